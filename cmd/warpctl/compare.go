@@ -41,7 +41,7 @@ Exit code 0: all that OLD has is on NEW. 1: something is missing or differs.
 		Flags: append([]cli.Flag{
 			&cli.FloatFlag{Name: "tolerance", Value: 0.1, Usage: "What a value may differ by, as a share of the larger one."},
 			cmdline.OutputFlag(),
-		}, cmdline.TrustFlags()...), // OLD and NEW are in the place of --url
+		}, cmdline.TrustFlags()...), // the arguments OLD and NEW replace --url
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			c, err := compare(ctx, a, cmd)
 			switch {
@@ -84,7 +84,7 @@ func compare(ctx context.Context, a *app, cmd *cli.Command) (*comparison, error)
 type comparison struct {
 	Findings []finding `json:"findings"`
 	Series   int       `json:"series"` // on the old page
-	Same     int       `json:"same"`   // of these
+	Same     int       `json:"same"`   // unchanged series
 }
 
 // finding is one difference.
@@ -92,13 +92,13 @@ type finding struct {
 	Kind    findingKind `json:"kind"`
 	Old     string      `json:"old,omitempty"` // family, label or series of the old page
 	New     string      `json:"new,omitempty"`
-	Values  string      `json:"values,omitempty"` // old -> new, in the old one's unit
+	Values  string      `json:"values,omitempty"` // old -> new, in the old page's unit
 	Meaning string      `json:"meaning"`
 }
 
 type findingKind string
 
-// The kinds of finding, in the order in which they are listed.
+// Kinds of findings, in their order in the output.
 const (
 	familyMissing findingKind = "family missing"
 	seriesMissing findingKind = "series missing"
@@ -111,7 +111,7 @@ const (
 
 var findingOrder = []findingKind{familyMissing, seriesMissing, valueDiffers, typeDiffers, labelMissing, familyRenamed, labelRenamed}
 
-// bad reports whether dashboards and alerts of the old page would miss something.
+// bad reports whether dashboards and alerts for the old page would lose something.
 func (c *comparison) bad() bool {
 	return c.Series == 0 || slices.ContainsFunc(c.Findings, func(f finding) bool { return f.Kind != familyRenamed && f.Kind != labelRenamed })
 }
@@ -119,11 +119,11 @@ func (c *comparison) bad() bool {
 // quantity is a family of a page with the unit of its values.
 type quantity struct {
 	family *dto.MetricFamily
-	scale  float64 // of its unit over that of the reading
+	scale  float64 // unit of the values divided by the reading's unit
 	series map[string][]*dto.Metric
 }
 
-// quantities are the DCGM families of a page by name.
+// quantities returns the DCGM families of a page by name.
 func quantities(page map[string]*dto.MetricFamily) map[string]*quantity {
 	out := map[string]*quantity{}
 	for name, family := range page {
@@ -143,7 +143,7 @@ func quantities(page map[string]*dto.MetricFamily) map[string]*quantity {
 	return out
 }
 
-// readingOf returns the name of the reading behind the name of a family or label, in whatever unit.
+// readingOf returns the name of the reading behind a family or label, without its unit.
 func readingOf(name string) string {
 	if d, _, ok := field.ByName(name); ok {
 		return d.Name
@@ -151,7 +151,7 @@ func readingOf(name string) string {
 	return name
 }
 
-// renamed returns the first of others that means what name does, and "" if none does.
+// renamed returns the first of others with the same meaning as name, or "".
 func renamed(name string, others []string) string {
 	i := slices.IndexFunc(others, func(o string) bool { return readingOf(o) == readingOf(name) })
 	if i < 0 {
@@ -160,8 +160,8 @@ func renamed(name string, others []string) string {
 	return others[i]
 }
 
-// identity are the labels that tell devices and series of one device apart. Others
-// describe them.
+// identity lists the labels that identify a device or a series of it. Other labels are
+// descriptions.
 var identity = []string{
 	"UUID", "GPU_I_ID", "nvlink", "nvswitch", "cpu", "cpucore", "connectx", "xid",
 	"clock_event", "health_watch", "peer_gpu", "vgpu", "pod_uid",
@@ -236,9 +236,8 @@ func (c *comparison) compareFamilies(o, n *quantity, tolerance float64) {
 	}
 }
 
-// compareSeries compares the series of one device. Several that share all that
-// identifies them, those of two pods on a GPU for example, are compared in the order of
-// their values.
+// compareSeries compares the series of one device. Series with the same identity, such as two pods
+// on a GPU, are compared in the order of their values.
 func (c *comparison) compareSeries(o, n *quantity, id string, tolerance float64) {
 	olds, news := sortedValues(o.series[id], 1), sortedValues(n.series[id], o.scale/n.scale)
 	if len(olds) != len(news) {
@@ -260,8 +259,8 @@ func (c *comparison) compareSeries(o, n *quantity, id string, tolerance float64)
 	}
 }
 
-// sortedValues are the values of series in another unit, smallest first. A histogram has
-// none that two exporters could share.
+// sortedValues returns the scaled values of series in ascending order. Histograms have no
+// comparable values.
 func sortedValues(series []*dto.Metric, scale float64) []float64 {
 	var out []float64
 	for _, m := range series {
@@ -328,7 +327,7 @@ func whyDifferent(f *dto.MetricFamily, oldValue float64) string {
 	return "values of a moment differ if they were sampled at different times: compare again"
 }
 
-// labelNames are the names of labels that describe, on any series of a page.
+// labelNames returns the names of descriptive labels on a page.
 func labelNames(page map[string]*quantity) map[string]bool {
 	out := map[string]bool{}
 	for _, q := range page {
@@ -341,8 +340,8 @@ func labelNames(page map[string]*quantity) map[string]bool {
 	return out
 }
 
-// otherLabels are labels that are not fields and have another name: dcgm-exporter 4.8.3
-// renamed the host; pages outside of Kubernetes have a small uuid.
+// otherLabels maps renamed labels that are not fields: dcgm-exporter 4.8.3 renamed the host; pages
+// outside Kubernetes have a lower-case uuid.
 var otherLabels = map[string]string{"Hostname": "hostname", "uuid": "UUID", "gpu_uuid": "UUID"}
 
 func (c *comparison) compareLabels(olds, news map[string]bool) {
@@ -352,7 +351,7 @@ func (c *comparison) compareLabels(olds, news map[string]bool) {
 		if news[name] {
 			continue
 		}
-		is := renamed(name, all) // which both pages can have
+		is := renamed(name, all) // both pages can have it
 		if i := slices.IndexFunc(all, func(n string) bool { return !olds[n] && !used[n] && meaning(n) == meaning(name) }); i >= 0 {
 			is = all[i]
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// What dcgm-exporter 4.8.2 prints, its labels in its order, with a blank of DCGM.
+// oldPage is a page of dcgm-exporter 4.8.2 with its label order and a DCGM blank.
 const oldPage = `# HELP DCGM_FI_DEV_GPU_TEMP GPU temperature (in C).
 # TYPE DCGM_FI_DEV_GPU_TEMP gauge
 DCGM_FI_DEV_GPU_TEMP{gpu="0",UUID="GPU-a",pci_bus_id="00000000:3B:00.0",device="nvidia0",modelName="A, \"b\" {c}",Hostname="n1"} 41
@@ -29,7 +29,7 @@ DCGM_FI_DEV_VGPU_LICENSE_STATUS{gpu="0",UUID="GPU-a",Hostname="n1"} 922337203685
 go_goroutines 7
 `
 
-// The same node seconds later through an exporter with the names of DCGM 4.7.
+// newPage is the same node seconds later, from an exporter with the names of DCGM 4.7.
 const newPage = `# TYPE DCGM_FI_DEV_GPU_TEMP_CELSIUS gauge
 DCGM_FI_DEV_GPU_TEMP_CELSIUS{hostname="n1",UUID="GPU-a",gpu="0"} 42
 DCGM_FI_DEV_GPU_TEMP_CELSIUS{hostname="n1",UUID="GPU-b",gpu="1"} 80
@@ -82,7 +82,7 @@ func TestCompareFindings(t *testing.T) {
 	}
 }
 
-// A switch to new names is no loss, and neither are more families.
+// TestCompareEqualPages: new names and additional families are not losses.
 func TestCompareEqualPages(t *testing.T) {
 	const old = `# TYPE DCGM_FI_DEV_SM_CLOCK gauge
 DCGM_FI_DEV_SM_CLOCK{UUID="GPU-a",Hostname="n1",pod="p"} 1980
@@ -117,8 +117,8 @@ DCGM_FI_DEV_GPU_UTIL_count{uuid="GPU-a",hostname="n1",pod="p"} 99
 	}
 }
 
-// TestCompareBothGenerations: a page with the names of both generations has all that pages
-// of either have, and says what else it has; without one of them it is renamed.
+// TestCompareBothGenerations: a page with both generations of names contains every page of one
+// generation, and lists its additions. With one generation, families count as renamed.
 func TestCompareBothGenerations(t *testing.T) {
 	page := func(names ...string) string {
 		text := ""
@@ -212,7 +212,7 @@ func TestComparePagesThatCannotBeRead(t *testing.T) {
 			t.Errorf("%q: exit code %d, output %q, error %q; want 2 and %q", args, code, out, text, want)
 		}
 	}
-	// A page without GPUs proves nothing.
+	// A page without GPUs is no basis for a comparison.
 	if o := execute(t, "compare", tempFile(t, "page", "go_goroutines 7\n"), page); o.code != 1 {
 		t.Errorf("an old page without GPUs: exit code %d, want 1", o.code)
 	}

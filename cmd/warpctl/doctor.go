@@ -61,7 +61,7 @@ func (a *app) examine(ctx context.Context, cmd *cli.Command) error {
 	return nil
 }
 
-// writeBundle writes a support bundle, if one is asked for.
+// writeBundle writes a support bundle on request.
 func (a *app) writeBundle(path string, r *doctor.Result, redacted bool) error {
 	switch {
 	case path == "":
@@ -75,7 +75,7 @@ func (a *app) writeBundle(path string, r *doctor.Result, redacted bool) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = dir.Close() }() // what was written in it is whole by now
+	defer func() { _ = dir.Close() }() // the files in it were closed before
 	err = file.WriteWhole(dir, filepath.Base(path), func(w io.Writer) error { return r.Bundle(w, redacted) })
 	if err == nil {
 		cmdline.Notice(a.err, "warpctl", "wrote %s; look through it before you send it", path)

@@ -1,5 +1,5 @@
-// Command warpctl asks exporters: it shows nodes, diagnoses one, compares its page with
-// another, and replays its recordings. It samples nothing and links no vendor's library. See docs/warpctl.md.
+// Command warpctl queries exporters: it shows nodes, diagnoses one, compares its page with another, and
+// replays recordings. It samples nothing and links no vendor library. See docs/warpctl.md.
 package main
 
 import (
@@ -15,7 +15,7 @@ import (
 	"warpgauge/pkg/cmdline"
 )
 
-const defaultURL = "http://localhost:9400" // the exporter of this machine
+const defaultURL = "http://localhost:9400" // the exporter on this machine
 
 // version is set by the linker: -ldflags "-X main.version=v1.2.3".
 var version string
@@ -31,11 +31,11 @@ func main() {
 type app struct {
 	out, err io.Writer
 	environ  []string
-	local    string // the exporter that is asked if none is named
+	local    string // default exporter
 	build    cmdline.Build
 }
 
-// run is the whole program, except that it returns the exit code. args begin with the program's name.
+// run runs the program and returns its exit code. args begin with the program's name.
 func run(ctx context.Context, args []string, out, errs io.Writer, environ []string, local string) int {
 	a := &app{out: out, err: errs, environ: environ, local: local, build: cmdline.ReadBuild(version)}
 	return cmdline.ExitCode(errs, "warpctl", a.root().Run(ctx, args))
@@ -90,7 +90,7 @@ const manualTail = `.SH EXIT STATUS
 .BR warpgauge (1)
 `
 
-// client returns a client of the exporter at an address, with the settings of cmdline.TrustFlags.
+// client returns a client for an exporter's address, with the settings of cmdline.TrustFlags.
 func (a *app) client(ctx context.Context, cmd *cli.Command, address string) (*apiv1.Client, error) {
 	trust, err := cmdline.Trust(ctx, cmd)
 	if err != nil {

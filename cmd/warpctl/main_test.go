@@ -16,7 +16,7 @@ import (
 	"warpgauge/extensions/live/apiv1"
 )
 
-// outcome is what a run left behind.
+// outcome is the result of a run.
 type outcome struct {
 	code     int
 	out, err string
@@ -51,7 +51,7 @@ func tempFile(t *testing.T, name, content string) string {
 	return path
 }
 
-// answering is an exporter with two GPUs and a part of one.
+// answering returns a handler that acts as an exporter with two GPUs and an instance.
 func answering(t *testing.T) http.Handler {
 	value := 41.0
 	fields := []apiv1.Field{{Name: "DCGM_FI_DEV_GPU_TEMP", Role: "temperature", Unit: "celsius", Value: &value}}
@@ -72,7 +72,7 @@ func answering(t *testing.T) http.Handler {
 		})
 	}
 	mux.HandleFunc("/metrics", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = w.Write([]byte("warpgauge_build_info 1\n")) // the client sees an error
+		_, _ = w.Write([]byte("warpgauge_build_info 1\n")) // the client reports errors
 	})
 	return &mux
 }
@@ -80,7 +80,7 @@ func answering(t *testing.T) http.Handler {
 func TestTopOnce(t *testing.T) {
 	s := httptest.NewServer(answering(t))
 	defer s.Close()
-	o := execute(t, "top", "--url="+s.URL) // a buffer is no terminal
+	o := execute(t, "top", "--url="+s.URL) // a buffer is not a terminal
 	o.want(t, 0, "GPU  MODEL", "up     ", "lost", "fell off the bus")
 	if strings.Contains(o.out, "\x1b") {
 		t.Errorf("table:\n%q", o.out)
@@ -113,7 +113,7 @@ func TestTopOnce(t *testing.T) {
 	}
 }
 
-// Nothing answers on this machine: top says what to do.
+// TestTopWithoutExporter: if nothing answers on this machine, top tells what to do.
 func TestTopWithoutExporter(t *testing.T) {
 	execute(t, "top").want(t, 1, "no exporter answers at http://127.0.0.1:1", "start warpgauge", "--url", "warpgauge devices")
 }

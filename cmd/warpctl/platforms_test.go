@@ -12,11 +12,11 @@ import (
 	"warpgauge/internal/testkit/pages"
 )
 
-// platforms are those that a release has archives for.
+// platforms lists the platforms of a release.
 var platforms = []string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64", "windows/amd64", "windows/arm64"}
 
-// TestDependencies checks on each platform that warpctl links nothing that reads a GPU or talks to Kubernetes, and that its
-// packages have Go files there. make warpctl-platforms builds them.
+// TestDependencies: on each platform, warpctl links no code that reads a GPU or talks to Kubernetes, and its packages have
+// Go files. make warpctl-platforms builds them.
 func TestDependencies(t *testing.T) {
 	for _, platform := range platforms {
 		system, machine, _ := strings.Cut(platform, "/")
@@ -36,7 +36,7 @@ func TestDependencies(t *testing.T) {
 	}
 }
 
-// TestCommandsOfPages checks each `warpctl …` in a block of a page: the command and its flags exist.
+// TestCommandsOfPages: each `warpctl …` in a code block of the docs uses an existing command and flags.
 func TestCommandsOfPages(t *testing.T) {
 	root := (&app{out: os.Stdout, err: os.Stderr}).root()
 	checked := 0

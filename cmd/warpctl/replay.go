@@ -57,7 +57,7 @@ It is shown as of its end, or of --at after its beginning. The page's slider sho
 	}
 }
 
-// openRecording reads the recording that is the only argument.
+// openRecording reads the recording in the only argument.
 func openRecording(cmd *cli.Command) (*recorder.Recording, error) {
 	if cmd.Args().Len() != 1 {
 		return nil, fmt.Errorf("%s takes one file; see warpctl %[1]s --help", cmd.Name)
@@ -66,7 +66,7 @@ func openRecording(cmd *cli.Command) (*recorder.Recording, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = f.Close() }() // it was only read
+	defer func() { _ = f.Close() }() // opened for reading only
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
 		return nil, errors.Join(fmt.Errorf("%q is no file", f.Name()), err)
 	}
@@ -99,7 +99,7 @@ func replay(ctx context.Context, a *app, r *recorder.Recording, listen string, a
 	return srv.Run(ctx)
 }
 
-// judge judges devices by the recorded readings alone.
+// judge judges devices by recorded readings only.
 func judge(v *view.View, status []session.CollectorStatus, at time.Time) *verdict.Snapshot {
 	return health.Once(v, status, health.Table(), at)
 }

@@ -53,8 +53,8 @@ func topCommand(a *app) *cli.Command {
 	}
 }
 
-// targets returns the exporters to ask: those of --url and --urls-file, each once, or else the one of this machine, which
-// must answer.
+// targets returns the exporters in --url and --urls-file, without duplicates. Without either it returns the exporter on
+// this machine, which must answer.
 func (a *app) targets(ctx context.Context, cmd *cli.Command) (out []top.Target, err error) {
 	urls := cmd.StringSlice("url")
 	if path := cmd.String("urls-file"); path != "" {
@@ -104,7 +104,7 @@ func (a *app) show(ctx context.Context, cmd *cli.Command, targets []top.Target) 
 		return top.Run(ctx, targets, a.out, cmd.Duration("interval"), a.environ)
 	}
 	r := top.Once(ctx, targets)
-	if form == "csv" { // which has lines of devices only
+	if form == "csv" { // CSV has rows for devices only
 		for _, n := range r.Nodes {
 			if n.Error != "" {
 				cmdline.Notice(a.err, "warpctl", "%s", n.Error)

@@ -11,8 +11,7 @@ import (
 	"warpgauge/extensions/remote/fleet"
 )
 
-// TestChart: the chart's flags are those of the program, which takes the
-// directory of the example.
+// TestChart renders the chart and starts the program with its flags and the example directory.
 func TestChart(t *testing.T) {
 	template, err := os.ReadFile("../../deploy/helm/warpgauge/templates/fleet.yaml")
 	must(t, err)

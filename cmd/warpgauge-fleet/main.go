@@ -26,7 +26,7 @@ func main() {
 	}
 }
 
-// run is the whole program without its exit.
+// run runs the program and returns its error; main exits.
 func run(ctx context.Context, args []string, out, errs io.Writer) error {
 	root := &cli.Command{
 		Name:           "warpgauge-fleet",
@@ -34,7 +34,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) error {
 		Version:        version,
 		Writer:         out,
 		ErrWriter:      errs,
-		ExitErrHandler: func(context.Context, *cli.Command, error) {}, // main decides on the exit code
+		ExitErrHandler: func(context.Context, *cli.Command, error) {}, // main sets the exit code
 		OnUsageError:   func(_ context.Context, _ *cli.Command, err error, _ bool) error { return err },
 		Commands: []*cli.Command{
 			serveCommand(errs), statusCommand(out),
@@ -51,5 +51,5 @@ func run(ctx context.Context, args []string, out, errs io.Writer) error {
 	return root.Run(ctx, args)
 }
 
-// env names the variable of a flag.
+// env returns the environment variable that sets a flag.
 func env(name string) cli.ValueSourceChain { return cli.EnvVars("WARPGAUGE_FLEET_" + name) }

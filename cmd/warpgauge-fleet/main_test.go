@@ -114,7 +114,7 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// A list in YAML is checked as an exporter does.
+// TestYAML: the server checks a YAML list by the exporter's rules.
 func TestYAML(t *testing.T) {
 	const good = "version: 2\nmetrics:\n  fields:\n  - {name: DCGM_FI_DEV_GPU_TEMP, prometheusType: gauge, help: x}\n"
 	check := func(list string) error {
@@ -136,7 +136,7 @@ func TestYAML(t *testing.T) {
 	}
 }
 
-// The table of flags in docs/fleet.md is that of the program.
+// TestDocumentedFlags compares the flags in docs/fleet.md with the program's.
 func TestDocumentedFlags(t *testing.T) {
 	page, err := os.ReadFile("../../docs/fleet.md")
 	must(t, err)
@@ -166,7 +166,7 @@ func TestDocumentedFlags(t *testing.T) {
 	}
 }
 
-// What is wrong with the flags shows before anything is served.
+// TestBadFlags: the program reports bad flags before it serves.
 func TestBadFlags(t *testing.T) {
 	f := func(want string, args ...string) {
 		t.Helper()

@@ -21,7 +21,7 @@ import (
 	"warpgauge/extensions/remote/fleet"
 )
 
-// clientFlags returns the flags of all commands that ask a server.
+// clientFlags returns the flags that all client commands share.
 func clientFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "server", Value: "http://127.0.0.1:4321", Sources: env("SERVER"), Usage: "the server's URL for operators"},
@@ -58,7 +58,7 @@ func verbCommand(out io.Writer, verb, usage string) *cli.Command {
 
 const maxAnswer = 256 << 20
 
-// ask asks the server that the flags name.
+// ask sends a request to the server in the flags and decodes its answer.
 func ask(ctx context.Context, cmd *cli.Command, method, path string, answer any) error {
 	base := strings.TrimRight(cmd.String("server"), "/")
 	if u, err := url.Parse(base); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -89,7 +89,7 @@ func ask(ctx context.Context, cmd *cli.Command, method, path string, answer any)
 	if err != nil {
 		return fmt.Errorf("ask the server: %w", err)
 	}
-	defer func() { _ = response.Body.Close() }() // all of it was read
+	defer func() { _ = response.Body.Close() }() // the body was read completely
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	if err == nil && response.StatusCode != http.StatusOK {
 		err = fmt.Errorf("it answers %s: %s", response.Status, bytes.TrimSpace(body))

@@ -114,10 +114,10 @@ func toolkit(path string, log *zap.Logger) func(net.Listener, *http.Server) erro
 	}
 }
 
-// dialects are the dialects that exporters know.
+// dialects lists the name dialects that exporters support.
 var dialects = []string{"amd"}
 
-// parseYAML checks a list in YAML as an exporter does that gets it.
+// parseYAML checks a YAML list by the exporter's rules and returns it as CSV.
 func parseYAML(content []byte, name string) ([]byte, error) {
 	c, problems, err := config.ParseDelivered(content, name, true, dialects...)
 	for _, p := range problems {

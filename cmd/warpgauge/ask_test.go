@@ -10,11 +10,11 @@ import (
 	"warpgauge/extensions/live/apiv1"
 )
 
-// answering is an exporter that answers: a GPU with two users, fields of that, and a page.
+// answering returns an exporter with a GPU, two users of it, its fields, and a page.
 func answering() http.Handler {
 	var mux http.ServeMux
 	mux.HandleFunc("/api/v1/devices", func(w http.ResponseWriter, _ *http.Request) {
-		_ = json.NewEncoder(w).Encode(apiv1.Devices{ // the client sees it
+		_ = json.NewEncoder(w).Encode(apiv1.Devices{ // the client reports errors
 			Collectors: []apiv1.Collector{{Name: "nvml", Up: true}, {Name: "rocm", Reason: "no AMD GPU"}},
 			Devices: []apiv1.Device{
 				{ID: "GPU-1", Kind: "gpu", Collector: "nvml", State: "lost", Reason: "fell off the bus", GPU: "0", UUID: "GPU-1", Model: "A\x1b[2Jmodel", PCIBusID: "00000000:01:00.0",
@@ -39,13 +39,12 @@ func answering() http.Handler {
 		_ = json.NewEncoder(w).Encode(out)
 	})
 	mux.HandleFunc("/metrics", func(w http.ResponseWriter, r *http.Request) {
-		_, _ = w.Write([]byte("page " + r.Header.Get("Accept") + "\n")) // as above
+		_, _ = w.Write([]byte("page " + r.Header.Get("Accept") + "\n")) // see above
 	})
 	return &mux
 }
 
-// simulatedEnvironment is a node of which nothing is real, by variables alone, which say
-// nothing about who reads it.
+// simulatedEnvironment returns variables for a fully simulated node, which do not select a source.
 func simulatedEnvironment(address string) environment {
 	return environment{
 		"DCGM_EXPORTER_LISTEN": address, "WARPGAUGE_ENABLE_FAKE": "true",
@@ -80,7 +79,7 @@ func TestAskedExporter(t *testing.T) {
 		t.Errorf("JSON: %+v, error %v", got, err)
 	}
 
-	// What the exporter knows nothing of, and --url=none, are read here.
+	// With settings that an exporter cannot know, or --url=none, the command reads the devices itself.
 	for args, why := range map[string]string{"--fake-devices=2": "warpgauge: --fake-devices is set, so the devices are read here\n", "--url=none": ""} {
 		o := execute(t, here, "devices", args)
 		if o.want(t, 0, "fake       up     gpu"); o.err != why {
@@ -100,7 +99,7 @@ L         550.54  -
 			t.Errorf("devices %s: exit code %d\n%s%s", which, o.code, o.out, o.err)
 		}
 	}
-	// Its answer holds: the devices are not opened as well.
+	// The exporter's answer is final: the command does not open the devices as well.
 	if o := execute(t, here, "devices", "5"); o.code != 1 || !strings.Contains(o.err, `no device is "5"`) || strings.Contains(o.err, "read here") {
 		t.Errorf("devices 5: exit code %d, standard error %q", o.code, o.err)
 	}
@@ -115,7 +114,7 @@ func TestNoExporterAnswers(t *testing.T) {
 		t.Errorf("devices: exit code %d, standard error %q", o.code, o.err)
 	}
 	execute(t, here, "once").want(t, 0, why, "\nDCGM_FI_DEV_GPU_TEMP{")
-	for _, command := range []string{"devices", "once"} { // one that was named is not replaced
+	for _, command := range []string{"devices", "once"} { // a named exporter is not replaced
 		if o := execute(t, here, command, "--url="+closed.URL); o.code != 1 || o.err != why+"\n" || o.out != "" {
 			t.Errorf("%s --url: exit code %d, output %q, standard error %q", command, o.code, o.out, o.err)
 		}
@@ -127,7 +126,7 @@ func TestNoExporterAnswers(t *testing.T) {
 			http.NotFound(w, r)
 			return
 		}
-		_, _ = w.Write([]byte("an older page\n")) // the client sees it
+		_, _ = w.Write([]byte("an older page\n")) // the client reports errors
 	}))
 	defer older.Close()
 	here = simulatedEnvironment(strings.TrimPrefix(older.URL, "http://"))
@@ -137,11 +136,11 @@ func TestNoExporterAnswers(t *testing.T) {
 
 	none := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/metrics" {
-			_, _ = w.Write([]byte("warpgauge_build_info 1\n")) // the client sees it
+			_, _ = w.Write([]byte("warpgauge_build_info 1\n")) // the client reports errors
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write([]byte(`{"time":"2026-11-22T18:00:00Z","devices":[]}`)) // the client sees it
+		_, _ = w.Write([]byte(`{"time":"2026-11-22T18:00:00Z","devices":[]}`)) // the client reports errors
 	}))
 	defer none.Close()
 	execute(t, nil, "devices", "--url="+none.URL).want(t, 1, "no device found")

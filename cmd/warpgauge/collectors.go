@@ -19,7 +19,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// vendors is the table of collectors, in order of priority.
+// vendors returns the collectors in order of priority.
 func vendors(cfg *config.Config, start time.Time, log *zap.Logger) ([]exporter.Vendor, error) {
 	n := nvml.Options{Library: cfg.NVMLSource.Library, DriverRoots: cfg.NVMLSource.DriverRoots, Log: log}
 	d := dcgmOptions(cfg, log)
@@ -41,7 +41,7 @@ func vendors(cfg *config.Config, start time.Time, log *zap.Logger) ([]exporter.V
 			Isolated: true, Present: unless(n.Library != "", nvidia),
 			Open:      func() collector.Collector { return nvml.New(n) },
 			Supplies:  nvml.Has(),
-			Processes: func() collector.Collector { return nvml.NewProcesses(n) }, // DCGM's have the same ids
+			Processes: func() collector.Collector { return nvml.NewProcesses(n) }, // DCGM's GPUs have the same ids
 		},
 		{
 			Name: rocm.Name, Setting: cfg.ROCm, Maker: field.VendorAMD,
@@ -68,7 +68,7 @@ func vendors(cfg *config.Config, start time.Time, log *zap.Logger) ([]exporter.V
 	return out, nil
 }
 
-// unless returns nil, which means present, if a library or an engine was named.
+// unless returns nil, which means present, if the user named a library or an engine.
 func unless(named bool, present func() (string, bool)) func() (string, bool) {
 	if named {
 		return nil
@@ -76,7 +76,7 @@ func unless(named bool, present func() (string, bool)) func() (string, bool) {
 	return present
 }
 
-// known refuses names in --enable-only that no collector has.
+// known returns an error for a name in --enable-only without a collector.
 func known(only string, all []exporter.Vendor) error {
 	names := []string{fake.Name}
 	for _, v := range all {
@@ -106,7 +106,7 @@ func dcgmOptions(cfg *config.Config, log *zap.Logger) dcgm.Options {
 	return o
 }
 
-// simulatedVendor is the row of the simulated node.
+// simulatedVendor returns the row for the simulated node.
 func simulatedVendor(cfg *config.Config, start time.Time) (exporter.Vendor, error) {
 	c := cfg.Fake
 	o := fake.Options{Profile: c.Profile, Devices: c.Devices, Seed: c.Seed, Isolated: cfg.IsolateFake(), Start: start}

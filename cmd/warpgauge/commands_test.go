@@ -16,21 +16,21 @@ import (
 	"warpgauge/internal/testkit/pages"
 )
 
-// TestCommandsOfPages checks each `warpgauge …` in a block of a page: the subcommand and its flags
-// exist, and it does what it can do on simulated GPUs.
+// TestCommandsOfPages checks each `warpgauge …` in a code block of the docs: subcommand and flags
+// exist, and it runs on simulated GPUs if it can.
 func TestCommandsOfPages(t *testing.T) {
 	a := newProgram(exporter.Streams{Out: os.Stderr, Err: os.Stderr}, nil)
 	root := command.Root(a, onceCommand(a), healthCommand(a))
 	list, err := os.ReadFile("../../etc/default-counters.csv")
 	must(t, err)
-	// As docs/remote.md makes one: without profiling fields, which nodes refuse from a server.
+	// The reader's list from docs/remote.md has no profiling fields, because nodes refuse those from a server.
 	readers := tempFile(t, "readers.csv", regexp.MustCompile(`(?m)^.*_PROF_.*\n`).ReplaceAllString(string(list), ""))
 	checked, ran := 0, map[string]bool{}
 	for path, text := range pages.Read(t, "../..") {
 		for _, words := range pages.Commands(text, "warpgauge", "bin/warpgauge") {
 			line, args := path+": "+strings.Join(words, " "), words[1:]
 			if slices.Contains(args, "…") || len(args) > 0 && strings.HasPrefix(args[0], "(") {
-				continue // not a whole command, or what one prints
+				continue // an incomplete command, or a command's output
 			}
 			cmd := root
 			for _, w := range args {
@@ -63,8 +63,7 @@ func hasFlag(cmd *cli.Command, name string) bool {
 	return name == "help" || name == "h" || name == "version" || slices.ContainsFunc(cmd.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
 }
 
-// runnable returns the command with lists of this repository, or else the reader's, for those that neither serve, write
-// files nor ask an exporter; nil for others.
+// runnable returns the command with existing lists, or nil if the command serves, writes files or queries an exporter.
 func runnable(readers, command string, args []string) []string {
 	switch command {
 	case "check", "fields", "devices", "once", "version":

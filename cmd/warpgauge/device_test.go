@@ -26,7 +26,7 @@ const reasonsSpec = `faults:
 - {kind: blank, device: 2, field: DCGM_FI_DEV_POWER_USAGE}
 `
 
-// simulatedReasons are flags for three GPUs with faults, and their ids.
+// simulatedReasons returns flags for three GPUs with faults, and the GPUs' ids.
 func simulatedReasons(t *testing.T, args ...string) (flags, ids []string) {
 	t.Helper()
 	gpus, _ := simulatedDevices(t, "rtx4090", 3)
@@ -126,7 +126,7 @@ func TestFieldsOfOneGPU(t *testing.T) {
 	}
 }
 
-// The metric is on the page only if it is asked for.
+// The page has the metric only on request.
 func TestAbsentFieldsOnThePage(t *testing.T) {
 	csv := tempFile(t, "reasons.csv", reasonsCSV)
 	flags, ids := simulatedReasons(t, "once", "--url=none", "-f", csv)

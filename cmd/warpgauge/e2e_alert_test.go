@@ -19,9 +19,8 @@ import (
 	kubelet "warpgauge/pkg/kube/kubetest"
 )
 
-// TestE2EAlerts lets two XIDs travel the whole way, one of which is a verdict and one of which passes: exporter, Prometheus with the
-// rules of deploy/prometheus, Alertmanager with the routes and templates of
-// deploy/alertmanager, and receivers on loopback that stand for Discord and for
+// TestE2EAlerts follows two XIDs end to end, one that becomes a verdict and one that passes: exporter, Prometheus with the rules
+// of deploy/prometheus, Alertmanager with the routes and templates of deploy/alertmanager, and local receivers for Discord and
 // the people on call.
 func TestE2EAlerts(t *testing.T) {
 	prometheustest.Find(t)
@@ -54,14 +53,14 @@ scrape_configs:
 		"Runbook: https://wiki.example.com/warpgauge/runbooks#gpufailed")
 	onCall.await(t, `"alertname":"GPUFailed"`)
 	discord.await(t, `"title":"[TICKET] GPUXIDOther`, "XID 121 on GPU 5 of ", "NVIDIA H100", "on "+name, "XID 121: C2C Link Error")
-	// The window of the count ends, and with it the alert. The verdict stays: there was no reset.
+	// When the count's window ends, the alert ends. The verdict stays, because there was no reset.
 	discord.await(t, `"title":"[OK] GPUXIDOther`)
 	if discord.has(`"title":"[OK] GPUFailed`) {
 		t.Error("the GPU is well again although it was not reset")
 	}
 }
 
-// receiver collects what is posted to it.
+// receiver collects the messages posted to it.
 type receiver struct {
 	url    string
 	mu     sync.Mutex
@@ -106,14 +105,13 @@ func (r *receiver) await(t *testing.T, texts ...string) {
 	})
 }
 
-// startAlertmanager runs Alertmanager with the shipped configuration: only where
-// messages go, and how long it waits for more of them, is the test's. It returns
-// its address.
+// startAlertmanager runs Alertmanager with the shipped configuration, except for its receivers and
+// waiting times. It returns its address.
 func startAlertmanager(t *testing.T, discord, onCall string) (address string) {
 	t.Helper()
 	exe, err := exec.LookPath("alertmanager")
 	if err != nil {
-		exe = programtest.Find(t, "prometheus-alertmanager") // Debian calls it so
+		exe = programtest.Find(t, "prometheus-alertmanager") // Debian's name
 	}
 	root, err := filepath.Abs("../../deploy/alertmanager")
 	must(t, err)

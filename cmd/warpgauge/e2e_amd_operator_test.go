@@ -22,19 +22,19 @@ import (
 
 const amdJob = `{ "SLURM_JOB_ID": "4711", "SLURM_JOB_USER": "anna", "SLURM_JOB_PARTITION": "mi300", "SLURM_CLUSTER_NAME": "c1", "CUDA_VISIBLE_DEVICES": "1" }` + "\n"
 
-// TestE2EAMDGPUOperator runs the real binary over simulated GPUs as AMD's operator runs its exporter with
-// spec.metricsExporter of a DeviceConfig, at 6df13c1788c9, in August 2026: internal/metricsexporter/metricsexporter.go of
-// https://github.com/ROCm/gpu-operator. Other settings are those with which Kubernetes does what it does with any image.
+// TestE2EAMDGPUOperator runs the binary on simulated GPUs as AMD's operator runs its exporter, from spec.metricsExporter
+// of a DeviceConfig (6df13c1788c9, August 2026: internal/metricsexporter/metricsexporter.go of
+// https://github.com/ROCm/gpu-operator). The remaining settings are Kubernetes' and independent of the image.
 func TestE2EAMDGPUOperator(t *testing.T) {
 	mountNamespace(t)
 	exe := build(t)
 	const detected = "runs as AMD's GPU Operator starts its exporter"
 	for name, c := range map[string]struct {
-		port   string   // with rbacConfig.enable the proxy has the port; the exporter has the one below, here any that is free
-		args   []string // none are the operator's, but for the proxy
-		config string   // config.json in the ConfigMap that config.name names; "": none
+		port   string   // with rbacConfig.enable the proxy has the port, and the exporter the one below; here any free port
+		args   []string // empty: the operator's defaults, without the proxy
+		config string   // config.json in the ConfigMap of config.name, or ""
 		prefix string
-		log    []string // in it, next to detected
+		log    []string // expected in the log, in addition to detected
 	}{
 		"defaults":         {port: "5000"},
 		"behind the proxy": {port: "0", args: []string{"--bind=127.0.0.1"}},
@@ -64,13 +64,13 @@ func TestE2EAMDGPUOperator(t *testing.T) {
 			made := contained{
 				env: map[string]string{
 					"DS_NODE_NAME": "worker-7", "AMD_EXPORTER_RELAXED_FLAGS_PARSING": "true", "METRICS_EXPORTER_PORT": c.port,
-					"KUBERNETES_SERVICE_HOST": "192.0.2.1", "KUBERNETES_SERVICE_PORT": "443", // the kubelet's, in every pod
+					"KUBERNETES_SERVICE_HOST": "192.0.2.1", "KUBERNETES_SERVICE_PORT": "443", // set by the kubelet in every pod
 				},
 				mounts: map[string]string{
 					"/sys":                           filepath.Join(tree.Root, "sys"),
 					"/var/lib/kubelet/pod-resources": filepath.Dir(k.Socket()),
 					"/var/lib/amd-metrics-exporter":  sockets,
-					"/var/run/exporter":              filepath.Dir(file(t, "1", amdJob)), // of Slurm's prolog
+					"/var/run/exporter":              filepath.Dir(file(t, "1", amdJob)), // from Slurm's prolog
 				},
 				writable: []string{"/var/lib/amd-metrics-exporter"}, args: c.args, listens: c.port == "0",
 			}
@@ -122,9 +122,9 @@ func socketClient(t *testing.T, path string) *grpc.ClientConn {
 	return c
 }
 
-// gpuMetrics reads /gpumetrics as amdgpuhealth does, and compares it with the page. Names and
-// types are those of what AMD's agent describes a GPU with, as far as the plugin reads them:
-// GPUStats and others in pkg/amdgpu/gen of ROCm/device-metrics-exporter.
+// gpuMetrics reads /gpumetrics like amdgpuhealth and compares it with the page. Names and types are
+// from the parts of AMD's agent's description of a GPU that the plugin reads: GPUStats and others
+// in pkg/amdgpu/gen of ROCm/device-metrics-exporter.
 func (e *exporter) gpuMetrics(t *testing.T, gauge string) error {
 	t.Helper()
 	client := newClient(t)
@@ -183,7 +183,7 @@ func (e *exporter) gpuMetrics(t *testing.T, gauge string) error {
 	return nil
 }
 
-// updates changes the ConfigMap: a good one is in service, a bad one changes nothing.
+// updates changes the ConfigMap: a valid one is applied, an invalid one changes nothing.
 func (e *exporter) updates(t *testing.T, dir, prefix string) {
 	t.Helper()
 	configMap(t, dir, "config.json", `{"GPUConfig": {"Fields": ["GPU_POWER_USAGE"]}, "CommonConfig": {"MetricsFieldPrefix": "new_", "Logging": {"Level": "debug"}}, "ServerPort": 2}`)

@@ -29,10 +29,9 @@ import (
 	"warpgauge/internal/testkit/race"
 )
 
-// TestE2EAttack attacks the real binary over loopback, one way after the other, while an
-// honest scraper keeps scraping from another address. At most one scrape in a hundred may
-// fail, and the exporter's memory stays within a limit. WARPGAUGE_ATTACK_SECONDS is how
-// long each attack takes; make attack prints the table of what was measured.
+// TestE2EAttack attacks the binary over loopback in several ways, while an honest client scrapes
+// from another address. At most 1 % of its scrapes may fail, and the exporter's memory stays within
+// a limit. WARPGAUGE_ATTACK_SECONDS is the length of each attack; make attack prints the results.
 func TestE2EAttack(t *testing.T) {
 	exe := build(t)
 	seconds := 2
@@ -72,7 +71,7 @@ func TestE2EAttack(t *testing.T) {
 		{"600 slow readers of 200 GPUs", []string{"--fake-devices=200"}, 500, clients(600, slowReader)},
 		{"600 stalled handshakes", encrypted, 300, clients(600, trickle("\x16\x03\x01"))},
 		{"200 abandoned handshakes a second", encrypted, 300, clients(8, func(ctx context.Context, c net.Conn) {
-			_ = tls.Client(&goneAfterFirstFlight{Conn: c}, &tls.Config{InsecureSkipVerify: true}).Handshake() // it fails
+			_ = tls.Client(&goneAfterFirstFlight{Conn: c}, &tls.Config{InsecureSkipVerify: true}).Handshake() // fails by design
 			_ = c.Close()
 			pause(ctx, 40*time.Millisecond)
 		})},
@@ -85,7 +84,7 @@ func TestE2EAttack(t *testing.T) {
 		t.Run(strings.ReplaceAll(attack.name, " ", "_"), func(t *testing.T) {
 			e := serve(t, exe, attack.args...)
 			h := newHonest(t, e)
-			h.once(t) // its password is known from now on
+			h.once(t) // from now on its password is cached
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(seconds)*time.Second)
 			defer cancel()
 			var attackers sync.WaitGroup
@@ -117,14 +116,14 @@ func TestE2EAttack(t *testing.T) {
 	t.Log("\n" + strings.Join(table, "\n"))
 }
 
-// hostileLists puts what is no list at its path, and has it read.
+// hostileLists replaces the list with invalid files and requests reloads.
 func hostileLists(path string) func(ctx context.Context, address string) {
 	return func(ctx context.Context, address string) {
 		for i := 0; ctx.Err() == nil; i++ {
 			if err := errors.Join(os.RemoveAll(path), hostile[i%len(hostile)].make(path)); err != nil {
-				panic(err) // in a directory of the test's own
+				panic(err) // in a directory of the test
 			}
-			_, _ = try(ctx, http.DefaultClient, http.MethodPost, "http://"+address+"/-/reload") // it fails
+			_, _ = try(ctx, http.DefaultClient, http.MethodPost, "http://"+address+"/-/reload") // fails by design
 		}
 	}
 }
@@ -140,11 +139,11 @@ func writeCertificate(t *testing.T, dir string) {
 	write(t, filepath.Join(dir, "key.pem"), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})))
 }
 
-// honest scrapes from 127.0.0.1, in turns over a connection that it keeps and over a new one.
+// honest scrapes from 127.0.0.1, alternating between a kept and a new connection.
 type honest struct {
 	clients [2]http.Client
 	url     string
-	took    []time.Duration // of all scrapes, lost ones too
+	took    []time.Duration // of all scrapes, failed ones included
 	lost    int
 	last    error
 }
@@ -155,7 +154,7 @@ func newHonest(t *testing.T, e *exporter) *honest {
 	for i := range h.clients {
 		tr := &http.Transport{
 			DisableKeepAlives: i == 1,
-			TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, // of the test's own certificate
+			TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, // the test's own certificate
 		}
 		t.Cleanup(tr.CloseIdleConnections)
 		h.clients[i] = http.Client{Transport: tr, Timeout: 5 * time.Second}
@@ -186,7 +185,7 @@ func login(password string) string {
 	return "GET /metrics HTTP/1.1\r\nHost: x\r\nAuthorization: " + basic(password) + "\r\n\r\n"
 }
 
-// connect returns a connection from the attackers' own address that ends with ctx.
+// connect returns a connection from the attackers' own address. The connection ends with ctx.
 func connect(ctx context.Context, address string) (net.Conn, error) {
 	attacker := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}, Timeout: 5 * time.Second}
 	c, err := attacker.DialContext(ctx, "tcp", address)
@@ -197,7 +196,7 @@ func connect(ctx context.Context, address string) (net.Conn, error) {
 	return c, c.SetDeadline(deadline)
 }
 
-// clients returns n attackers. Each begins again, with another connection, when attack returns.
+// clients returns n attackers. Each opens a new connection when attack returns.
 func clients(n int, attack func(ctx context.Context, c net.Conn)) func(context.Context, string) {
 	return func(ctx context.Context, address string) {
 		var all sync.WaitGroup
@@ -227,11 +226,11 @@ func pause(ctx context.Context, d time.Duration) {
 
 func wrongPasswords(ctx context.Context, c net.Conn) {
 	for exchange(c, login(strconv.Itoa(rand.IntN(1<<30)))) {
-		pause(ctx, 100*time.Millisecond) // 6,000 logins a second: more would measure the attackers
+		pause(ctx, 100*time.Millisecond) // 6,000 logins a second; more would measure the attackers
 	}
 }
 
-// exchange sends a request and reads what comes first.
+// exchange sends a request and reads the beginning of the answer.
 func exchange(c net.Conn, request string) bool {
 	_, err := io.WriteString(c, request)
 	if err == nil {
@@ -240,14 +239,14 @@ func exchange(c net.Conn, request string) bool {
 	return err == nil
 }
 
-// requests sends the same over one connection until that ends.
+// requests repeats a request over one connection until that ends.
 func requests(c net.Conn, line string) {
 	for exchange(c, line+" HTTP/1.1\r\nHost: x\r\n\r\n") {
 		continue
 	}
 }
 
-// trickle sends a beginning and then a byte a second.
+// trickle sends a beginning, then one byte per second.
 func trickle(beginning string) func(context.Context, net.Conn) {
 	return func(ctx context.Context, c net.Conn) {
 		for text := beginning; ; text = "x" {
@@ -270,7 +269,7 @@ func slowReader(ctx context.Context, c net.Conn) {
 	}
 }
 
-// goneAfterFirstFlight sends the client's first message, reads the answer and is gone.
+// goneAfterFirstFlight sends the client's first message, reads the answer and disconnects.
 type goneAfterFirstFlight struct {
 	net.Conn
 	sent bool
@@ -300,7 +299,7 @@ func resetStreams(ctx context.Context, raw net.Conn) {
 	for id := uint32(1); ; id += 2 {
 		block.Reset()
 		for _, h := range [][2]string{{":method", "GET"}, {":scheme", "https"}, {":path", "/metrics"}, {":authority", "x"}} {
-			_ = enc.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]}) // to memory
+			_ = enc.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]}) // writes to memory
 		}
 		if f.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: []byte(block.String()), EndStream: true, EndHeaders: true}) != nil ||
 			f.WriteRSTStream(id, http2.ErrCodeCancel) != nil {

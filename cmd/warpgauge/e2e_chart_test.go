@@ -17,7 +17,7 @@ import (
 	kubelet "warpgauge/pkg/kube/kubetest"
 )
 
-// daemonSet reads one of the plain manifests, which are what the chart renders.
+// daemonSet reads a plain manifest, which was rendered from the chart.
 func daemonSet(t *testing.T, manifest, component string) *appsv1.DaemonSet {
 	t.Helper()
 	b, err := os.ReadFile("../../deploy/kubernetes/" + manifest)
@@ -33,7 +33,7 @@ func daemonSet(t *testing.T, manifest, component string) *appsv1.DaemonSet {
 	return nil
 }
 
-// ofDaemonSet is the container as the kubelet would start it.
+// ofDaemonSet returns the container as the kubelet would start it.
 func ofDaemonSet(t *testing.T, d *appsv1.DaemonSet, k *kubelet.Server) contained {
 	t.Helper()
 	spec := d.Spec.Template.Spec
@@ -53,7 +53,7 @@ func ofDaemonSet(t *testing.T, d *appsv1.DaemonSet, k *kubelet.Server) contained
 			out.mounts[m.MountPath] = filepath.Dir(k.Socket())
 		case "recordings", "health":
 			dir := t.TempDir()
-			if err := os.Chmod(dir, 0o777); err != nil { // as the kubelet makes an emptyDir
+			if err := os.Chmod(dir, 0o777); err != nil { // the mode of an emptyDir
 				t.Fatal(err)
 			}
 			out.mounts[m.MountPath] = dir
@@ -64,7 +64,7 @@ func ofDaemonSet(t *testing.T, d *appsv1.DaemonSet, k *kubelet.Server) contained
 	return out
 }
 
-// podWithGPU0 has the node's first GPU, by the name that the vendor's device plugin gives it.
+// podWithGPU0 returns a pod with the node's first GPU, under the device plugin's name.
 func podWithGPU0(t *testing.T, e *exporter, vendor string) *v1.PodResources {
 	t.Helper()
 	p := e.await(t, "8 GPUs", eightGPUs).family("DCGM_FI_DEV_GPU_TEMP")
@@ -75,14 +75,14 @@ func podWithGPU0(t *testing.T, e *exporter, vendor string) *v1.PodResources {
 	return kubelet.Pod("ml", "train-0", kubelet.Container("main", kubelet.Devices("amd.com/gpu", gpu.get("pci_bus_id"))))
 }
 
-// TestE2EChart runs what the manifests say: user, capabilities, mounts, flags, probes.
+// TestE2EChart runs the manifests: user, capabilities, mounts, flags, probes.
 func TestE2EChart(t *testing.T) {
 	mountNamespace(t)
 	exe := build(t)
 	for name, c := range map[string]struct {
 		manifest, component string
 		profile, family     string
-		user                int64 // instead of the manifest's, if not 0
+		user                int64 // replaces the manifest's user unless 0
 		pod                 string
 	}{
 		"NVIDIA":              {manifest: "warpgauge.yaml", component: "nvidia", profile: "dgx-h100", family: "DCGM_FI_DEV_GPU_UTIL", pod: "train-0"},
@@ -111,7 +111,7 @@ func TestE2EChart(t *testing.T) {
 				return nil
 			})
 			if c.user != 0 {
-				// Why the pod is root: the kubelet's directory and socket are root's.
+				// The pod runs as root because the kubelet's directory and socket belong to root.
 				e.await(t, "what is wrong with the kubelet", is(0, "warpgauge_mapping_up", "mapping", "pod_resources"), func(p page) error {
 					n, err := p.one("warpgauge_mapping_errors_total", "mapping", "pod_resources", "reason", "denied")
 					if err == nil && n == 0 {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestE2EConfigFile runs the real binary with a configuration file of dcgm-exporter, in a
-// child process too, which must not read it.
+// TestE2EConfigFile runs the binary with dcgm-exporter's configuration file, also with a child
+// process, which must not read the file.
 func TestE2EConfigFile(t *testing.T) {
 	t.Parallel()
 	exe := build(t)
@@ -35,12 +35,12 @@ collections:
 	write(t, path, fmt.Sprintf(fields, true, "DCGM_FI_DEV_FB_FREE", "*_FB_*"))
 	e.await(t, "the other field, without a restart", eightGPUs, count(8, "DCGM_FI_DEV_FB_FREE"), up)
 
-	// A child gets the list with the names that are wanted.
+	// The child gets the list with the selected names.
 	named := strings.Replace(fields, "metrics:\n", "metrics:\n  fieldNames: both\n", 1)
 	write(t, path, fmt.Sprintf(named, true, "DCGM_FI_DEV_FB_FREE", "*_FB_*"))
 	e.await(t, "the names of both generations", eightGPUs, count(8, "DCGM_FI_DEV_GPU_TEMP_CELSIUS"), count(8, "DCGM_FI_DEV_FB_FREE_BYTES"), up)
 
-	// An option that chooses the list is never ignored.
+	// The exporter never ignores an option that selects the list.
 	for want, args := range map[string][]string{
 		"key metric is unknown": {"--config-file=" + file(t, "bad.yaml", "version: 2\nmetric: {}\n")},
 		"no such file":          {"--config-file=" + path + ".not"},

@@ -11,21 +11,20 @@ import (
 	"warpgauge/internal/testkit/programtest"
 )
 
-// contained is the binary in a container that a kubelet would start from the image, put
-// together from a mount namespace and chroot: the image's paths and nothing else,
-// read-only.
+// contained runs the binary in a container as a kubelet would, built from a mount namespace and
+// chroot: only the image's paths, read-only.
 type contained struct {
 	env        map[string]string
-	mounts     map[string]string // by path in the container: path on the host, mounted read-only
-	writable   []string          // of these paths, those that are not
-	listens    bool              // env and args say where it listens
+	mounts     map[string]string // container path to host path, mounted read-only
+	writable   []string          // mounts that are writable
+	listens    bool              // env and args set the address
 	args       []string
 	user       int64
-	restricted bool // no capabilities, no new privileges; else privileged
+	restricted bool // no capabilities, no new privileges; otherwise privileged
 }
 
-// image puts the file system together and runs a command in it: $1 is an empty
-// directory, $2 the binary, $3 the repository; SOURCE=TARGET until "--"; the command.
+// image builds the file system and runs a command in it. Arguments: $1 an empty directory, $2 the
+// binary, $3 the repository; SOURCE=TARGET until "--"; the command.
 const image = `
 root=$1 exe=$2 repository=$3; shift 3
 mount -t tmpfs image "$root"
@@ -53,7 +52,7 @@ mount -o remount,ro "$root"
 exec chroot "$root" "$@"
 `
 
-// run starts it on a free port of loopback and waits until it serves.
+// run starts the container on a free loopback port and waits until it serves.
 func (c contained) run(t *testing.T, exe string) *exporter {
 	t.Helper()
 	repository, err := filepath.Abs("../..")
@@ -84,7 +83,7 @@ func (c contained) run(t *testing.T, exe string) *exporter {
 	return serving(t, append([]string{programtest.Find(t, "unshare")}, args...)...)
 }
 
-// mountNamespace ends the test where it may not mount.
+// mountNamespace skips the test where mounting is not permitted.
 func mountNamespace(t *testing.T) {
 	t.Helper()
 	unshare := programtest.Find(t, "unshare")

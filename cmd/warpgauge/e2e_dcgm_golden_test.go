@@ -14,7 +14,7 @@ import (
 	"warpgauge/internal/testkit/golden"
 )
 
-// Rows that the CSV files which we ship lack.
+// Rows that the shipped CSV files lack.
 const (
 	dcgmCounters = `
 DCGM_FI_PROF_SM_ACTIVE, gauge, Share of time that at least one warp was on an SM.
@@ -39,10 +39,9 @@ DCGM_FI_DEV_CONNECTX_TEMP_CELSIUS, gauge, Temperature of a network adapter.
 `
 )
 
-// TestE2EGoldenDCGM renders nodes that are simulated below DCGM, through the real
-// binary and its child: everything from the library's symbols to the page is what
-// runs on a node with DCGM. Values that grow are held, so that pages are the same
-// each time. Rewrite with -update.
+// TestE2EGoldenDCGM renders nodes simulated below DCGM, through the binary and its child:
+// everything from the library's symbols to the page is the code of a real node. Growing values are
+// fixed, so that pages do not change. Rewrite with -update.
 func TestE2EGoldenDCGM(t *testing.T) {
 	t.Parallel()
 	exe := build(t)
@@ -83,9 +82,9 @@ func TestE2EGoldenDCGM(t *testing.T) {
 	}
 }
 
-// setFabric gives links and switches values, and leaves two ports of each switch up.
+// setFabric sets values of links and switches, and leaves two ports of each switch up.
 func setFabric(e *dcgmtest.Engine) {
-	for _, of := range []int{780, 1530} { // each is of one side of a link
+	for _, of := range []int{780, 1530} { // each belongs to one side of a link
 		e.Set(dcgmtest.All(dcgmtest.KindLink), of, dcgmtest.Blank(dcgmtest.NotSupported))
 	}
 	for gpu := range 2 {
@@ -112,8 +111,8 @@ func setInstances(e *dcgmtest.Engine) {
 	e.Set(dcgmtest.All(dcgmtest.KindInstance), 1002, dcgmtest.Number(0.25))
 }
 
-// setGrace gives CPUs and cores values, and adds two network adapters, of which the
-// engine has yet to ask the second.
+// setGrace sets values of CPUs and cores, and adds two network adapters. The engine has not read
+// the second yet.
 func setGrace(e *dcgmtest.Engine) {
 	for adapter := range 2 {
 		e.Add(dcgmtest.ConnectX(adapter), true)
@@ -127,7 +126,7 @@ func setGrace(e *dcgmtest.Engine) {
 	}
 }
 
-// raw waits for a page that has all of these and is the same twice.
+// raw waits for a page that contains all texts and is the same twice.
 func (e *exporter) raw(t *testing.T, wants []string) (body []byte) {
 	t.Helper()
 	client := newClient(t)

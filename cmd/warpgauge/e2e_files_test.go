@@ -12,7 +12,7 @@ import (
 	"warpgauge/internal/testkit/hungfs"
 )
 
-// hostileFile is what can be at a path where a file is expected, and what is said about it.
+// hostileFile is an unusual object in place of a file, with the expected message.
 type hostileFile struct {
 	name, says string
 	make       func(path string) error
@@ -28,11 +28,11 @@ var hostile = []hostileFile{
 		}
 		return os.Truncate(path, 10<<30)
 	}},
-	{"file without an end", "too large", func(path string) error { return os.Symlink("/proc/kallsyms", path) }}, // 10 MB, and says 0
+	{"file without an end", "too large", func(path string) error { return os.Symlink("/proc/kallsyms", path) }}, // has 10 MB but reports size 0
 }
 
-// TestE2EHostileFiles: what is at a path that the operator named costs neither the start
-// nor a reload nor the stop more than an error that names it.
+// TestE2EHostileFiles: an unusual object at a configured path causes only an error that names it,
+// at start, reload and stop.
 func TestE2EHostileFiles(t *testing.T) {
 	t.Parallel()
 	exe := build(t)
@@ -59,8 +59,8 @@ func TestE2EHostileFiles(t *testing.T) {
 	})
 }
 
-// testHostileReload puts one after the other where the list was, a list with a mistake too, and the list again. The
-// file watch reports each of them, and so does a request; the former list stays in service.
+// testHostileReload replaces the list with each object in turn, then with an invalid list, then with the list
+// again. The file watch and requests report each; the previous list stays in service.
 func testHostileReload(t *testing.T, exe string) {
 	path := filepath.Join(t.TempDir(), "counters.csv")
 	write(t, path, listA)
@@ -73,7 +73,7 @@ func testHostileReload(t *testing.T, exe string) {
 	for _, h := range append(hostile, mistake) {
 		next := path + ".next"
 		must(t, h.make(next))
-		must(t, os.RemoveAll(path)) // rename does not replace a file by a directory
+		must(t, os.RemoveAll(path)) // rename does not replace a file with a directory
 		must(t, os.Rename(next, path))
 		e.await(t, h.name+" in the metrics", is(0, "warpgauge_config_last_reload_successful"))
 		a := request(t, client, http.MethodPost, e.url+"/-/reload")
@@ -85,7 +85,7 @@ func testHostileReload(t *testing.T, exe string) {
 			t.Errorf("with a %s the former list is not in service: %v", h.name, err)
 		}
 		must(t, os.RemoveAll(path))
-		write(t, path, listA) // what is in service: only the metric changes
+		write(t, path, listA) // the same list: only the metric changes
 		e.await(t, "the list again, after a "+h.name, is(1, "warpgauge_config_last_reload_successful"))
 	}
 	must(t, os.Remove(path))
@@ -94,8 +94,8 @@ func testHostileReload(t *testing.T, exe string) {
 	e.ends(t, syscall.SIGTERM)
 }
 
-// testHungList: the list is on a file system whose server is away. Reloads fail after
-// some seconds, another list can be named meanwhile, and the stop waits for nothing.
+// testHungList: the list is on a file system whose server is away. Reloads fail after some seconds,
+// another list can be selected meanwhile, and the stop does not wait.
 func testHungList(t *testing.T, exe string) {
 	dir := t.TempDir()
 	mount := filepath.Join(dir, "mount")
@@ -105,7 +105,7 @@ func testHungList(t *testing.T, exe string) {
 	e := serve(t, exe, "--collect-interval=100", "--enable-reload-endpoint", "-f", path)
 	e.awaitList(t, markerA)
 	hungfs.Mount(t, mount)
-	lead := func(to string) { // the link is swapped, as a ConfigMap's is
+	lead := func(to string) { // swaps a link, like a ConfigMap
 		must(t, os.Symlink(to, path+".next"))
 		must(t, os.Rename(path+".next", path))
 	}
@@ -127,11 +127,11 @@ func testHungList(t *testing.T, exe string) {
 	}
 }
 
-// TestE2EStrayJobFiles: audit S10. 100,000 files that are none of jobs, some with names
-// like those of job files, neither hide those that are, nor cost memory.
+// TestE2EStrayJobFiles: 100,000 files that are not jobs, some with similar names, neither hide the
+// real job files nor cost memory.
 func TestE2EStrayJobFiles(t *testing.T) {
 	t.Parallel()
-	jobs, err := os.MkdirTemp("/dev/shm", "warpgauge-jobs-") //nolint:usetesting // a disk takes half a minute
+	jobs, err := os.MkdirTemp("/dev/shm", "warpgauge-jobs-") //nolint:usetesting // a disk would take half a minute
 	if err != nil {
 		jobs = t.TempDir()
 	}

@@ -15,18 +15,17 @@ import (
 	"warpgauge/internal/testkit/race"
 )
 
-// isolationCSV has a gauge, a counter of the library, and two kinds of what is
-// accumulated from the rows.
+// isolationCSV has a gauge, a counter from the library, and two fields accumulated from rows.
 const isolationCSV = `DCGM_FI_DEV_GPU_TEMP, gauge, Temperature.
 DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION, counter, Energy.
 DCGM_FI_DEV_GPU_UTIL, histogram, Utilisation.
 DCGM_EXP_XID_ERRORS_TOTAL, counter, XIDs since start.
 `
 
-// TestE2EIsolation runs the simulated library in a child process and ends that in one way after the other, while a
-// scraper takes 100 pages a second: none lacks a GPU, no counter goes back, and an XID stays counted once. The file of
-// the program is replaced meanwhile, as an upgrade does: new children are still of the one that runs. At last the
-// exporter is killed, and its child goes with it. What a supervisor does about each end is tested in pkg/supervisor.
+// TestE2EIsolation runs the simulated library in a child process and ends the child in several ways while a client
+// scrapes 100 pages a second. No page lacks a GPU, no counter goes back, and an XID is counted once. Meanwhile the
+// program file is replaced, as by an upgrade: new children still run the old program. At the end the exporter is
+// killed, and its child must end too. pkg/supervisor tests the reaction to each end.
 func TestE2EIsolation(t *testing.T) {
 	t.Parallel()
 	if race.Enabled {
@@ -46,7 +45,7 @@ func TestE2EIsolation(t *testing.T) {
 	leak := fault("kind: leak, rate: 100")
 	ways := []struct {
 		reason, logged string
-		fault          *trouble // or else a signal
+		fault          *trouble // nil: a signal instead
 		signal         syscall.Signal
 	}{
 		{"crash", "SIGSEGV", fault("kind: crash, once: true"), 0},
@@ -57,7 +56,7 @@ func TestE2EIsolation(t *testing.T) {
 		{"hung", "", nil, syscall.SIGSTOP},
 		{"signal", "", nil, syscall.SIGKILL},
 		{"memory", "", leak, 0},
-		{"memory", "", nil, 0}, // again
+		{"memory", "", nil, 0}, // a second time
 	}
 	e := serve(t, mine, "--isolation=process", "--collect-interval=50", "--stale-after=20s", "--sample-deadline=500ms", "--enable-pprof",
 		"--collector-restart-max=100ms", "--collector-memory-limit=250MiB", "-f", file(t, "counters.csv", isolationCSV), faults(t, entries...))
@@ -100,11 +99,11 @@ func TestE2EIsolation(t *testing.T) {
 	eventually.True(t, "the end of the child", func() bool { return !alive(child) })
 }
 
-// manyRestarts kills the child until it was killed 50 times, and compares what the parent holds.
+// manyRestarts kills the child until it was killed 50 times, and compares the parent's resources.
 func (e *exporter) manyRestarts(t *testing.T, killed int) {
 	t.Helper()
 	const kills = 50
-	collect := func() (held, int, int) { // rings are unmapped when the collector of garbage finds them
+	collect := func() (held, int, int) { // rings are unmapped by the garbage collector
 		client := newClient(t)
 		for range 2 {
 			get(t, client, e.url+"/debug/pprof/heap?gc=1")
@@ -131,8 +130,8 @@ func (e *exporter) manyRestarts(t *testing.T, killed int) {
 		})
 	}
 	e.await(t, "all of them in the metrics", upAgain(kills, "signal"))
-	// Mapped are the rings in service, those before them until a page without
-	// them was rendered, and those of a child that is being started.
+	// Mapped rings: those in service, earlier ones until the next page is rendered, and those of a
+	// starting child.
 	eventually.OK(t, "descriptors, goroutines and mappings as before", func() error {
 		now, mapped, _ := collect()
 		if now.descriptors > before.descriptors+2 || now.goroutines > before.goroutines+4 || mapped > 3*8 {
@@ -145,7 +144,7 @@ func (e *exporter) manyRestarts(t *testing.T, killed int) {
 	}
 }
 
-// child returns the child's pid as the page has it, which is at most a second old.
+// child returns the child's pid from the page, which is at most a second old.
 func (e *exporter) child(t *testing.T) (pid int) {
 	t.Helper()
 	e.await(t, "a child", func(p page) error {
@@ -158,14 +157,14 @@ func (e *exporter) child(t *testing.T) (pid int) {
 	return pid
 }
 
-// alive reports whether a process is there. A zombie is not: if no process reaps
-// orphans, that is what remains of them.
+// alive reports whether a process runs. A zombie does not count: it remains if no process reaps
+// orphans.
 func alive(pid int) bool {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && pid > 0 && !bytes.HasPrefix(raw[bytes.LastIndexByte(raw, ')')+1:], []byte(" Z"))
 }
 
-// restarts sums the restarts with that reason, all of them if it is empty.
+// restarts sums the restarts with a reason, or all if reason is empty.
 func (p page) restarts(reason string) (n float64) {
 	for _, s := range p.family("warpgauge_collector_child_ends_total") {
 		if reason == "" || s.get("reason") == reason {
@@ -175,8 +174,8 @@ func (p page) restarts(reason string) (n float64) {
 	return n
 }
 
-// upAgain says what is missing to n restarts for that reason and all devices up
-// again with rows of now.
+// upAgain checks that there were n restarts for a reason, and that all devices are up with current
+// rows.
 func upAgain(n float64, reason string) func(page) error {
 	return func(p page) error {
 		errs := []error{p.want(1, "warpgauge_collector_up", "collector", "fake"), p.want(1, "warpgauge_collector_child_up", "collector", "fake")}
@@ -190,8 +189,7 @@ func upAgain(n float64, reason string) func(page) error {
 	}
 }
 
-// oneChild wants one living child and no zombie. The one before may take a
-// moment to end.
+// oneChild expects one living child and no zombie. The previous child may take a moment to end.
 func (e *exporter) oneChild(t *testing.T) {
 	t.Helper()
 	eventually.OK(t, "one child and no zombie", func() error {

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// TestE2EListsOfAServer: from the web server to the page, and at a start without it.
+// TestE2EListsOfAServer: a list from a web server reaches the page, and survives a start without the server.
 func TestE2EListsOfAServer(t *testing.T) {
 	t.Parallel()
 	exe := build(t)

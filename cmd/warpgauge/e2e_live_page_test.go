@@ -16,9 +16,8 @@ import (
 	kubelet "warpgauge/pkg/kube/kubetest"
 )
 
-// TestE2ELivePage looks at the real binary's page with a real browser: through a reverse
-// proxy and below a path, while a GPU is lost and while
-// the exporter is gone.
+// TestE2ELivePage opens the binary's page in a browser: through a reverse proxy with a path prefix,
+// while a GPU is lost, and while the exporter is gone.
 func TestE2ELivePage(t *testing.T) {
 	t.Parallel()
 	exe := build(t)
@@ -34,7 +33,7 @@ func TestE2ELivePage(t *testing.T) {
 	target, err := url.Parse(full.url)
 	must(t, err)
 	reverse := httputil.NewSingleHostReverseProxy(target)
-	reverse.ErrorLog = log.New(io.Discard, "", 0) // the exporter will be gone
+	reverse.ErrorLog = log.New(io.Discard, "", 0) // the exporter goes away later
 	proxy := httptest.NewServer(http.StripPrefix("/gpus/node-17", reverse))
 	t.Cleanup(proxy.CloseClientConnections)
 	address := proxy.URL + "/gpus/node-17/"

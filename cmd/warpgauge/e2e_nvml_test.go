@@ -17,8 +17,8 @@ import (
 	"warpgauge/internal/testkit/programtest"
 )
 
-// nvmlNode is a simulated node, a libnvidia-ml.so.1 in C which the binary loads as it would a driver's, and the
-// exporter on it.
+// nvmlNode is a simulated node: a libnvidia-ml.so.1 in C, which the binary loads like the driver's, and the
+// exporter.
 type nvmlNode struct {
 	*nvmltest.Node
 	*exporter
@@ -43,8 +43,8 @@ DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_PER_LINK_TOTAL, counter, CRC errors.
 	processList = "nvmlDeviceGetComputeRunningProcesses_v3"
 )
 
-// TestE2ENVML takes the binary through the life of a node: lists, XIDs, a driver that is released, that ends, and GPUs
-// that are lost and that hang.
+// TestE2ENVML takes the binary through the life of a node: lists, XIDs, a released driver, a driver that ends, and
+// GPUs that are lost or hang.
 func TestE2ENVML(t *testing.T) {
 	t.Parallel()
 	programtest.Find(t, "cc")
@@ -69,7 +69,7 @@ func TestE2ENVML(t *testing.T) {
 	}
 }
 
-// simulatedNVML is a node with a library of its own: nvmltest.New has one for all nodes of a process.
+// simulatedNVML returns a node with its own library; nvmltest.New shares one library in a process.
 func simulatedNVML(t *testing.T) *nvmltest.Node {
 	t.Helper()
 	n, err := nvmltest.Write(t.TempDir(), nvmltest.Config{}, func(err error) { t.Error(err) })
@@ -78,8 +78,7 @@ func simulatedNVML(t *testing.T) *nvmltest.Node {
 	return n
 }
 
-// inUse waits for all GPUs, and for who is on them: that is looked at in a process of its own, and nothing of it is on
-// the page.
+// inUse waits for all GPUs and for their processes, which another process reads and the page does not show.
 func (n *nvmlNode) inUse(t *testing.T) {
 	t.Helper()
 	n.ResetCalls()
@@ -95,14 +94,14 @@ func (n *nvmlNode) inUse(t *testing.T) {
 		})
 }
 
-// reload gives the exporter another list.
+// reload changes the exporter's list.
 func (n *nvmlNode) reload(t *testing.T, csv string) {
 	t.Helper()
 	write(t, n.csv, csv)
 	n.Signal(t, syscall.SIGHUP)
 }
 
-// reloads raises XIDs while reload follows reload: each is counted once.
+// reloads raises XIDs during continuous reloads. Each is counted once.
 func (n *nvmlNode) reloads(t *testing.T) {
 	codes := []int{13, 31, 43, 45, 48, 61, 62, 63, 64, 68}
 	for i, code := range codes {
@@ -137,13 +136,13 @@ func (n *nvmlNode) reloads(t *testing.T) {
 	}
 }
 
-// devices are those of the node that the exporter or a child of it has open.
+// devices returns the node's devices that the exporter or its child has open.
 func (n *nvmlNode) devices(t *testing.T) []string {
 	t.Helper()
 	return n.holds(t, filepath.Join(n.Root(), "dev"))
 }
 
-// letGo releases and checks at once that nothing is held.
+// letGo releases the driver and checks immediately that nothing is open.
 func (n *nvmlNode) letGo(t *testing.T, client *http.Client, query string) {
 	t.Helper()
 	a := request(t, client, http.MethodPost, n.url+"/-/release"+query)
@@ -170,8 +169,8 @@ func (n *nvmlNode) awaitFree(t *testing.T) {
 	})
 }
 
-// release lets the driver go: what stands for a reset, a change of MIG mode or an upgrade may happen when the exporter
-// has answered, because neither it nor its child has a device open any more.
+// release releases the driver. Once the exporter has answered, neither it nor its child has a device open, so a reset,
+// a change of MIG mode or an upgrade is possible.
 func (n *nvmlNode) release(t *testing.T) {
 	client := newClient(t)
 	if a := request(t, client, http.MethodPost, n.url+"/-/release?collector=dcgm"); a.code != http.StatusNotFound || !strings.Contains(string(a.body), `"nvml"`) {
@@ -190,7 +189,7 @@ func (n *nvmlNode) release(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		// The driver is gone and comes back, and nothing has called it.
+		// The driver goes away and comes back without any call to it.
 		n.ResetCalls()
 		n.Unload()
 		n.await(t, "the state of the GPUs and collectors",
@@ -218,8 +217,7 @@ func (n *nvmlNode) release(t *testing.T) {
 	}
 }
 
-// lose has a GPU fall off the bus with XID 79 and come back. That is one line of the log, not one more for each of its
-// links and fields.
+// lose makes a GPU fall off the bus with XID 79 and come back. That gives one log line, not one per link and field.
 func (n *nvmlNode) lose(t *testing.T) {
 	from := len(n.Output())
 	n.Lose(5)
@@ -245,9 +243,9 @@ func (n *nvmlNode) lose(t *testing.T) {
 	}
 }
 
-// hang has calls for one GPU hang. Its state says so, its series leave, the others stay fresh, and a reload changes
-// nothing of that. Without a process of its own the collector keeps the former list until the call returns. doctor and
-// top of warpctl say so, too.
+// hang makes calls for one GPU hang. Its state shows it, its series leave, the others stay current, and a reload
+// changes nothing. Without a child process, the collector keeps the previous list until the call returns. warpctl's
+// doctor and top show it, too.
 func (n *nvmlNode) hang(t *testing.T) {
 	let := n.Hang(3, nvmltest.Every)
 	defer func() { let() }()
@@ -282,7 +280,7 @@ func (n *nvmlNode) hang(t *testing.T) {
 	n.await(t, "the GPU that hangs no more", count(8, clock), eightGPUs,
 		is(1, "warpgauge_device_state", "gpu", hungGPU, "state", "up"), is(8, "warpgauge_devices_expected", "collector", "nvml"),
 		is(0, "warpgauge_devices", "collector", "nvml", "state", "absent"))
-	if n.isolation == "process" { // its process is ended, and the kernel closes what it has open
+	if n.isolation == "process" { // its process is killed, and the kernel closes its files
 		let = n.Hang(3, nvmltest.Every)
 		n.await(t, "the GPU that hangs again", stalled)
 		client := newClient(t)

@@ -15,12 +15,12 @@ import (
 	"warpgauge/pkg/kube/kubetest/apitest"
 )
 
-// operated is a container as the GPU Operator makes it of dcgmExporter in a ClusterPolicy, at a22dbf671f2e, in August 2026:
+// operated runs a container as the GPU Operator creates it from dcgmExporter in a ClusterPolicy (a22dbf671f2e, August 2026:
 // assets/state-dcgm-exporter with TransformDCGMExporter in controllers/object_controls.go, and manifests/state-dcgm-exporter
-// with internal/state/dcgm_exporter.go of https://github.com/NVIDIA/gpu-operator. env and mounts are what a setting adds;
-// there are no arguments but the user's. Other settings (TestMigrationFromTheOperator) are those with which Kubernetes does
-// what it does with any image. It runs by the image's user, root, without a token. Two things differ: the port, since
-// tests run side by side, and that GPUs are simulated.
+// with internal/state/dcgm_exporter.go of https://github.com/NVIDIA/gpu-operator). env and mounts are the additions of a
+// setting; only the user sets arguments. TestMigrationFromTheOperator covers the other settings, which Kubernetes applies to
+// any image. The container runs as the image's user, root, without a token. Two things differ: the port, because tests run
+// in parallel, and the simulated GPUs.
 func operated(t *testing.T, k *kubelet.Server, env []string, mounts map[string]string, args []string) contained {
 	t.Helper()
 	c := contained{args: args, mounts: map[string]string{"/var/lib/kubelet/pod-resources": filepath.Dir(k.Socket())}, env: map[string]string{
@@ -28,7 +28,7 @@ func operated(t *testing.T, k *kubelet.Server, env []string, mounts map[string]s
 		"DCGM_EXPORTER_KUBERNETES": "true",
 		"DCGM_EXPORTER_COLLECTORS": "/etc/dcgm-exporter/dcp-metrics-included.csv",
 		"NODE_NAME":                "worker-7",
-		// The kubelet's, in every pod.
+		// Set by the kubelet in every pod.
 		"KUBERNETES_SERVICE_HOST": "192.0.2.1", "KUBERNETES_SERVICE_PORT": "443",
 		"WARPGAUGE_ENABLE_FAKE": "true", "WARPGAUGE_ENABLE_NVML": "false", "WARPGAUGE_ENABLE_ROCM": "false", "WARPGAUGE_ENABLE_DCGM": "false",
 	}}
@@ -43,7 +43,7 @@ func operated(t *testing.T, k *kubelet.Server, env []string, mounts map[string]s
 	return c
 }
 
-// dcpRows are fields of the operator's default list that a simulated H100 has.
+// dcpRows lists the fields of the operator's default list that a simulated H100 has.
 var dcpRows = []string{
 	"DCGM_FI_DEV_SM_CLOCK", "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED",
 	"DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "DCGM_FI_PROF_PCIE_TX_BYTES",
@@ -68,9 +68,9 @@ func TestE2EGPUOperator(t *testing.T) {
 		env    []string
 		mounts map[string]string
 		args   []string
-		has    []string // families
+		has    []string // expected families
 		lacks  string
-		labels []string // name, value … of GPU 0's temperature
+		labels []string // name, value … on GPU 0's temperature
 	}{
 		"defaults": {has: dcpRows, labels: []string{"hostname", "worker-7"}},
 		"pod metadata and a host engine": {has: dcpRows, env: []string{
@@ -90,7 +90,7 @@ func TestE2EGPUOperator(t *testing.T) {
 			env: []string{"DCGM_EXPORTER_CONFIGMAP_DATA=gpus:fields", "KUBECONFIG=/kubeconfig"}, mounts: map[string]string{"/kubeconfig": api.Kubeconfig()},
 			has: []string{"DCGM_FI_DEV_GPU_TEMP"}, lacks: "DCGM_FI_DEV_POWER_USAGE",
 		},
-		"claims": { // of the DaemonSet for clusters with dynamic resource allocation, nvidia-dcgm-exporter-dra
+		"claims": { // from nvidia-dcgm-exporter-dra, the DaemonSet for clusters with dynamic resource allocation
 			env: []string{"KUBERNETES_ENABLE_DRA=true", "DCGM_REMOTE_HOSTENGINE_INFO=nvidia-dcgm-dra:5555", "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS=true"},
 			has: dcpRows, labels: []string{"hostname", "worker-7"},
 		},
@@ -101,7 +101,7 @@ func TestE2EGPUOperator(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			k := kubelet.At(t, kubelet.SocketPath(t)) // which is not there yet, but its directory is
+			k := kubelet.At(t, kubelet.SocketPath(t)) // does not exist yet, but its directory does
 			must(t, os.MkdirAll(filepath.Dir(k.Socket()), 0o750))
 			container := operated(t, k, c.env, c.mounts, c.args)
 			e := container.run(t, exe)

@@ -26,16 +26,16 @@ import (
 	kubelet "warpgauge/pkg/kube/kubetest"
 )
 
-// dashboardNode is a simulated node of TestE2EDashboardsOwn. Its readings are what the test sets
-// them to, so that it knows the number of each panel; counters run as the simulation lets them.
+// dashboardNode is a simulated node of TestE2EDashboardsOwn. The test sets its readings, so it
+// knows the number in each panel; counters follow the simulation.
 type dashboardNode struct {
 	name, profile, list string
-	gpus, seed          int                           // the seed decides which GPU has an XID now and then: none that is looked at
-	readings            map[string]map[string]float64 // by devices, by field
-	script              string                        // further faults
-	pods                map[string][]string           // devices by pod, as the kubelet names them
+	gpus, seed          int                           // the seed selects a GPU for XIDs; the test looks at other GPUs
+	readings            map[string]map[string]float64 // values by devices and field
+	script              string                        // additional faults
+	pods                map[string][]string           // devices by pod, with the kubelet's names
 	resource            string
-	job                 string // on GPU 2
+	job                 string // job on GPU 2
 }
 
 func dashboardNodes() []dashboardNode {
@@ -128,20 +128,20 @@ func (n *dashboardNode) serve(t *testing.T, exe, names string) *exporter {
 	return serve(t, exe, args...)
 }
 
-// dashboardViews are dashboards with something chosen in their variables. Names of testdata/dashboards.txt begin so.
+// dashboardViews are dashboards with values for their variables. Names in testdata/dashboards.txt begin with them.
 var dashboardViews = []struct{ file, instance, gpu string }{
 	{file: "fleet"}, {file: "node"}, {file: "workloads"}, {file: "exporter"}, {file: "lists"},
 	{"gpu", "h100", "0"}, {"gpu", "a100", "3"}, {"gpu", "mi300x", "0"}, {"gpu", "rtx4090", "0"},
-	{"exporter", "h100", ""}, // without the values that are out of range
+	{"exporter", "h100", ""}, // without the out-of-range values
 }
 
-// ownDashboard is what the test reads of a dashboard.
+// ownDashboard has the parts of a dashboard that the test reads.
 type ownDashboard struct {
 	Panels []struct {
 		Type, Title string
 		Targets     []struct{ Expr, LegendFormat string }
 		FieldConfig struct{ Defaults struct{ NoValue string } }
-		// Of a table: the columns in their order.
+		// For a table: the columns in order.
 		Transformations []struct {
 			Options struct{ Include struct{ Names []string } }
 		}
@@ -154,10 +154,10 @@ type ownDashboard struct {
 	}
 }
 
-// numberLine is a line of testdata/dashboards.txt: a series, and its number or the lowest and the highest.
+// numberLine matches a line of testdata/dashboards.txt: a series with its number, or with minimum and maximum.
 var numberLine = regexp.MustCompile(`^\t *(.*?) *= (\S+)(?: to (\S+))?$`)
 
-// panelNumbers are those of testdata/dashboards.txt: by view and panel, by the name of a series.
+// panelNumbers reads testdata/dashboards.txt: numbers by view and panel, then by series name.
 func panelNumbers(t *testing.T) map[string]map[string]numbers {
 	t.Helper()
 	text, err := os.ReadFile("testdata/dashboards.txt")
@@ -182,7 +182,7 @@ func panelNumbers(t *testing.T) map[string]map[string]numbers {
 	return out
 }
 
-// numbers are those that a series may have, both ends included.
+// numbers is an inclusive range.
 type numbers struct{ low, high float64 }
 
 func (n numbers) have(v float64) bool {
@@ -190,21 +190,21 @@ func (n numbers) have(v float64) bool {
 	return v >= n.low-rounding*math.Abs(n.low) && v <= n.high+rounding*math.Abs(n.high)
 }
 
-// listHash is the name of a list, which changes with every change of it.
+// listHash matches the hash of a list, which changes with the list.
 var listHash = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// labelValues is the query of a variable.
+// labelValues matches a variable's query.
 var labelValues = regexp.MustCompile(`^label_values\((.*), (\w+)\)$`)
 
 var legendLabel = regexp.MustCompile(`\{\{(\w+)\}\}`)
 
-// seriesName is what a panel calls a series: its legend, or the cells of a row of a table.
+// seriesName returns a panel's name of a series: its legend, or the cells of a table row.
 func seriesName(legend string, columns []string, labels model.Metric) string {
 	if columns != nil {
 		var cells []string
 		for _, c := range columns {
 			if v := labels[model.LabelName(c)]; v != "" && c != "UUID" && c != "device" && c != "hash" {
-				cells = append(cells, string(v[strings.LastIndex(string(v), "/etc/")+1:])) // of a list its file, wherever this runs
+				cells = append(cells, string(v[strings.LastIndex(string(v), "/etc/")+1:])) // for a list, the file name without its directory
 			}
 		}
 		return strings.Join(cells, " | ")
@@ -213,8 +213,8 @@ func seriesName(legend string, columns []string, labels model.Metric) string {
 	return strings.Join(strings.Fields(listHash.ReplaceAllString(name, "a list")), " ")
 }
 
-// distribution is what a heatmap shows, of a classic or a native histogram: the rate of samples,
-// and the bound below which half of them are.
+// distribution returns the content of a heatmap for a classic or native histogram: the sample rate
+// and the median's upper bound.
 func distribution(v model.Vector) map[string]float64 {
 	samples, half := 0.0, math.Inf(1)
 	for _, s := range v {
@@ -243,7 +243,7 @@ func distribution(v model.Vector) map[string]float64 {
 	return map[string]float64{"samples": samples, "half are below": half}
 }
 
-// shows compares what a panel shows with what it is to show.
+// shows compares a panel's numbers with the expected ones.
 func shows(got map[string]float64, want map[string]numbers) error {
 	var errs []error
 	for name, v := range got {
@@ -259,7 +259,7 @@ func shows(got map[string]float64, want map[string]numbers) error {
 	return errors.Join(errs...)
 }
 
-// fleetPage is the address of a page that has what warpgauge-fleet says of a rollout.
+// fleetPage returns the address of a page with warpgauge-fleet's metrics during a rollout.
 func fleetPage(t *testing.T) string {
 	t.Helper()
 	start := time.Now()
@@ -282,10 +282,10 @@ process_resident_memory_bytes 5e+07
 	return strings.TrimPrefix(s.URL, "http://")
 }
 
-// TestE2EDashboardsOwn asks real Prometheus servers what each panel, variable and annotation of
-// dashboards/ asks for, and compares the numbers with what the simulated nodes were set to. Each
-// server scrapes a node of each kind, which have the names of one generation of DCGM or of both;
-// one does not honour the labels of pods, one has native histograms.
+// TestE2EDashboardsOwn runs the queries of every panel, variable and annotation of dashboards/ on
+// real Prometheus servers, and compares the numbers with the simulated nodes' settings. Each server
+// scrapes one node of each kind, with DCGM names of one generation or both. One server does not
+// honour pod labels; one has native histograms.
 func TestE2EDashboardsOwn(t *testing.T) {
 	prometheustest.Find(t)
 	exe := build(t)
@@ -297,7 +297,7 @@ func TestE2EDashboardsOwn(t *testing.T) {
 		files, options, honour := []string{rules}, []string(nil), true
 		switch names {
 		case "new":
-			honour = false // the target has labels as the GPU Operator's has
+			honour = false // the target has labels, like the GPU Operator's
 		case "both":
 			files, options = append(files, nativeRules), []string{"--enable-feature=native-histograms"}
 		}
@@ -314,7 +314,7 @@ func TestE2EDashboardsOwn(t *testing.T) {
 	want, seen := panelNumbers(t), map[string]bool{}
 	var pending []func() error // panels that have not shown their numbers yet
 	for names, server := range servers {
-		// One GPU and a seventh to three sevenths, however long the hour has been.
+		// One GPU plus 1/7 to 3/7, depending on the covered part of the hour.
 		pending = append(pending, func() error {
 			v := server.Query(t, `namespace:gpu_hours:sum1h{namespace="serving"} / ignoring (namespace) namespace:gpu_hours:sum1h{namespace="research"}`)
 			if len(v) != 1 || math.Abs(float64(v[0].Value)-8.0/3) > 0.2 {
@@ -401,13 +401,12 @@ func TestE2EDashboardsOwn(t *testing.T) {
 	}
 }
 
-// fast is a copy of the rules without the intervals of their own, which a test
-// cannot wait for.
+// fast copies the rules without their intervals, which are too long for a test.
 func fast(t *testing.T, rules string) string {
 	t.Helper()
 	text, err := os.ReadFile(rules)
 	must(t, err)
 	lines := slices.DeleteFunc(strings.Split(string(text), "\n"), func(l string) bool { return strings.HasPrefix(l, "    interval:") })
-	// The first whole minute with samples can be more than a minute away.
+	// The first full minute with samples can begin more than a minute later.
 	return file(t, "rules.yml", strings.ReplaceAll(strings.Join(lines, "\n"), ":1m]", ":1s]"))
 }

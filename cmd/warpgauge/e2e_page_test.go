@@ -18,15 +18,15 @@ import (
 	"warpgauge/internal/testkit/eventually"
 )
 
-// What Prometheus sends as Accept for each format.
+// Prometheus' Accept header for each format.
 const (
 	acceptText        = "text/plain;version=0.0.4"
 	acceptOpenMetrics = "application/openmetrics-text;version=1.0.0"
 	acceptProtobuf    = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited"
 )
 
-// sample is one series of a page. The value of a native histogram is its count. In OpenMetrics DCGM's counters have the
-// suffix _total, which name lacks.
+// sample is one series of a page. The value of a native histogram is its count. name lacks the suffix _total that
+// DCGM's counters have in OpenMetrics.
 type sample struct {
 	name   string
 	typ    model.MetricType
@@ -36,7 +36,7 @@ type sample struct {
 
 func (s *sample) get(label string) string { return s.labels.Get(label) }
 
-// page is what Prometheus' own parser makes of an answer.
+// page is an answer parsed by Prometheus' own parser.
 type page []sample
 
 // family returns the series with that name.
@@ -74,7 +74,7 @@ func (p page) one(name string, pairs ...string) (float64, error) {
 	return found[0], nil
 }
 
-// want is one, and an error if the value is another.
+// want checks the value that one returns.
 func (p page) want(value float64, name string, pairs ...string) error {
 	v, err := p.one(name, pairs...)
 	if err == nil && v != value {
@@ -92,7 +92,7 @@ func hasLabels(s sample, pairs []string) bool {
 	return true
 }
 
-// gpus wants temperatures of these GPUs and of no others.
+// gpus checks that exactly these GPUs have temperatures.
 func gpus(names ...string) func(page) error {
 	return func(p page) error {
 		if got := slices.Sorted(maps.Keys(p.values("DCGM_FI_DEV_GPU_TEMP"))); !slices.Equal(got, names) {
@@ -105,7 +105,7 @@ func gpus(names ...string) func(page) error {
 var (
 	allGPUs   = []string{"0", "1", "2", "3", "4", "5", "6", "7"}
 	eightGPUs = gpus(allGPUs...)
-	otherGPUs = gpus("0", "1", "2", "4", "5", "6", "7") // than hungGPU
+	otherGPUs = gpus("0", "1", "2", "4", "5", "6", "7") // all except hungGPU
 )
 
 // answer is an HTTP response whose body has been read.
@@ -132,7 +132,7 @@ func request(t *testing.T, client *http.Client, method, url string, header ...st
 	return a
 }
 
-// try is request for goroutines and for servers that may not be there.
+// try is request for goroutines, and for servers that may be down.
 func try(ctx context.Context, client *http.Client, method, url string, header ...string) (answer, error) {
 	req, err := http.NewRequestWithContext(ctx, method, url, nil)
 	if err != nil {
@@ -172,7 +172,7 @@ func (e *exporter) scrape(t *testing.T, accept string) page {
 	return p
 }
 
-// await waits for a page that no check has anything to object to.
+// await waits for a page that passes all checks.
 func (e *exporter) await(t *testing.T, what string, checks ...func(page) error) (p page) {
 	t.Helper()
 	eventually.OK(t, what, func() error {
@@ -186,12 +186,12 @@ func (e *exporter) await(t *testing.T, what string, checks ...func(page) error) 
 	return p
 }
 
-// is wants the only series with that name and these labels to have a value.
+// is checks the value of the only series with that name and these labels.
 func is(value float64, name string, pairs ...string) func(page) error {
 	return func(p page) error { return p.want(value, name, pairs...) }
 }
 
-// count wants n series of a family.
+// count checks the number of a family's series.
 func count(n int, name string) func(page) error {
 	return func(p page) error {
 		if got := len(p.family(name)); got != n {
@@ -201,7 +201,7 @@ func count(n int, name string) func(page) error {
 	}
 }
 
-// parse returns an error if Prometheus' own parser does not take the page, or if it has something twice.
+// parse returns an error if Prometheus' parser rejects the page, or if a series appears twice.
 func parse(a answer) (out page, err error) {
 	p, err := textparse.New(a.body, a.contentType(), nil, textparse.ParserOptions{KeepClassicOnClassicAndNativeHistograms: true})
 	if err != nil {

@@ -18,9 +18,9 @@ import (
 	"warpgauge/internal/testkit/eventually"
 )
 
-// defaultRows are the rows of dcgm-exporter's default-counters.csv (4.5.3-4.8.2)
-// that a DGX H100 without XIDs has, with the type that each has on dcgm-exporter's
-// page. The licence is 0 where it does not concern the GPU.
+// defaultRows lists the rows of dcgm-exporter's default-counters.csv (4.5.3-4.8.2) that a DGX H100
+// without XIDs has, with their types on dcgm-exporter's page. The licence is 0 if it does not apply
+// to the GPU.
 var defaultRows = map[string]string{
 	"DCGM_FI_DEV_SM_CLOCK": "gauge", "DCGM_FI_DEV_MEM_CLOCK": "gauge", "DCGM_FI_DEV_MEMORY_TEMP": "gauge", "DCGM_FI_DEV_GPU_TEMP": "gauge",
 	"DCGM_FI_DEV_POWER_USAGE": "gauge", "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": "counter", "DCGM_FI_DEV_PCIE_REPLAY_COUNTER": "counter",
@@ -31,9 +31,8 @@ var defaultRows = map[string]string{
 	"DCGM_FI_PROF_DRAM_ACTIVE": "gauge", "DCGM_FI_PROF_PCIE_TX_BYTES": "gauge", "DCGM_FI_PROF_PCIE_RX_BYTES": "gauge",
 }
 
-// TestE2EParity starts the binary as dcgm-exporter is started and compares the
-// page with what dcgm-exporter's has: families, types, labels in their order, and
-// values as the same numbers.
+// TestE2EParity starts the binary like dcgm-exporter and compares the page with dcgm-exporter's:
+// families, types, ordered labels, and values as equal numbers.
 func TestE2EParity(t *testing.T) {
 	t.Parallel()
 	exe := build(t)
@@ -51,8 +50,8 @@ func TestE2EParity(t *testing.T) {
 		args     []string
 		env      []string
 		hostname string
-		driver   string   // the label, where the list has it
-		lacks    []string // rows that the list has not
+		driver   string   // the driver label, if the list has it
+		lacks    []string // rows missing in the list
 	}{
 		{"chart", []string{"-f", chartCounters(t, csv("default-counters.csv"))}, pod, "worker-7", "", []string{"DCGM_FI_DEV_FB_RESERVED"}},
 		{
@@ -76,7 +75,7 @@ func TestE2EParity(t *testing.T) {
 			if diff := cmp.Diff(want, p.types); diff != "" {
 				t.Errorf("families and types (-dcgm-exporter +warpgauge):\n%s", diff)
 			}
-			// An integer, a double, a ratio.
+			// An integer, a float, a ratio.
 			numbers := map[string]string{"DCGM_FI_DEV_GPU_TEMP": "41", "DCGM_FI_DEV_POWER_USAGE": "350", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": "0.35"}
 			for name := range want {
 				for gpu := range 2 {
@@ -95,7 +94,7 @@ func TestE2EParity(t *testing.T) {
 	}
 }
 
-// chartCounters is the list of the Helm chart: the file without two rows.
+// chartCounters returns the Helm chart's list: the file without two rows.
 func chartCounters(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -106,14 +105,14 @@ func chartCounters(t *testing.T, path string) string {
 	return file(t, "default-counters.csv", strings.Join(lines, ""))
 }
 
-// rawPage is the part of a page that dcgm-exporter has, too, as it is written.
+// rawPage holds the lines of a page that dcgm-exporter also has.
 type rawPage struct{ types, values map[string]string }
 
-// parityPage starts the binary with no other flags than those that dcgm-exporter
-// is started with. The loader finds libdcgm, the address is in the environment.
+// parityPage starts the binary with dcgm-exporter's flags only. The loader finds libdcgm; the
+// environment has the address.
 func parityPage(t *testing.T, exe string, engine *dcgmtest.Engine, env, args []string) (p rawPage) {
 	t.Helper()
-	// This machine need not have an NVIDIA GPU, so the collector is enabled by name.
+	// Enable the collector by name, because this machine may lack an NVIDIA GPU.
 	start := append([]string{"LD_LIBRARY_PATH=" + filepath.Dir(engine.Library()), "DCGM_EXPORTER_LISTEN=127.0.0.1:0", "WARPGAUGE_ENABLE_DCGM=true"}, env...)
 	e := serving(t, slices.Concat([]string{"env"}, start, []string{exe}, args)...)
 	client := newClient(t)

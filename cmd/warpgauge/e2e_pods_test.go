@@ -18,19 +18,18 @@ import (
 	kubelet "warpgauge/pkg/kube/kubetest"
 )
 
-// podsCSV is short, since many scrapers read it.
+// podsCSV is short, because many clients scrape it.
 const podsCSV = `DCGM_FI_DEV_GPU_UTIL, gauge, Utilisation.
 DCGM_FI_DEV_GPU_TEMP, gauge, Temperature.
 DCGM_FI_DRIVER_VERSION, label, Driver
 `
 
-// withKubelet are the flags for a node whose kubelet is at socket, which is asked
-// as often as can be.
+// withKubelet returns the flags for a node with a kubelet at socket, polled at the maximum rate.
 func withKubelet(socket string, more ...string) []string {
 	return append([]string{"-k", "--pod-resources-kubelet-socket=" + socket, "--pod-resources-interval=1s"}, more...)
 }
 
-// uuids are those of the node's GPUs, by index.
+// uuids returns the GPUs' UUIDs by index.
 func (e *exporter) uuids(t *testing.T) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -40,7 +39,7 @@ func (e *exporter) uuids(t *testing.T) map[string]string {
 	return out
 }
 
-// podOf wants the pod on each of these GPUs; "" is none.
+// podOf checks the pod on each of these GPUs; "" means none.
 func podOf(pods map[string]string) func(page) error {
 	return func(p page) error {
 		var errs []error
@@ -57,10 +56,9 @@ func pod(name string, uuids ...string) *v1.PodResources {
 	return kubelet.Pod("ml", name, kubelet.Container("main", kubelet.Devices("nvidia.com/gpu", uuids...)))
 }
 
-// TestE2EPods runs the real binary next to a scripted kubelet, with 50 scrapers that look at the page while the kubelet
-// goes through everything that kubelets do, and the list is read again. No scrape may see another set of series, and the
-// exporter must hold no more than before. The process that samples has no socket of the exporter's. What the page says
-// in each mode is in TestOwnersOnThePage.
+// TestE2EPods runs the binary with a scripted kubelet and 50 clients, while the kubelet goes through all its states and
+// the list is reloaded. Every scrape must have the same set of series, and the exporter must not leak. The sampling
+// process has none of the exporter's sockets. TestOwnersOnThePage covers the page in each mode.
 func TestE2EPods(t *testing.T) {
 	t.Parallel()
 	path := file(t, "counters.csv", podsCSV)
@@ -94,7 +92,7 @@ func TestE2EPods(t *testing.T) {
 		}
 		return nil
 	})
-	write(t, path, strings.Replace(podsCSV, "Temperature.", "Temperature in C.", 1)) // a reload: same series
+	write(t, path, strings.Replace(podsCSV, "Temperature.", "Temperature in C.", 1)) // a reload that keeps the series
 	flap(k, pods)
 	w.stop(t)
 	e.await(t, "a healthy mapping that has failed, and a reload", want, healthy, func(p page) error {
@@ -113,15 +111,15 @@ func TestE2EPods(t *testing.T) {
 	})
 	e.awaitHolding(t, before)
 
-	// Another node's worth of pods after one more restart: followed, not mixed.
+	// After one more restart, another node's pods replace the old ones.
 	k.Restart(pod("other-0", gpus["0"]), pod("other-1", gpus["1"], gpus["2"]), pod("other-5", gpus["5"]))
 	other := podOf(map[string]string{"0": "other-0", "1": "other-1", "2": "other-1", "3": "", "5": "other-5"})
 	e.await(t, "the other pods", other)
-	// The kubelet goes away while the child is replaced: labels stay.
+	// The kubelet stops while the child is replaced: labels stay.
 	k.Kill()
 	must(t, syscall.Kill(e.child(t), syscall.SIGKILL))
 	e.await(t, "the pods, on devices that another child has found", eightGPUs, upAgain(1, "signal"), other)
-	// An end while the kubelet owes an answer.
+	// The exporter stops while the kubelet owes an answer.
 	k.Restart()
 	k.On(kubelet.Silence())
 	k.Await(1)
@@ -130,7 +128,7 @@ func TestE2EPods(t *testing.T) {
 	}
 }
 
-// devicesSeries are names and labels of the devices' series.
+// devicesSeries returns names and labels of the device series.
 func devicesSeries(p page) map[string]bool {
 	out := map[string]bool{}
 	for _, s := range p {
@@ -141,8 +139,8 @@ func devicesSeries(p page) map[string]bool {
 	return out
 }
 
-// flap puts the kubelet through everything that kubelets do: 200 times quicker than it is asked, and then each until it
-// was asked, which is once a second.
+// flap puts the kubelet through all its states: 200 times faster than the polls, then each until the next poll, once a
+// second.
 func flap(k *kubelet.Server, pods []*v1.PodResources) {
 	steps := []func(){
 		func() { k.On(kubelet.Fail(codes.Internal, "no")) },

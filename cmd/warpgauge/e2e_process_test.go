@@ -18,10 +18,10 @@ import (
 	"warpgauge/internal/testkit/race"
 )
 
-// goBuild compiles a program once for all tests.
+// goBuild returns a function that compiles a program once for all tests.
 func goBuild(name, directory string, variables ...string) func() (exe string, err error) {
 	return sync.OnceValues(func() (exe string, err error) {
-		exe = filepath.Join(os.Getenv("WARPGAUGE_TEST_DIR"), name) // made by TestMain
+		exe = filepath.Join(os.Getenv("WARPGAUGE_TEST_DIR"), name) // created by TestMain
 		args := []string{"build", "-o", exe}
 		if race.Enabled && name == "warpgauge" {
 			args = append(args, "-race")
@@ -40,7 +40,7 @@ var (
 	control = goBuild("warpctl", "../warpctl", "CGO_ENABLED=0")
 )
 
-// build returns the real binary, which is under the race detector if the tests are.
+// build returns the binary, with the race detector if the tests have it.
 func build(t *testing.T) string {
 	t.Helper()
 	exe, err := built()
@@ -48,7 +48,7 @@ func build(t *testing.T) string {
 	return exe
 }
 
-// buildControl returns warpctl, as it is shipped.
+// buildControl returns warpctl in its release form.
 func buildControl(t *testing.T) string {
 	t.Helper()
 	exe, err := control()
@@ -56,13 +56,13 @@ func buildControl(t *testing.T) string {
 	return exe
 }
 
-// launch starts a program for the time of the test.
+// launch runs a program until the test ends.
 func launch(t *testing.T, exe string, args ...string) *programtest.Process {
 	t.Helper()
 	return programtest.Start(t, exe, args, programtest.Options{Env: cleanEnvironment()})
 }
 
-// cleanEnvironment keeps variables that would change flags out of the child.
+// cleanEnvironment removes variables that would change flags.
 func cleanEnvironment() []string {
 	return append(slices.DeleteFunc(os.Environ(), func(v string) bool {
 		for _, prefix := range []string{"DCGM_", "WARPGAUGE_", "NODE_NAME=", "KUBERNETES_", "NVIDIA_"} {
@@ -82,19 +82,19 @@ type exporter struct {
 
 var servingLine = regexp.MustCompile(`serving (https?://127\.0\.0\.1:\d+)`)
 
-// serve starts warpgauge on a free port of loopback with simulated GPUs only.
+// serve starts warpgauge on a free loopback port with simulated GPUs only.
 func serve(t *testing.T, exe string, args ...string) *exporter {
 	t.Helper()
 	return serveBy(t, []string{exe}, args...)
 }
 
-// serveBy is serve with a command that becomes or runs warpgauge, such as env.
+// serveBy is serve with a command that runs warpgauge, such as env.
 func serveBy(t *testing.T, command []string, args ...string) *exporter {
 	t.Helper()
 	return serving(t, slices.Concat(command, []string{"--address=127.0.0.1:0", "--enable-only=fake"}, args)...)
 }
 
-// serving starts a command and waits until its log says where it serves.
+// serving starts a command and waits until its log has the address.
 func serving(t *testing.T, command ...string) *exporter {
 	t.Helper()
 	e := &exporter{Process: launch(t, command[0], command[1:]...)}
@@ -120,7 +120,7 @@ func (e *exporter) awaitLog(t *testing.T, text string) {
 	})
 }
 
-// ends sends a signal and wants the exporter to end well.
+// ends sends a signal and expects a clean exit.
 func (e *exporter) ends(t *testing.T, s os.Signal) {
 	t.Helper()
 	e.Signal(t, s)
@@ -129,14 +129,14 @@ func (e *exporter) ends(t *testing.T, s os.Signal) {
 	}
 }
 
-// runToEnd runs a command that ends by itself.
+// runToEnd runs a command until it exits.
 func runToEnd(t *testing.T, exe string, args ...string) (code int, output string) {
 	t.Helper()
 	p := launch(t, exe, args...)
 	return p.ExitCode(t), p.Output()
 }
 
-// file writes a file into a directory of the test's own.
+// file writes a file into a temporary directory.
 func file(t *testing.T, name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -144,7 +144,7 @@ func file(t *testing.T, name, text string) string {
 	return path
 }
 
-// write replaces a file as an editor does: a new file next to it, then renamed over it.
+// write replaces a file like an editor: it writes a new file and renames it.
 func write(t *testing.T, path, text string) {
 	t.Helper()
 	next := fmt.Sprintf("%s.%d", path, time.Now().UnixNano())
@@ -159,17 +159,17 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// socketDirectory has a short name: a socket's path has 107 bytes at most.
+// socketDirectory returns a short path: a socket's path has at most 107 bytes.
 func socketDirectory(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "wg") //nolint:usetesting // the test's own can be too long
+	dir, err := os.MkdirTemp("", "wg") //nolint:usetesting // t.TempDir can be too long
 	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return dir
 }
 
-// configMap lays a file out as the kubelet does for a volume of a ConfigMap: NAME -> ..data/NAME,
-// ..data -> ..<time>. If the directory has such a file, its text is swapped as the kubelet does that.
+// configMap lays a file out like the kubelet's ConfigMap volume: NAME -> ..data/NAME, ..data ->
+// ..<time>. It replaces existing text by the kubelet's swap of links.
 func configMap(t *testing.T, dir, name, text string) {
 	t.Helper()
 	data := filepath.Join(dir, "..data")
@@ -205,9 +205,9 @@ func mebibytes(t *testing.T, pid int, key string) (n int) {
 	return n >> 10
 }
 
-// openFiles are what a process has open; none if it has ended.
+// openFiles returns the open files of a process, none if it has ended.
 func openFiles(pid int) (out []string) {
-	links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid)) // the pattern is good
+	links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid)) // the pattern is valid
 	for _, l := range links {
 		if target, err := os.Readlink(l); err == nil {
 			out = append(out, target)
@@ -216,13 +216,13 @@ func openFiles(pid int) (out []string) {
 	return out
 }
 
-// children are the numbers of the exporter's child processes, zombies included.
+// children returns the pids of the exporter's children, zombies included.
 func (e *exporter) children(t *testing.T) (pids []int) {
 	t.Helper()
 	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", e.PID()))
 	must(t, err)
 	for _, path := range tasks {
-		text, _ := os.ReadFile(path) // none of a thread that has ended
+		text, _ := os.ReadFile(path) // an ended thread has none
 		for f := range strings.FieldsSeq(string(text)) {
 			var pid int
 			_, err := fmt.Sscan(f, &pid)
@@ -246,10 +246,10 @@ func (e *exporter) holds(t *testing.T, dir string) (held []string) {
 	return held
 }
 
-// held are what the exporter can hold on to by mistake.
+// held counts resources that the exporter could leak.
 type held struct{ goroutines, descriptors int }
 
-// holding returns it. The page's number of goroutines is at most a second old.
+// holding returns the current counts. The page's number of goroutines is at most a second old.
 func (e *exporter) holding(t *testing.T) held {
 	t.Helper()
 	n, err := e.scrape(t, acceptText).one("go_goroutines")
@@ -257,7 +257,7 @@ func (e *exporter) holding(t *testing.T) held {
 	return held{int(n), len(openFiles(e.PID()))}
 }
 
-// awaitHolding waits until the exporter holds no more than before. Each look is a connection.
+// awaitHolding waits until the exporter holds no more than before. Each check opens a connection.
 func (e *exporter) awaitHolding(t *testing.T, before held) {
 	t.Helper()
 	eventually.OK(t, "goroutines and descriptors as before", func() error {
@@ -268,8 +268,8 @@ func (e *exporter) awaitHolding(t *testing.T, before held) {
 	})
 }
 
-// trouble is a fault of a simulated node that begins and ends when the test says
-// so. Faults by the clock are windows that a slow machine misses.
+// trouble is a fault of a simulated node that the test starts and ends. Faults by the clock have
+// windows that a slow machine misses.
 type trouble struct{ path string }
 
 func newTrouble(t *testing.T) *trouble {
@@ -277,7 +277,7 @@ func newTrouble(t *testing.T) *trouble {
 	return &trouble{filepath.Join(t.TempDir(), "fault")}
 }
 
-// fault is an entry of a spec's faults; rest are its keys but for when it is.
+// fault returns an entry for a spec's faults; rest has its keys except the times.
 func (f *trouble) fault(rest string) string {
 	return fmt.Sprintf("- {%s, while: %q}\n", rest, f.path)
 }
@@ -292,16 +292,16 @@ func (f *trouble) end(t *testing.T) {
 	must(t, os.Remove(f.path))
 }
 
-// faults is the flag for a spec with these faults.
+// faults returns the flag for a spec with these faults.
 func faults(t *testing.T, entries ...string) string {
 	t.Helper()
 	return "--fake-spec=" + file(t, "spec.yaml", "faults:\n"+strings.Join(entries, ""))
 }
 
-// hungGPU is the one that stops answering in the tests with a hang.
+// hungGPU is the GPU that stops answering in the hang tests.
 const hungGPU = "3"
 
-// hang is one GPU that hangs from begin on.
+// hang returns a spec in which one GPU hangs after begin.
 func hang(t *testing.T) (f *trouble, spec string) {
 	t.Helper()
 	f = newTrouble(t)

@@ -26,8 +26,8 @@ DCGM_EXP_XID_ERRORS_COUNT, counter, XIDs
 DCGM_FI_DEV_GPU_TEMP, histogram, Temperature, buckets=30|60|90
 `
 
-// TestE2ERecorder has a GPU report an XID, downloads what was recorded, and replays it. What Prometheus reads of a
-// recording is tested in extensions/live/recorder.
+// TestE2ERecorder lets a GPU report an XID, downloads the recording and replays it. extensions/live/recorder tests
+// that Prometheus can read a recording.
 func TestE2ERecorder(t *testing.T) {
 	t.Parallel()
 	xid := newTrouble(t)
@@ -54,7 +54,7 @@ func TestE2ERecorder(t *testing.T) {
 		return len(list.Recordings) == 1
 	})
 	r := list.Recordings[0]
-	// It begins 3 s before, or when the exporter did.
+	// The recording begins 3 s earlier, or at the exporter's start.
 	if before := r.Time.Sub(r.From); r.Cause != "xid" || r.Device == "" || before <= 0 || before > 3*time.Second || r.Until.Sub(r.Time) != time.Second {
 		t.Errorf("recording %+v", r)
 	}
@@ -92,7 +92,7 @@ func TestE2ERecorder(t *testing.T) {
 			}
 		}
 	}
-	// Each power on the page is one that GPU had.
+	// Each power value on the page is one of that GPU.
 	for gpu, v := range e.scrape(t, acceptText).values("DCGM_FI_DEV_POWER_USAGE") {
 		if !strings.Contains(string(recorded), fmt.Sprintf(" %v ", v)) {
 			t.Errorf("the replay shows a power of %v for GPU %s, which it never had", v, gpu)

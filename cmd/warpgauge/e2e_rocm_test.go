@@ -14,8 +14,8 @@ import (
 	"warpgauge/internal/testkit/programtest"
 )
 
-// TestE2EAMD lets the real binary, its child process included, read simulated GPUs whose files a script puts over /sys.
-// It compares what is fixed with the tree, and wants what moves to move.
+// TestE2EAMD lets the binary and its child process read simulated GPUs, whose files a script mounts over /sys. It
+// compares constant values with the tree, and expects the others to change.
 func TestE2EAMD(t *testing.T) {
 	t.Parallel()
 	tree := filepath.Join(t.TempDir(), "tree")

@@ -21,7 +21,7 @@ import (
 	"warpgauge/pkg/kube/kubetest/apitest"
 )
 
-// Pods that share GPU 0, and one more process.
+// Pods that share GPU 0, and an additional process.
 const (
 	uidTrain = "0a1b2c3d-0000-4000-8000-000000000001"
 	uidChat  = "0a1b2c3d-0000-4000-8000-000000000002"
@@ -29,8 +29,8 @@ const (
 	mebibyte = 1 << 20
 )
 
-// TestE2EShared runs the real binary, which finds the pods of real processes by
-// their real control groups; only the GPU that they are on is simulated.
+// TestE2EShared: the binary finds the pods of real processes by their control groups. Only the GPU
+// is simulated.
 func TestE2EShared(t *testing.T) {
 	t.Parallel()
 	mount := controlGroups(t)
@@ -51,14 +51,13 @@ func TestE2EShared(t *testing.T) {
 	k, api := kubelet.Start(t), apitest.Start(t, "node-1")
 	api.Pods(apitest.Pod("ml", "train", uidTrain, nil), apitest.Pod("web", "chat", uidChat, nil), apitest.Pod("web", "idle", uidIdle, nil))
 	e := serveBy(t, []string{"env", "KUBECONFIG=" + api.Kubeconfig(), "NODE_NAME=node-1", exe},
-		withKubelet(k.Socket(), "--kubernetes-virtual-gpus", "--fake-spec="+spec, "--isolation=process")...) // as vendors' libraries have it
+		withKubelet(k.Socket(), "--kubernetes-virtual-gpus", "--fake-spec="+spec, "--isolation=process")...) // vendor libraries use a child, too
 	gpus := e.uuids(t)
 	k.Set(sharers(gpus["0"], gpus["1"])...)
 	checkShared(t, e.await(t, "values of the pods", shared))
 }
 
-// sharers are three pods on GPU 0, one of them with two containers, and one that
-// has GPU 1 for itself.
+// sharers returns three pods on GPU 0, one with two containers, and a pod with GPU 1 alone.
 func sharers(shared, own string) []*v1.PodResources {
 	part := func(n int) kubelet.DevicesOf {
 		return kubelet.Devices("nvidia.com/gpu", fmt.Sprintf("%s::%d", shared, n))
@@ -70,8 +69,8 @@ func sharers(shared, own string) []*v1.PodResources {
 	}
 }
 
-// shared wants the values of each pod: two containers of one pod are one series,
-// since containers are not named, and a pod without processes has 0.
+// shared checks the values of each pod. Two containers of a pod are one series, because containers
+// are not named. A pod without processes has 0.
 func shared(p page) error {
 	var errs []error
 	for pod, want := range map[string][2]float64{"train": {34, 3200}, "chat": {20.5, 1000}, "idle": {}} {
@@ -82,12 +81,12 @@ func shared(p page) error {
 	return errors.Join(errs...)
 }
 
-// checkShared looks at what else the page says.
+// checkShared checks the rest of the page.
 func checkShared(t *testing.T, p page) {
 	t.Helper()
 	for _, s := range p.family("DCGM_FI_DEV_FB_USED") {
 		switch {
-		case s.get("gpu") == "0" && s.get("pod") == "": // the device's own
+		case s.get("gpu") == "0" && s.get("pod") == "": // the device's own series
 			if s.value <= 0 || s.get("vgpu")+s.get("pod_uid")+s.get("container") != "" {
 				t.Errorf("the device's own series is %v %v", s.labels, s.value)
 			}
@@ -95,7 +94,7 @@ func checkShared(t *testing.T, p page) {
 			if s.get("pod_uid") == "" || s.get("pod") == "train" && s.get("container") != "" {
 				t.Errorf("a pod's series is %v", s.labels)
 			}
-		case s.get("gpu") == "1": // of one pod: nothing to divide
+		case s.get("gpu") == "1": // one pod: nothing to divide
 			if s.get("pod") != "chat" || s.get("pod_uid") != "" || s.value == 7 {
 				t.Errorf("the series of a GPU with one pod is %v %v", s.labels, s.value)
 			}
@@ -114,11 +113,10 @@ func checkShared(t *testing.T, p page) {
 	}
 }
 
-// controlGroups returns where a hierarchy of control groups is mounted that we may
-// change, or skips.
+// controlGroups returns the mount point of a writable control group hierarchy, or skips the test.
 func controlGroups(t *testing.T) string {
 	t.Helper()
-	// The first PID namespace of a machine has this number (include/linux/proc_ns.h).
+	// The initial PID namespace has this number (include/linux/proc_ns.h).
 	if own, err := os.Readlink("/proc/self/ns/pid"); err != nil || own != "pid:[4026531836]" {
 		t.Skipf("needs the machine's PID namespace, ours is %q (%v)", own, err)
 	}
@@ -139,10 +137,10 @@ func controlGroups(t *testing.T) string {
 	return ""
 }
 
-// removeGroups removes control groups below dir, the innermost first; their files cannot be removed.
+// removeGroups removes control groups below dir, innermost first; their files cannot be removed.
 func removeGroups(t *testing.T, dir string) {
 	var dirs []string
-	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error { // what cannot be walked cannot be removed
+	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error { // skip what cannot be walked
 		if err == nil && d.IsDir() {
 			dirs = append(dirs, path)
 		}
@@ -160,16 +158,15 @@ func container(t *testing.T, root, uid string, id byte) (pid int) {
 	t.Helper()
 	dir := filepath.Join(root, "kubepods", "burstable", "pod"+uid, strings.Repeat(string(id), 64))
 	must(t, os.MkdirAll(dir, 0o755))
-	pid = waiting(t) // ends before its group is removed
+	pid = waiting(t) // it ends before its group is removed
 	must(t, os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0))
 	return pid
 }
 
-// waiting starts a process that does nothing until the test ends, as another user
-// than the exporter's.
+// waiting starts an idle process as another user than the exporter. It ends with the test.
 func waiting(t *testing.T) (pid int) {
 	t.Helper()
-	cmd := exec.Command("cat") // it ends with its input
+	cmd := exec.Command("cat") // cat ends with its input
 	input, err := cmd.StdinPipe()
 	must(t, err)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}

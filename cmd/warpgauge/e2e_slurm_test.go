@@ -21,9 +21,8 @@ import (
 	"warpgauge/internal/testkit/programtest"
 )
 
-// TestE2ESlurm runs jobs on a real Slurm with our prolog and epilog, and looks for
-// them on the exporter's page. Slurm's GPU 0 is the exporter's GPU 1, and the
-// other way round.
+// TestE2ESlurm runs jobs on a real Slurm with our prolog and epilog, and expects them on the page.
+// Slurm's GPU 0 is the exporter's GPU 1, and vice versa.
 func TestE2ESlurm(t *testing.T) {
 	t.Parallel()
 	s := startSlurm(t)
@@ -32,7 +31,7 @@ func TestE2ESlurm(t *testing.T) {
 
 	one := s.submit(t, "--gres=gpu:1")
 	e.wantJobs(t, "a job with one GPU", map[string][]string{"1": {one}})
-	two := s.submit(t, "--gres=gpu:2") // waits for the first
+	two := s.submit(t, "--gres=gpu:2") // waits for the first job
 	none := s.submit(t)
 	s.awaitJob(t, none, "RUNNING")
 	e.wantJobs(t, "a job without GPUs", map[string][]string{"1": {one}})
@@ -69,8 +68,8 @@ func TestE2ESlurm(t *testing.T) {
 	e.await(t, "a healthy mapping", is(1, "warpgauge_mapping_up", "mapping", "hpc_jobs"))
 }
 
-// TestE2ESlurmHealth: a real Slurm calls our HealthCheckProgram, which drains the node when
-// a simulated GPU is lost.
+// TestE2ESlurmHealth: a real Slurm calls our HealthCheckProgram, which drains the node when a
+// simulated GPU is lost.
 func TestE2ESlurmHealth(t *testing.T) {
 	t.Parallel()
 	exe := build(t)
@@ -89,7 +88,7 @@ func TestE2ESlurmHealth(t *testing.T) {
 		s.set(t, "WARPGAUGE_HEALTH_FLAGS=--url="+e.url)
 		return e
 	}
-	// health waits until the exporter says that of the node.
+	// health waits until warpgauge health returns a code.
 	health := func(e *exporter, code int) {
 		t.Helper()
 		eventually.OK(t, fmt.Sprintf("warpgauge health to end with %d", code), func() error {
@@ -126,7 +125,7 @@ func TestE2ESlurmHealth(t *testing.T) {
 	e.ends(t, syscall.SIGTERM)
 	s.checked(t, "the exporter is gone", "IDLE+DRAIN", reason)
 	lost.end(t)
-	e = start() // after the node was repaired
+	e = start() // the node was repaired
 	health(e, 0)
 	s.checked(t, "the fault is over: nothing resumes the node", "IDLE+DRAIN", reason)
 	s.run(t, "scontrol", "update", "NodeName=node1", "State=RESUME")
@@ -138,8 +137,8 @@ func TestE2ESlurmHealth(t *testing.T) {
 	s.checked(t, "drained by an operator before", "IDLE+DRAIN", "new firmware")
 }
 
-// wantJobs waits until the jobs of each GPU are those on the page, and checks that
-// a GPU has either one series per job, or one without.
+// wantJobs waits until the page has the jobs of each GPU. A GPU must have one series per job, or
+// one without a job.
 func (e *exporter) wantJobs(t *testing.T, when string, want map[string][]string) {
 	t.Helper()
 	e.await(t, when, func(p page) error {
@@ -168,15 +167,15 @@ func (e *exporter) wantJobs(t *testing.T, when string, want map[string][]string)
 type slurm struct {
 	*programtest.Process
 	dir, jobs string
-	script    string // prolog and epilog
+	script    string // of prolog and epilog
 	settings  string
-	pid       string // of a process in its namespaces
+	pid       string // a process in the cluster's namespaces
 }
 
 var inside = regexp.MustCompile(`(?m)^pid (\d+)$`)
 
-// startSlurm starts one, with a health check if there is one. It ends the test where there is no Slurm or no right to
-// make namespaces.
+// startSlurm starts a cluster, optionally with a health check. It skips the test without Slurm or without the right
+// to create namespaces.
 func startSlurm(t *testing.T, health ...string) *slurm {
 	t.Helper()
 	for _, name := range []string{"slurmctld", "slurmd", "munged", "sbatch", "nsenter", "ip"} {
@@ -184,7 +183,7 @@ func startSlurm(t *testing.T, health ...string) *slurm {
 			programtest.Missing(t, "slurm", "it cannot run here: %v", err)
 		}
 	}
-	// They leave the machine as it is, and their end is that of all children.
+	// Namespaces leave the machine unchanged and end with all their children.
 	namespaces := []string{"--mount", "--net", "--uts", "--ipc", "--pid", "--fork", "--kill-child"}
 	if out, err := exec.Command("unshare", append(namespaces, "true")...).CombinedOutput(); err != nil {
 		programtest.Missing(t, "slurm", "it cannot run here: %v: %s", err, out)
@@ -204,8 +203,7 @@ func startSlurm(t *testing.T, health ...string) *slurm {
 		s.pid = m[1]
 		return nil
 	})
-	// The end of this process, the first of its namespace, is that of all others;
-	// unshare then ends by itself.
+	// When this first process of its namespace ends, the kernel ends all others; then unshare ends.
 	t.Cleanup(func() {
 		if pid, err := strconv.Atoi(s.pid); err == nil && syscall.Kill(pid, syscall.SIGKILL) == nil {
 			<-s.Ended()
@@ -231,7 +229,7 @@ func (s *slurm) set(t *testing.T, line string) {
 	write(t, filepath.Join(s.dir, "settings"), s.settings)
 }
 
-// try runs a command inside.
+// try runs a command in the cluster.
 func (s *slurm) try(t *testing.T, command ...string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), eventually.Patience)
@@ -252,7 +250,7 @@ func (s *slurm) run(t *testing.T, command ...string) string {
 	return strings.TrimSpace(out)
 }
 
-// submit starts a job that lasts until end, or until it is cancelled.
+// submit starts a job that lasts until end or its cancellation.
 func (s *slurm) submit(t *testing.T, resources ...string) (id string) {
 	t.Helper()
 	args := append([]string{"sbatch", "--parsable", "--ntasks=1", "--output=" + s.dir + "/out/%j"}, resources...)
@@ -269,8 +267,7 @@ func (s *slurm) awaitJob(t *testing.T, id, state string) {
 	})
 }
 
-// checked waits until two health checks have begun and ended, and wants a state of the node, and a reason but for who gave
-// it when.
+// checked waits for two complete health checks, and expects a node state and reason, without the reason's author and time.
 func (s *slurm) checked(t *testing.T, when, state, reason string) {
 	t.Helper()
 	lines := func() int {
@@ -280,7 +277,7 @@ func (s *slurm) checked(t *testing.T, when, state, reason string) {
 		}
 		return strings.Count(string(text), "\n")
 	}
-	begin := lines() // one may be under way: the second to end from now has begun later
+	begin := lines() // one may be running: the second end from now belongs to a later start
 	eventually.True(t, "Slurm to check the node's health", func() bool { return lines() >= begin+2 })
 	gotState, gotReason := s.node(t)
 	if got, _, _ := strings.Cut(gotReason, " ["); gotState != state || got != reason {
@@ -290,7 +287,7 @@ func (s *slurm) checked(t *testing.T, when, state, reason string) {
 
 var nodeLine = regexp.MustCompile(` State=(\S+)(?:.* Reason=(.*)$)?`)
 
-// node is what Slurm knows of the node.
+// node returns Slurm's state of the node.
 func (s *slurm) node(t *testing.T) (state, reason string) {
 	t.Helper()
 	text := s.run(t, "scontrol", "--oneliner", "show", "node", "node1")

@@ -18,7 +18,7 @@ import (
 	"warpgauge/internal/testkit/programtest"
 )
 
-// fullPipe is a pipe into which nothing more fits.
+// fullPipe returns a pipe whose buffer is full.
 func fullPipe(t *testing.T) (r, w *os.File) {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -34,9 +34,9 @@ func fullPipe(t *testing.T) (r, w *os.File) {
 
 var missingLine = regexp.MustCompile(`lines are left out.*"lines": (\d+)`)
 
-// TestE2EStandardError: nothing that the exporter does waits for the program that reads its log, which here reads
-// nothing: it starts, samples in a child process, reloads and stops. When the pipe is read again, the lines that waited
-// come, then how many did not, and then new ones.
+// TestE2EStandardError: the exporter never waits for the program that reads its log, which here reads nothing. It
+// starts, samples in a child process, reloads and stops. When the pipe is read again, the buffered lines come, then the
+// number of dropped lines, then new lines.
 func TestE2EStandardError(t *testing.T) {
 	t.Parallel()
 	exe := build(t)
@@ -59,7 +59,7 @@ func TestE2EStandardError(t *testing.T) {
 	e.Signal(t, syscall.SIGHUP)
 	e.awaitList(t, markerA)
 
-	// A list with thousands of mistakes, each a line of the log, until lines are dropped.
+	// A list with thousands of mistakes logs a line for each, until lines are dropped.
 	write(t, path, strings.Repeat("DCGM_FI_DEV_GPU_TEMP, "+strings.Repeat("x", 500)+", y\n", 5000))
 	client := newClient(t)
 	e.await(t, "lines are dropped, with the former list in service", count(8, markerA), func(p page) error {
@@ -81,7 +81,7 @@ func TestE2EStandardError(t *testing.T) {
 				first = last
 			}
 			if m := missingLine.FindStringSubmatch(last); m != nil {
-				n, _ := strconv.Atoi(m[1]) // digits
+				n, _ := strconv.Atoi(m[1]) // the pattern matches digits only
 				missing.Add(int64(n))
 			}
 		}
@@ -94,13 +94,13 @@ func TestE2EStandardError(t *testing.T) {
 		return err
 	})
 	e.ends(t, syscall.SIGTERM)
-	<-read // the exporter had the last descriptor of the other end
+	<-read // the exporter had the last descriptor of the write end
 	if !strings.Contains(first, "starting") || !strings.Contains(last, "stopped") {
 		t.Errorf("the first line is %q, the last %q; want that it starts, and that it has stopped", first, last)
 	}
 }
 
-// droppedLines is nil if lines are counted.
+// droppedLines returns nil if dropped lines are counted.
 func droppedLines(p page) error {
 	n, err := p.one("warpgauge_log_lines_dropped_total")
 	if err == nil && n == 0 {

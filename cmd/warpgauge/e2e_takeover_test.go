@@ -17,9 +17,8 @@ import (
 	"warpgauge/internal/testkit/eventually"
 )
 
-// TestE2ETakeover runs the real binary on a simulated DCGM and a simulated NVML
-// that have the same GPUs, and takes one of them away after the other. Every page
-// of that time is looked at: each GPU is there once, and no counter goes back.
+// TestE2ETakeover runs the binary on a simulated DCGM and a simulated NVML with the same GPUs, and
+// takes each away in turn. On every page meanwhile, each GPU appears once and no counter goes back.
 func TestE2ETakeover(t *testing.T) {
 	t.Parallel()
 	exe := build(t)
@@ -40,7 +39,7 @@ func TestE2ETakeover(t *testing.T) {
 	}
 }
 
-// energyBase and energySlope are of a counter that both libraries count alike.
+// energyBase and energySlope define a counter with equal values in both libraries.
 const (
 	energyBase  = 5_000_000_000.0 // mJ
 	energySlope = 350_000.0       // mJ/s
@@ -53,16 +52,16 @@ DCGM_EXP_XID_ERRORS_TOTAL, counter, XIDs since start.
 DCGM_FI_PROF_SM_ACTIVE, gauge, SMs.
 `
 
-// twoNode is a node with both libraries and the exporter on it.
+// twoNode is a node with both libraries and an exporter.
 type twoNode struct {
 	*exporter
 	isolation    string
 	nvml         *nvmltest.Node
 	dcgm         *dcgmtest.Engine
-	library, csv string // of DCGM; the list
+	library, csv string // path of DCGM; the list
 }
 
-// newTwoNode starts an exporter on a node that has no DCGM yet.
+// newTwoNode starts an exporter on a node without DCGM yet.
 func newTwoNode(t *testing.T, exe, isolation string) *twoNode {
 	t.Helper()
 	n := &twoNode{nvml: simulatedNVML(t), isolation: isolation, library: filepath.Join(t.TempDir(), "libdcgm.so.4"), csv: file(t, "counters.csv", takeoverCSV)}
@@ -71,7 +70,7 @@ func newTwoNode(t *testing.T, exe, isolation string) *twoNode {
 	n.exporter = serve(t, exe, "--enable-only=nvml,dcgm", "--enable-nvml=true", "--enable-dcgm=true", "--nvml-library="+n.nvml.Library(), "--dcgm-library="+n.library,
 		"--remote-hostengine-info=localhost:5555", "--isolation="+isolation, "--collect-interval=100", "--slow-interval=500ms",
 		"--stale-after=4s", "--collector-restart-max=1s", "--enable-release-endpoint", "-f", n.csv,
-		"--sample-deadline=10s") // longer than it takes to see that an engine stalls
+		"--sample-deadline=10s") // longer than the detection of a stalled engine
 	return n
 }
 
@@ -87,12 +86,12 @@ func (n *twoNode) install(t *testing.T) {
 		n.dcgm.Set(dcgmtest.GPU(gpu), 156, dcgmtest.Ramp(base, energySlope))
 		n.dcgm.Set(dcgmtest.GPU(gpu), 150, dcgmtest.Number(41))
 	}
-	for _, suffix := range []string{".node", ""} { // what names its script is there before it is
+	for _, suffix := range []string{".node", ""} { // create the link to its script first
 		must(t, os.Link(n.dcgm.Library()+suffix, n.library+suffix))
 	}
 }
 
-// by wants all values to be those of one library.
+// by checks that all values come from one library.
 func by(collector string) func(page) error {
 	return func(p page) error {
 		want := map[string]float64{"dcgm": 41, "nvml": 71}[collector]
@@ -105,14 +104,14 @@ func by(collector string) func(page) error {
 	}
 }
 
-// resting wants NVML to hold nothing.
+// resting checks that NVML holds nothing.
 func (n *twoNode) resting(t *testing.T) {
 	t.Helper()
 	n.await(t, "NVML at rest", is(1, "warpgauge_collector_problem", "collector", "nvml", "cause", "standby"))
 	n.free(t)
 }
 
-// free wants none of NVML's devices to be open, nor a child of it to be there.
+// free checks that no NVML device is open and that NVML has no child.
 func (n *twoNode) free(t *testing.T) {
 	t.Helper()
 	eventually.OK(t, "nothing of NVML held", func() error {
@@ -126,8 +125,8 @@ func (n *twoNode) free(t *testing.T) {
 	})
 }
 
-// sameSeries wants the same series of what both libraries supply on every page, one
-// for each GPU: whichever supplies it, Prometheus sees one series that continues.
+// sameSeries checks that every page has the same series for the common fields, one per GPU:
+// whichever library supplies them, they continue for Prometheus.
 func sameSeries() func(page) error {
 	var first []string
 	return func(p page) error {
@@ -170,7 +169,7 @@ func (n *twoNode) post(t *testing.T, path string) string {
 	return strings.TrimSpace(string(a.body))
 }
 
-// pause: while profiling is paused the engine watches no profiling field, and the rest is read.
+// pause: while profiling is paused, the engine watches no profiling field; other fields are read.
 func (n *twoNode) pause(t *testing.T) {
 	const profiling = "DCGM_FI_PROF_SM_ACTIVE"
 	n.await(t, "profiling", count(8, profiling))
@@ -191,8 +190,8 @@ func (n *twoNode) pause(t *testing.T) {
 	}
 }
 
-// engineStalls has NVML take the GPUs and give them back, with a list that changes at the moment at which the speaker
-// does. What is new comes from the next one, what is gone from the list is gone with both.
+// engineStalls lets NVML take the GPUs and give them back, with a list that changes during the switch. New fields
+// come from the next supplier; removed fields are gone from both.
 func (n *twoNode) engineStalls(t *testing.T) {
 	for _, engine := range []struct{ ends, begins func() }{
 		{func() { n.dcgm.Freeze(dcgmtest.Everything()) }, func() { n.dcgm.Thaw(dcgmtest.Everything()) }},
@@ -212,7 +211,7 @@ func (n *twoNode) engineStalls(t *testing.T) {
 	n.resting(t)
 }
 
-// engineEnds: an engine that is gone, comes back, and one that hangs. XIDs of both libraries are counted.
+// engineEnds: an engine ends, comes back, and hangs. XIDs of both libraries are counted.
 func (n *twoNode) engineEnds(t *testing.T) {
 	told := is(1, "DCGM_EXP_XID_ERRORS_TOTAL", "gpu", "2", "xid", "48")
 	n.dcgm.XID(2, 48)
@@ -232,8 +231,8 @@ func (n *twoNode) engineEnds(t *testing.T) {
 	n.resting(t)
 }
 
-// hungInEngine: a GPU hangs, and with it everything in the engine. NVML names
-// it and keeps the others fresh.
+// hungInEngine: a GPU hangs and blocks the whole engine. NVML reports that GPU and keeps the others
+// current.
 func (n *twoNode) hungInEngine(t *testing.T) {
 	n.nvml.Hang(3, nvmltest.Every)
 	n.dcgm.Freeze(dcgmtest.Everything())
@@ -248,9 +247,9 @@ func (n *twoNode) hungInEngine(t *testing.T) {
 	n.resting(t)
 }
 
-// releases: what is released stays so, whichever rests.
+// releases: a released library stays released, active or not.
 func (n *twoNode) releases(t *testing.T) {
-	// All is released: nothing wakes NVML because DCGM has gone.
+	// With everything released, DCGM's end does not start NVML.
 	n.post(t, "/-/release")
 	if err := gpus()(n.scrape(t, acceptText)); err != nil {
 		t.Error(err)
@@ -264,13 +263,13 @@ func (n *twoNode) releases(t *testing.T) {
 	n.post(t, "/-/resume")
 	n.await(t, "8 GPUs by DCGM", by("dcgm"))
 	n.resting(t)
-	// DCGM alone is released: NVML has the GPUs for that time.
+	// With only DCGM released, NVML takes the GPUs.
 	n.post(t, "/-/release?collector=dcgm")
 	n.await(t, "8 GPUs by NVML", by("nvml"))
 	n.post(t, "/-/resume?collector=dcgm")
 	n.await(t, "8 GPUs by DCGM", by("dcgm"))
 	n.resting(t)
-	// NVML is released while it rests; a resume leaves it at rest.
+	// NVML is released while it rests; after a resume it rests again.
 	n.post(t, "/-/release?collector=nvml")
 	n.post(t, "/-/resume?collector=nvml")
 	n.resting(t)

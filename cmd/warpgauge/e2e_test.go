@@ -39,8 +39,8 @@ func TestE2E(t *testing.T) {
 	}
 }
 
-// testFirstPage starts as systemd's unit does, which is Type=notify: it hears when the port is open, and when the
-// exporter ends.
+// testFirstPage starts the exporter like its systemd unit (Type=notify), which gets messages when the port is
+// open and when the exporter ends.
 func testFirstPage(t *testing.T, exe string) {
 	path := filepath.Join(socketDirectory(t), "notify")
 	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
@@ -78,7 +78,7 @@ func testFirstPage(t *testing.T, exe string) {
 			t.Errorf("page for %q: %v", accept, err)
 		}
 	}
-	for _, path := range []string{"/-/reload", "/-/release"} { // which no flag allows; other paths are tested in pkg/server
+	for _, path := range []string{"/-/reload", "/-/release"} { // no flag enables these; pkg/server tests other paths
 		if a := request(t, client, http.MethodPost, e.url+path); a.code != http.StatusForbidden {
 			t.Errorf("POST %s: status %d, want 403", path, a.code)
 		}
@@ -90,9 +90,8 @@ func testFirstPage(t *testing.T, exe string) {
 	}
 }
 
-// testFaults follows the exporter through a bad day: the library cannot be opened
-// at first; one GPU tells nonsense; one raises an XID, falls off the bus and comes
-// back.
+// testFaults: the library cannot be opened at first, one GPU reports nonsense, and one raises an
+// XID, falls off the bus and comes back.
 func testFaults(t *testing.T, exe string) {
 	absent, xid, lost := newTrouble(t), newTrouble(t), newTrouble(t)
 	absent.begin(t)
@@ -107,7 +106,7 @@ func testFaults(t *testing.T, exe string) {
 	if a := get(t, client, e.url+"/readyz"); a.code != http.StatusServiceUnavailable {
 		t.Errorf("GET /readyz while nothing can be opened: status %d, want 503", a.code)
 	}
-	if a := get(t, client, e.url+"/health"); a.code != http.StatusOK { // not ready is not dead
+	if a := get(t, client, e.url+"/health"); a.code != http.StatusOK { // not ready, but alive
 		t.Errorf("GET /health: status %d, want 200", a.code)
 	}
 	e.awaitLog(t, "no such library")
@@ -135,8 +134,7 @@ func testFaults(t *testing.T, exe string) {
 		is(1, "DCGM_EXP_XID_ERRORS_TOTAL", "gpu", "2", "xid", "79"))
 }
 
-// Two lists that share their first three families. Each has one of its own, by
-// which a page tells the list that it was made with.
+// Two lists share their first three families. Each has one more, which marks the list on the page.
 const (
 	sharedLines = "DCGM_FI_DEV_GPU_TEMP, gauge, Temperature.\n" +
 		"DCGM_FI_DEV_POWER_USAGE, gauge, Power.\n" +
@@ -147,8 +145,8 @@ const (
 	markerB = "DCGM_FI_DEV_MEM_CLOCK"
 )
 
-// testReload changes the list in every way there is while 50 clients scrape.
-// Every page must be whole: the shared families of all eight GPUs.
+// testReload changes the list in every possible way while 50 clients scrape. Every page must have
+// the shared families of all eight GPUs.
 func testReload(t *testing.T, exe, isolation string) {
 	dir := t.TempDir()
 	configMap(t, dir, "counters.csv", listA)
@@ -158,7 +156,7 @@ func testReload(t *testing.T, exe, isolation string) {
 	w := watch(t, e, 50, count(8, "DCGM_FI_DEV_GPU_TEMP"), count(8, "DCGM_FI_DEV_POWER_USAGE"), count(8, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"))
 	client := newClient(t)
 	swap := func(list string) { configMap(t, dir, "counters.csv", list) }
-	replace := func(list string) { write(t, path, list) } // an ordinary file from here on
+	replace := func(list string) { write(t, path, list) } // from here on an ordinary file
 	hangup := func(list string) { write(t, path, list); e.Signal(t, syscall.SIGHUP) }
 	post := func(list string) {
 		write(t, path, list)
@@ -170,7 +168,7 @@ func testReload(t *testing.T, exe, isolation string) {
 		change([]string{listB, listA}[i%2])
 		e.awaitList(t, []string{markerB, markerA}[i%2])
 	}
-	w.await(t, 500) // enough scrapes to say anything
+	w.await(t, 500) // enough scrapes for a meaningful test
 	w.stop(t)
 	e.await(t, "the successful reloads in the metrics", is(1, "warpgauge_config_last_reload_successful"))
 }
@@ -181,7 +179,7 @@ func (e *exporter) awaitList(t *testing.T, marker string) {
 	e.await(t, "the list with "+marker, count(8, marker))
 }
 
-// testStop ends the exporter while one GPU hangs for ever, and its children with it.
+// testStop stops the exporter and its children while one GPU hangs for ever.
 func testStop(t *testing.T, exe string) {
 	for _, tt := range []struct {
 		isolation string
@@ -205,15 +203,15 @@ func testStop(t *testing.T, exe string) {
 	}
 }
 
-// testNoLeaks scrapes a lot, breaks connections, stalls clients, with a GPU that
-// hangs, and compares goroutines and descriptors with those before.
+// testNoLeaks scrapes a lot, breaks connections and stalls clients while a GPU hangs. Then it
+// compares goroutines and descriptors with those before.
 func testNoLeaks(t *testing.T, exe string) {
 	fault, spec := hang(t)
 	e := serve(t, exe, "--collect-interval=100", "--sample-deadline=500ms", "--stale-after=2s", spec)
 	e.await(t, "a page with 8 GPUs", eightGPUs)
 	fault.begin(t)
-	// The state is in what is gathered each second, as is the number of goroutines:
-	// all that are started at the beginning are in it by then.
+	// The state and the number of goroutines are gathered once a second; all initial goroutines are
+	// included by then.
 	e.await(t, "the hung GPU to leave the page", otherGPUs, is(1, "warpgauge_device_state", "gpu", hungGPU, "state", "stalled"))
 	before := e.holding(t)
 	const scrapers, scrapes = 20, 100
@@ -237,7 +235,7 @@ func testNoLeaks(t *testing.T, exe string) {
 	e.awaitHolding(t, before)
 }
 
-// breakConnection asks for a page and goes away without reading it.
+// breakConnection requests a page and disconnects without reading it.
 func breakConnection(t *testing.T, address string) {
 	t.Helper()
 	c, err := net.Dial("tcp", address)
@@ -250,7 +248,7 @@ func breakConnection(t *testing.T, address string) {
 	c.Close()
 }
 
-// testCompletion asks as the scripts of warpgauge completion do.
+// testCompletion sends the requests of the completion scripts.
 func testCompletion(t *testing.T, exe string) {
 	for want, args := range map[string][]string{"--kubernetes-virtual-gpus": {"--kubernetes-v"}, "--output": {"devices", "--out"}, "devices:List the devices": {}} {
 		if code, out := runToEnd(t, exe, append(args, "--generate-shell-completion")...); code != 0 || !strings.Contains(out, want) {
@@ -259,8 +257,8 @@ func testCompletion(t *testing.T, exe string) {
 	}
 }
 
-// testLeanSet holds docs/scale.md and --help to their number. Every vendor's collector is
-// enabled, as it is by default, and finds nothing here.
+// testLeanSet compares docs/scale.md and --help with the actual number. All vendors' collectors are
+// enabled, as by default, and find nothing here.
 func testLeanSet(t *testing.T, exe string) {
 	for set, c := range map[string]struct{ least, most int }{"none": {0, 0}, "lean": {33, 48}, "full": {100, 1000}} {
 		e := serve(t, exe, "--enable-only=fake,dcgm,nvml,rocm", "-c", "100", "--exporter-metrics="+set)

@@ -17,16 +17,16 @@ import (
 	"warpgauge/internal/testkit/programtest"
 )
 
-// terminal is a terminal of a size in which a program runs: a pane of a tmux of its own.
+// terminal is a terminal of a fixed size that runs a program, in a pane of its own tmux.
 type terminal struct {
 	tmux, socket string
 }
 
-// openTerminal runs a command of a shell. When it has ended the screen says with which code.
+// openTerminal runs a shell command. After its end the screen shows the exit code.
 func openTerminal(t *testing.T, width, height int, command string) *terminal {
 	t.Helper()
 	term := &terminal{programtest.Find(t, "tmux"), filepath.Join(t.TempDir(), "tmux")}
-	t.Cleanup(func() { _ = exec.Command(term.tmux, "-S", term.socket, "kill-server").Run() }) // none: it has ended
+	t.Cleanup(func() { _ = exec.Command(term.tmux, "-S", term.socket, "kill-server").Run() }) // an error means that it has ended
 	term.run(t, "-f", "/dev/null", "new-session", "-d", "-x", strconv.Itoa(width), "-y", strconv.Itoa(height), command+"; echo ended with code $?; exec sleep 1000")
 	return term
 }
@@ -57,10 +57,10 @@ func (term *terminal) await(t *testing.T, texts ...string) (screen string) {
 	return screen
 }
 
-// colors matches what sets one; 39 and 49 are those of the terminal.
+// colors matches the setting of a colour; 39 and 49 are the terminal's defaults.
 var colors = regexp.MustCompile(`\x1b\[([0-9;]*;)?(3[0-8]|4[0-8]|9[0-7])[;m]`)
 
-// The real binary in a real terminal, next to a real exporter.
+// TestE2ETop runs the binary in a real terminal next to a real exporter.
 func TestE2ETop(t *testing.T) {
 	t.Parallel()
 	exe := build(t)

@@ -17,7 +17,7 @@ import (
 	"warpgauge/internal/testkit/eventually"
 )
 
-// watcher is scrapers that take pages in two formats in turns. Each holds its page against the one before.
+// watcher scrapes pages in two formats and compares each with the previous one.
 type watcher struct {
 	checks []func(page) error
 	client *http.Client
@@ -29,9 +29,8 @@ type watcher struct {
 	wrong []error
 }
 
-// watch begins to scrape: by one scraper 100 times a second, by several ten times each. Each page must be answered
-// with 200, be taken by Prometheus' parser, hold no series twice, have no counter that goes back, and satisfy the checks,
-// which scrapers call at the same time.
+// watch starts to scrape: one scraper 100 times a second, or several ten times each. Each page must have status 200 and
+// valid syntax, no duplicate series and no counter that goes back, and must pass the checks, which run concurrently.
 func watch(t *testing.T, e *exporter, scrapers int, checks ...func(page) error) *watcher {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -87,7 +86,7 @@ func (w *watcher) page(a answer, counts map[labels.Labels]float64) error {
 		if s.typ != model.MetricTypeCounter && s.typ != model.MetricTypeHistogram || ofSession(s.name) {
 			continue
 		}
-		if last, ok := counts[s.labels]; ok && !(s.value >= last) { // NaN is wrong, too
+		if last, ok := counts[s.labels]; ok && !(s.value >= last) { // also true for NaN
 			return fmt.Errorf("%s went back from %v to %v", s.labels, last, s.value)
 		}
 		counts[s.labels] = s.value
@@ -99,15 +98,14 @@ func (w *watcher) page(a answer, counts map[labels.Labels]float64) error {
 	return errors.Join(errs...)
 }
 
-// ofSession reports whether a series counts what one session does: it starts at zero
-// with the next one.
+// ofSession reports whether a series counts events of one session, so that it restarts at zero.
 func ofSession(name string) bool {
 	return slices.ContainsFunc([]string{"library_call", "sample_duration", "sample_errors", "missed_ticks", "implausible_values", "rescan_errors"}, func(family string) bool {
 		return strings.HasPrefix(name, "warpgauge_"+family)
 	})
 }
 
-// await waits for so many pages more, for each with the patience that there is.
+// await waits for that many more pages.
 func (w *watcher) await(t *testing.T, pages int) {
 	t.Helper()
 	taken := func() int {
@@ -120,7 +118,7 @@ func (w *watcher) await(t *testing.T, pages int) {
 	}
 }
 
-// stop ends the scrapes, when there were enough to say anything, and reports what was wrong.
+// stop ends the scrapes once there are enough for a meaningful result, and reports their errors.
 func (w *watcher) stop(t *testing.T) {
 	t.Helper()
 	w.await(t, 20)
@@ -139,8 +137,8 @@ func (w *watcher) stop(t *testing.T) {
 	t.Logf("%d scrapes: p50 %v, p99 %v, slowest %v", len(w.took), at(0.5), at(0.99), at(1))
 }
 
-// othersAdvance takes pages until each of the seven GPUs that do not hang has had
-// three further energy readings, a counter that grows with every sample.
+// othersAdvance scrapes until each of the seven other GPUs has had three more energy readings, a
+// counter that grows with every sample.
 func (e *exporter) othersAdvance(t *testing.T) {
 	t.Helper()
 	last, steps := map[string]float64{}, map[string]int{}
@@ -159,7 +157,7 @@ func (e *exporter) othersAdvance(t *testing.T) {
 			last[gpu] = v
 		}
 		for gpu, n := range steps {
-			if n < 4 { // the first is the start
+			if n < 4 { // the first is the initial value
 				return fmt.Errorf("GPU %s had %d values", gpu, n)
 			}
 		}

@@ -8,7 +8,7 @@ import (
 	"warpgauge/pkg/exporter"
 )
 
-// extensions is the table of extensions. The program builds and serves the same page without any of them.
+// extensions returns all extensions. Without any of them, the program builds and serves the same page.
 func extensions() []exporter.Extension {
 	return []exporter.Extension{live.New(), health.New(), remote.NewExtension(), new(amd.Extension)}
 }

@@ -15,7 +15,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// nvmlCounters are rows that the CSV files which we ship lack.
+// nvmlCounters has rows that the shipped CSV files lack.
 const nvmlCounters = `
 DCGM_FI_DEV_NVLINK_BANDWIDTH_L0, counter, Throughput of a link.
 DCGM_FI_PROF_SM_ACTIVE, histogram, Share of time that at least one warp was on an SM.
@@ -25,8 +25,8 @@ DCGM_EXP_GPU_HEALTH_STATUS, gauge, Health by watch., interval=1s
 DCGM_EXP_P2P_STATUS, gauge, Reachability of peers.
 `
 
-// TestGoldenNVML renders nodes that are simulated below NVML: everything from the
-// library's symbols to the page is what runs on a real node.
+// TestGoldenNVML renders nodes simulated below NVML: everything from the library's symbols to the
+// page is the code of a real node.
 func TestGoldenNVML(t *testing.T) {
 	for _, node := range []struct {
 		name   string

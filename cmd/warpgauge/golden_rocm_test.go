@@ -14,11 +14,10 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// TestGoldenPagesOfAMD samples simulated trees of /sys, whose values move each
-// second, and compares the page with every row of the list for AMD, switched on
-// or not. Rewrite with -update.
+// TestGoldenPagesOfAMD samples simulated /sys trees, whose values change each second, and compares
+// the page with every row of AMD's list, enabled or not. Rewrite with -update.
 func TestGoldenPagesOfAMD(t *testing.T) {
-	rows := regexp.MustCompile(`(?m)^# (DCGM_|amd_gpu_)`).ReplaceAllString(shipped(t, "amd-counters.csv"), "$1") // which are commented out
+	rows := regexp.MustCompile(`(?m)^# (DCGM_|amd_gpu_)`).ReplaceAllString(shipped(t, "amd-counters.csv"), "$1") // commented-out rows
 	list := countersList(t, strings.ReplaceAll(rows, "interval=30s", "interval=2s"))
 	for name, o := range map[string]rocmtest.Options{
 		"rocm-mi250x":     {Model: rocmtest.MI250X, Deferred: true},
@@ -29,7 +28,7 @@ func TestGoldenPagesOfAMD(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tree := rocmtest.NewTree(t, o)
 			if o.Model == rocmtest.MI250X || o.Model == rocmtest.RX7900 {
-				for _, g := range tree.GPUs { // read on a schedule of its own, so of any second
+				for _, g := range tree.GPUs { // it has its own schedule, so it may be from any second
 					g.Set(t, "pcie_bw", "3000 7000 256\n")
 				}
 			}
@@ -42,11 +41,11 @@ func TestGoldenPagesOfAMD(t *testing.T) {
 	}
 }
 
-// sampleTree returns the page after ten seconds, each of which moves the values.
+// sampleTree returns the page after ten seconds. The values change every second.
 func sampleTree(t *testing.T, tree *rocmtest.Tree, list field.List) (page []byte) {
 	factory := func() collector.Collector { return rocm.New(rocm.Options{Root: tree.Root, Source: rocm.SourceSysfs}) }
 	runNode(t, factory, list, func(r *exposition.Renderer) {
-		for range 10 { // the one or two sources sample in the middle third of each second
+		for range 10 { // the one or two sources sample in the middle third of a second
 			time.Sleep(time.Second)
 			tree.Step(t, time.Second)
 		}

@@ -28,7 +28,7 @@ import (
 	"warpgauge/pkg/supervisor"
 )
 
-// goldenCounters is the default CSV and one row of each kind that it lacks.
+// goldenCounters is the default CSV plus one row of each missing kind.
 const goldenCounters = `
 DCGM_FI_DEV_NVLINK_BANDWIDTH_L0, counter, Throughput of a link.
 DCGM_FI_PROF_SM_ACTIVE, histogram, Share of time that at least one warp was on an SM.
@@ -39,9 +39,9 @@ DCGM_EXP_GPU_HEALTH_STATUS, gauge, Health by watch.
 DCGM_EXP_P2P_STATUS, gauge, Reachability of peers.
 `
 
-// TestGoldenPages runs the whole way of a value over each simulated node in a
-// bubble, where the clock starts at the same instant and only moves when all
-// wait, so that every byte of every format is known. Rewrite with -update.
+// TestGoldenPages runs each simulated node from reading to page in a synctest bubble. Its clock
+// starts at a fixed time and moves only when all goroutines wait, so every byte of every format is
+// known. Rewrite with -update.
 func TestGoldenPages(t *testing.T) {
 	list := countersList(t, string(etc.DefaultCounters()), goldenCounters)
 	for _, profile := range fake.Profiles() {
@@ -60,7 +60,7 @@ func TestGoldenPages(t *testing.T) {
 	}
 }
 
-// countersList parses lists as one, each row once.
+// countersList merges lists into one without duplicate rows.
 func countersList(t *testing.T, lists ...string) field.List {
 	t.Helper()
 	seen := map[string]bool{}
@@ -79,7 +79,7 @@ func countersList(t *testing.T, lists ...string) field.List {
 	return list
 }
 
-// shipped is a built-in list.
+// shipped returns a built-in list.
 func shipped(t *testing.T, name string) string {
 	t.Helper()
 	b, err := etc.Files().ReadFile(name)
@@ -87,12 +87,12 @@ func shipped(t *testing.T, name string) string {
 	return string(b)
 }
 
-// simulate returns the pages of a node after nine seconds and a half. each is
-// called between two ticks, with the number of seconds that have passed.
+// simulate returns the pages of a node after 9.5 seconds. It calls each between two ticks, with the
+// number of elapsed seconds.
 func simulate(t *testing.T, factory collector.Factory, list field.List, each func(second int)) (text, open, proto []byte) {
 	t.Helper()
 	runNode(t, factory, list, func(r *exposition.Renderer) {
-		for second := range 9 { // at none of which a source samples
+		for second := range 9 { // no source samples at these times
 			time.Sleep(time.Second)
 			each(second + 1)
 		}
@@ -121,7 +121,7 @@ func runNode(t *testing.T, factory collector.Factory, list field.List, f func(*e
 	}
 }
 
-// readable turns delimited messages into one JSON object a line.
+// readable converts delimited messages to one JSON object per line.
 func readable(t *testing.T, page []byte) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -136,7 +136,7 @@ func readable(t *testing.T, page []byte) []byte {
 			one := &dto.MetricFamily{Name: family.Name, Help: family.Help, Type: family.Type, Metric: []*dto.Metric{m}}
 			raw, err := protojson.Marshal(one)
 			must(t, err)
-			if err := json.Compact(&out, raw); err != nil { // its blanks are random on purpose
+			if err := json.Compact(&out, raw); err != nil { // protojson's blanks are random on purpose
 				t.Fatal(err)
 			}
 			out.WriteByte('\n')
@@ -144,15 +144,15 @@ func readable(t *testing.T, page []byte) []byte {
 	}
 }
 
-// checkGolden compares a page with the one that is kept.
+// checkGolden compares a page with the golden file.
 func checkGolden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	golden.Check(t, filepath.Join("testdata", "golden", name), string(got))
 }
 
-// lint is what promtool check metrics does. The names are DCGM's: its labels, which
-// other metrics of a device have, too, are camelCase, its counters carry no _total,
-// one is called a counter, and some end in _NS.
+// lint runs the checks of promtool check metrics, except those that DCGM's names violate: camelCase
+// labels, which other device metrics also have; counters without _total; a metric called counter;
+// names ending in _NS.
 func lint(t *testing.T, page []byte) {
 	t.Helper()
 	problems, err := promlint.New(bytes.NewReader(page)).Lint()

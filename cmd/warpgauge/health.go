@@ -23,14 +23,14 @@ import (
 	"warpgauge/pkg/verdict"
 )
 
-// lineForm is an output of one line of at most longestLine bytes, which is what
-// node-problem-detector takes, and fit for the reason of a node in Slurm.
+// lineForm is a one-line output of at most longestLine bytes, the limit of node-problem-detector.
+// It also fits a node's reason in Slurm.
 const (
 	lineForm    = "line"
 	longestLine = 80
 )
 
-// cannotTell is the exit code for health that is not known.
+// cannotTell is the exit code for unknown health.
 const cannotTell = 2
 
 func healthCommand(a *exporter.Program) *cli.Command {
@@ -65,7 +65,7 @@ func healthCommand(a *exporter.Program) *cli.Command {
 	}
 }
 
-// failStates are the states that count, by --fail-on.
+// failStates lists the states that cause code 1, by --fail-on.
 var failStates = map[string][]string{
 	verdict.Failed.String():   {verdict.Failed.String()},
 	verdict.Degraded.String(): {verdict.Failed.String(), verdict.Degraded.String()},
@@ -139,7 +139,7 @@ func withStates(all []apiv1.DeviceHealth, states ...string) (out []apiv1.DeviceH
 	return out
 }
 
-// briefs returns the problem and the action for each device: "GPU 3 xid_79: reboot".
+// briefs returns problem and action of each device: "GPU 3 xid_79: reboot".
 func briefs(of []apiv1.DeviceHealth) (out []string) {
 	for i := range of {
 		d := &of[i]
@@ -152,7 +152,7 @@ func briefs(of []apiv1.DeviceHealth) (out []string) {
 	return out
 }
 
-// writeLine writes as many of the parts as there is room for, and how many there are more.
+// writeLine writes as many parts as fit, and the number of further parts.
 func writeLine(w io.Writer, head string, parts ...string) error {
 	line := head
 	for i, p := range parts {
@@ -192,7 +192,7 @@ func writeHealth(w io.Writer, h *apiv1.Health) error {
 	return t.Flush()
 }
 
-// writeConditions writes what was seen of a device.
+// writeConditions writes the conditions and evidence of a device.
 func writeConditions(t *tabwriter.Writer, d *apiv1.DeviceHealth) {
 	for i := range d.Conditions {
 		c := &d.Conditions[i]
@@ -205,9 +205,9 @@ func writeConditions(t *tabwriter.Writer, d *apiv1.DeviceHealth) {
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// healthName returns a device's name for people.
+// healthName returns a device's display name.
 func healthName(d *apiv1.DeviceHealth) string {
-	if d.GPU != "" && !strings.Contains(d.ID, "/") { // not a part of one
+	if d.GPU != "" && !strings.Contains(d.ID, "/") { // not a part of a GPU
 		return "GPU " + d.GPU
 	}
 	return d.ID

@@ -17,7 +17,7 @@ import (
 	"warpgauge/extensions/live/apiv1"
 )
 
-// verdicts is an exporter that has judged devices.
+// verdicts starts an exporter that returns these verdicts.
 func verdicts(t *testing.T, devices ...apiv1.DeviceHealth) (url string) {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -25,7 +25,7 @@ func verdicts(t *testing.T, devices ...apiv1.DeviceHealth) (url string) {
 			http.NotFound(w, r)
 			return
 		}
-		_ = json.NewEncoder(w).Encode(apiv1.Health{State: "ok", Devices: devices}) // the client sees it
+		_ = json.NewEncoder(w).Encode(apiv1.Health{State: "ok", Devices: devices}) // the client reports errors
 	}))
 	t.Cleanup(s.Close)
 	return s.URL
@@ -85,7 +85,7 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// TestHealthCannotTell: what is no verdict never has the code of one.
+// TestHealthCannotTell: an answer without a verdict never has a verdict's exit code.
 func TestHealthCannotTell(t *testing.T) {
 	foreign := httptest.NewServer(http.NotFoundHandler())
 	defer foreign.Close()
@@ -102,9 +102,9 @@ func TestHealthCannotTell(t *testing.T) {
 	}
 }
 
-// TestNodeProblemDetector runs the rule of our custom plugin as node-problem-detector does: it
-// takes the exit code and the first 80 bytes (docs/custom_plugin_monitor.md there), and
-// refuses fields that do not fit together.
+// TestNodeProblemDetector runs our custom plugin's rule like node-problem-detector: it uses the
+// exit code and the first 80 bytes (its docs/custom_plugin_monitor.md), and rejects inconsistent
+// settings.
 func TestNodeProblemDetector(t *testing.T) {
 	type rule struct {
 		Type, Condition, Reason, Path, Timeout string
@@ -156,7 +156,7 @@ func TestNodeProblemDetector(t *testing.T) {
 	}
 }
 
-// FuzzHealthLine: whatever an exporter answers, health checks get one short line.
+// FuzzHealthLine: whatever an exporter answers, the output is one short line.
 func FuzzHealthLine(f *testing.F) {
 	f.Add("head", "GPU 3 xid_79: reboot", 5)
 	f.Add("", "\x1b[2J\nGPU\u00e9"+strings.Repeat("é", 90), 2)

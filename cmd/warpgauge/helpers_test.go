@@ -15,7 +15,7 @@ import (
 	"warpgauge/pkg/exporter"
 )
 
-// environment stands for the process's variables.
+// environment holds a process's variables.
 type environment map[string]string
 
 func (e environment) lookup(name string) (string, bool) {
@@ -23,7 +23,7 @@ func (e environment) lookup(name string) (string, bool) {
 	return v, ok
 }
 
-// list is the environment as os.Environ returns it.
+// list returns the environment in the format of os.Environ.
 func (e environment) list() (out []string) {
 	for name, value := range e {
 		out = append(out, name+"="+value)
@@ -31,7 +31,7 @@ func (e environment) list() (out []string) {
 	return out
 }
 
-// outcome is what a run left behind.
+// outcome is the result of a run.
 type outcome struct {
 	code     int
 	out, err string
@@ -45,12 +45,12 @@ func execute(t *testing.T, env environment, args ...string) outcome {
 	return outcome{code, out.String(), err.String()}
 }
 
-// newProgram returns the program with its tables, before any flag is parsed.
+// newProgram returns the program with its tables, before flags are parsed.
 func newProgram(s exporter.Streams, environ []string) *exporter.Program {
 	return exporter.NewProgram(s, environ, version, vendors, extensions()...)
 }
 
-// wanted returns the program of a command line, and its configuration.
+// wanted returns the program and the configuration for a command line.
 func wanted(t *testing.T, args ...string) (*exporter.Program, *config.Config) {
 	t.Helper()
 	a := newProgram(exporter.Streams{Out: io.Discard, Err: io.Discard}, nil)
@@ -61,7 +61,7 @@ func wanted(t *testing.T, args ...string) (*exporter.Program, *config.Config) {
 	return a, cfg
 }
 
-// extension returns a program's extension of a type.
+// extension returns a program's extension by type.
 func extension[E exporter.Extension](a *exporter.Program) (e E) {
 	for _, x := range a.Extensions {
 		if x, ok := x.(E); ok {
@@ -71,7 +71,7 @@ func extension[E exporter.Extension](a *exporter.Program) (e E) {
 	return e
 }
 
-// simulated are flags for a node of which nothing is real.
+// simulated returns the flags for a fully simulated node.
 func simulated(more ...string) []string {
 	return append([]string{"--enable-only=fake"}, more...)
 }

@@ -17,7 +17,7 @@ import (
 // version is set by the linker: -ldflags "-X main.version=v1.2.3".
 var version string
 
-// moved are former commands of warpgauge.
+// moved lists former commands of warpgauge, now in warpctl.
 var moved = []string{"top", "doctor", "compare", "replay"}
 
 func main() {
@@ -25,8 +25,7 @@ func main() {
 	os.Exit(run(context.Background(), os.Args, exporter.Streams{Out: os.Stdout, Err: os.Stderr}, os.Environ(), config.DefaultCounters()...))
 }
 
-// run is the whole program, except that it returns the exit code. defaults are the counters CSVs that are tried if the
-// user names none.
+// run runs the program and returns its exit code. defaults are the counters CSVs to try if the user names none.
 func run(ctx context.Context, args []string, s exporter.Streams, environ []string, defaults ...string) int {
 	a := exporter.NewProgram(s, environ, version, vendors, extensions()...)
 	a.Defaults = defaults

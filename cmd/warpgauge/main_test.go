@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestMain makes the directory of the binary that the end-to-end tests share.
+// TestMain creates the directory for the binary that the end-to-end tests share.
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "warpgauge-test-")
 	if err == nil {
@@ -18,19 +18,19 @@ func TestMain(m *testing.M) {
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1) //nolint:forbidigo,gocritic // it is main now
+		os.Exit(1) //nolint:forbidigo,gocritic // like main
 	}
 	waitsMoreThanItWorks()
 	m.Run()
 }
 
-// waitsMoreThanItWorks lets more of the end-to-end tests run side by side than
-// there are cores, unless -parallel says how many.
+// waitsMoreThanItWorks runs more end-to-end tests in parallel than there are cores, unless
+// -parallel is set.
 func waitsMoreThanItWorks() {
 	flag.Parse()
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
 	if !given {
-		_ = flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))) // it is a number
+		_ = flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))) // a valid number
 	}
 }

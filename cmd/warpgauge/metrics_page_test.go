@@ -41,10 +41,9 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// TestMetricsPage compares docs/metrics.md with the registry of an exporter of simulated
-// GPUs that has sampled and served once, so that every metric has a series. Rewrite it
-// with -update. It is a test, not part of internal/docgen, because only this package
-// knows how an exporter is put together.
+// TestMetricsPage compares docs/metrics.md with the registry of an exporter of simulated GPUs after
+// a sample and a scrape, so that every metric has a series. Rewrite with -update. It is a test and
+// not part of internal/docgen, because only this package assembles an exporter.
 func TestMetricsPage(t *testing.T) {
 	golden.Check(t, "../../docs/metrics.md", metricsHead+metricsTable(append(sampleFamilies(t), signFamilies(t)...)))
 }
@@ -58,8 +57,7 @@ others, and client_golang's ` + "`go_*` and `process_*`; `--exporter-metrics=non
 
 `
 
-// metricsTable lists the families by name with type, labels and help. A family is known
-// by its series: a vector without any is not in it.
+// metricsTable lists families by name with type, labels and help. It omits vectors without series.
 func metricsTable(families []*dto.MetricFamily) string {
 	slices.SortFunc(families, func(a, b *dto.MetricFamily) int { return strings.Compare(a.GetName(), b.GetName()) })
 	cell := strings.NewReplacer("|", `\|`, "\n", " ")
@@ -83,19 +81,18 @@ func metricsTable(families []*dto.MetricFamily) string {
 	return b.String()
 }
 
-// docsCounters has fields that are accumulated, too: a histogram and a count.
+// docsCounters includes accumulated fields: a histogram and a count.
 const docsCounters = "DCGM_FI_DEV_GPU_TEMP, gauge, t\nDCGM_FI_DEV_POWER_USAGE, histogram, p\nDCGM_EXP_XID_ERRORS_COUNT, gauge, x\n"
 
-// sampleFamilies gathers the own metrics of an exporter with one collector that
-// is up, one device that is lost and one collector that finds no library, so
-// that problems have series as well.
+// sampleFamilies gathers the metrics of an exporter with a collector that is up, a lost device, and
+// a collector without its library, so that faults also have series.
 func sampleFamilies(t *testing.T) (families []*dto.MetricFamily) {
 	dir := t.TempDir()
 	writeFile(t, filepath.Join(dir, "0"), "1\n") // a job, so that a device has an owner
 	kmsg := tempFile(t, "kmsg", "")
 	a, cfg := wanted(t, "--remote-config=apply", "--remote-url=opamp+http://fleet", "--hpc-job-mapping-dir="+dir, "--absent-fields",
 		"--expected-gpus=2", "--recorder-directory="+filepath.Join(dir, "recordings"), "--health-directory=", "--kernel-log="+kmsg)
-	cfg.Web.ConfigFile = "web.yml" // it is not read, but there are metrics of logins then
+	cfg.Web.ConfigFile = "web.yml" // never read, but enables the metrics of logins
 	files := a.NewFiles(cfg, "", nil)
 	parsed := files.Parse(&config.Content{CSV: []byte(docsCounters), Name: "counters.csv"})
 	must(t, parsed.Err)

@@ -16,31 +16,31 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// configFile is a configuration file of AMD's exporter (--amd-config). Names are read again at each reload, the log's level
-// too; the rest counts at start. Keys are as AMD's exporter has them
-// (pkg/exporter/proto/exporterconfig.proto of https://github.com/ROCm/device-metrics-exporter),
-// in upper or lower case. An unknown key is a warning, because AMD's exporter ignores it.
+// configFile is a configuration file of AMD's exporter (--amd-config). Each reload applies its names and log level; the
+// other keys apply at start only. The key names come from AMD's exporter (pkg/exporter/proto/exporterconfig.proto of
+// https://github.com/ROCm/device-metrics-exporter), in upper or lower case. An unknown key is a warning, because AMD's
+// exporter ignores it.
 type configFile struct {
 	names    Settings // not yet checked
-	level    string   // of the log; "": the file has none
-	unused   []string // keys without a meaning here, each with the reason
-	problems []string // wrong parts, which are ignored
+	level    string   // log level, or ""
+	unused   []string // ignored keys, each with the reason
+	problems []string // invalid parts, which are ignored
 
 	name     string
-	port     int               // 0: the file has none
-	noHealth bool              // the health service is off
-	flags    map[string]string // values of flags that count at start, by name
+	port     int               // 0 if absent
+	noHealth bool              // the health service is switched off
+	flags    map[string]string // flags that apply at start only, by name
 }
 
-// fileKey says how to read a key of the file. A key with neither read nor none has keys inside.
+// fileKey describes a key of the file. A key without read and none contains other keys.
 type fileKey struct {
-	name string // behind those around it, with dots
-	want string // what to write
+	name string // full path, with dots
+	want string // valid values, for errors
 	read func(f *configFile, data []byte) error
-	none string // why it has no meaning here
+	none string // why the key is ignored
 }
 
-// fileKeys are all keys that AMD's exporter or its documentation has.
+// fileKeys lists all keys of AMD's exporter and its documentation.
 var fileKeys = []fileKey{
 	{name: "ServerPort", want: "a port", read: into(func(f *configFile, port uint16) { f.port = int(port) })},
 	{name: "CommonConfig"},
@@ -87,8 +87,8 @@ func into[T any](store func(*configFile, T)) func(*configFile, []byte) error {
 	}
 }
 
-// parseFile reads a configuration file of AMD's exporter. Its error names the file, where it is
-// wrong, and tells the user how to correct it.
+// parseFile parses a configuration file of AMD's exporter. Its errors name the file and the place,
+// and say how to correct it.
 func parseFile(data []byte, name string) (*configFile, error) {
 	f := &configFile{name: name, flags: map[string]string{}}
 	var whole json.RawMessage
@@ -107,7 +107,7 @@ func parseFile(data []byte, name string) (*configFile, error) {
 	return f, nil
 }
 
-// object reads the keys of an object; prefix ends in a dot.
+// object decodes the keys of an object; prefix ends in a dot.
 func (f *configFile) object(prefix string, data []byte) error {
 	var keys map[string]json.RawMessage
 	if err := json.Unmarshal(data, &keys); err != nil {
@@ -182,8 +182,8 @@ func sortedPairs(of map[string]string) (out []Pair) {
 
 const eccThreshold = "GPU_ECC_UNCORRECT_"
 
-// thresholds sets the thresholds of the rules ras_uncorrected and cper_fatal. AMD's threshold is the largest number of
-// errors that a block may have; a rule's is the smallest number that is too many.
+// thresholds sets the thresholds of the rules ras_uncorrected and cper_fatal. AMD's threshold is the largest tolerated
+// number of errors of a block; a rule's threshold is the smallest number that is too many.
 func (f *configFile) thresholds(all map[string]json.RawMessage) {
 	rules := []string{}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
@@ -211,7 +211,7 @@ func (f *configFile) thresholds(all map[string]json.RawMessage) {
 	}
 }
 
-// cperAge decodes the maximum age of the firmware's records; 0: the file has none.
+// cperAge decodes the maximum age of firmware records; 0 if absent.
 func cperAge(data []byte) (time.Duration, error) {
 	var text string
 	if err := json.Unmarshal(data, &text); err != nil || text == "" {
@@ -224,7 +224,7 @@ func cperAge(data []byte) (time.Duration, error) {
 	return age, err
 }
 
-// kernelBlock returns the kernel's name of a block of a GPU.
+// kernelBlock returns the kernel's name for a GPU block.
 func kernelBlock(name string) string {
 	if name == "bif" {
 		return "pcie_bif"
@@ -232,7 +232,7 @@ func kernelBlock(name string) string {
 	return name
 }
 
-// restart lists what differs from another file and counts at start only.
+// restart lists the differences to another file that need a restart.
 func (f *configFile) restart(from *configFile) (out []string) {
 	if from == nil {
 		from = &configFile{}

@@ -16,7 +16,7 @@ func TestParseFile(t *testing.T) {
 	for text, want := range map[string]configFile{
 		`{}`:                   {},
 		`{"ServerPort": 5001}`: {port: 5001},
-		`{"serverport": 5001}`: {port: 5001}, // as Go reads the names of keys
+		`{"serverport": 5001}`: {port: 5001}, // Go matches keys in any case
 		`{"ServerPort": null}`: {},
 		`{"CommonConfig": {"MetricsFieldPrefix": "amd_"}}`:                                              {names: Settings{Prefix: "amd_"}},
 		`{"CommonConfig": {"HealthService": {"Enable": false}}}`:                                        {noHealth: true},
@@ -85,7 +85,7 @@ func TestParseFile(t *testing.T) {
 	}
 }
 
-// FuzzParseFile: what is read is used or named, and messages are one line.
+// FuzzParseFile: each part of a file is used or reported, and messages have one line.
 func FuzzParseFile(f *testing.F) {
 	for _, s := range []string{`{}`, `{"ServerPort":1}`, `{"GPUConfig":{"Fields":["A"],"HealthThresholds":{"GPU_ECC_UNCORRECT_UMC":1}}}`, `{"CommonConfig":{"Logging":{"Level":"x"}}}`, `[`, `{"a":{"b":1}}`} {
 		f.Add([]byte(s))

@@ -1,7 +1,7 @@
-// Package amd stands in for AMD's device-metrics-exporter (https://github.com/ROCm/device-metrics-exporter): AMD's
-// devices under its names, its configuration file, what AMD's GPU Operator sets, and the paths that AMD's tools ask.
-// Names are immutable values that a field list carries; the Extension makes them whenever the exporter reads a list.
-// It starts no goroutine.
+// Package amd replaces AMD's device-metrics-exporter (https://github.com/ROCm/device-metrics-exporter). It supports
+// AMD's metric names, its configuration file, the settings of AMD's GPU Operator and the HTTP paths of AMD's tools.
+// Names are immutable and part of a field list; the Extension creates them whenever the exporter reads a list. It
+// starts no goroutine.
 package amd
 
 import (
@@ -24,29 +24,29 @@ import (
 	"warpgauge/pkg/verdict"
 )
 
-// Dialect is the name of AMD's names in --field-names.
+// Dialect is the value of --field-names for AMD's names.
 const Dialect = "amd"
 
-// Extension stands in for AMD's exporter in one process.
+// Extension replaces AMD's exporter.
 type Extension struct {
 	set *config.Set
 
 	// Flags.
-	path             string // of the configuration of AMD's exporter; "": none
+	path             string // of AMD's configuration file, or ""
 	bind             string
 	gpus, pods, jobs bool
 
 	// Set at start.
-	operator bool        // AMD's operator has started this process
-	start    *configFile // nil: there was none, or it was wrong
-	failed   error       // why the operator's file is not used
+	operator bool        // started by AMD's operator
+	start    *configFile // nil: absent or invalid
+	failed   error       // why the operator's file was rejected
 
 	// Set by Read.
-	given bool // the user named the file, or it was good once: it must be there
-	later bool // the first read is over
+	given bool // the file must exist: the user named it, or it was valid once
+	later bool // after the first read
 
-	used     atomic.Pointer[configFile]    // with the list in service; nil: none
-	verdicts atomic.Pointer[verdict.Board] // before Start nil
+	used     atomic.Pointer[configFile]    // applied with the list in service, or nil
+	verdicts atomic.Pointer[verdict.Board] // nil before Start
 }
 
 var (
@@ -54,7 +54,7 @@ var (
 	_ config.Dialect     = (*Extension)(nil)
 )
 
-// Start returns the paths that AMD's tools ask, if a configuration of AMD's exporter is used.
+// Start returns the routes for AMD's tools if AMD's configuration or operator is in use.
 func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, error) {
 	e.verdicts.Store(c.Verdicts)
 	if e.operator {
@@ -74,7 +74,7 @@ func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, 
 	}, nil
 }
 
-// flag returns the value of a flag of another extension; "" if that is not built in.
+// flag returns the value of another extension's flag, or "" without that extension.
 func (e *Extension) flag(name string) string {
 	all := e.set.Flags()
 	if i := slices.IndexFunc(all, func(f *config.Flag) bool { return f.Name == name }); i >= 0 {
@@ -86,8 +86,8 @@ func (e *Extension) flag(name string) string {
 // Name returns the dialect's name in --field-names.
 func (e *Extension) Name() string { return Dialect }
 
-// Read reads the configuration of AMD's exporter. The operator's file may be missing until it has been there once. It
-// may be wrong at start; Start reports that.
+// Read reads AMD's configuration file. The operator's file may be absent until it was read once. It may be invalid at
+// start; Start reports that.
 func (e *Extension) Read(ctx context.Context, readFile func(context.Context, string) ([]byte, error)) ([]byte, error) {
 	if e.path == "" {
 		return nil, nil
@@ -107,12 +107,12 @@ func (e *Extension) Read(ctx context.Context, readFile func(context.Context, str
 	return nil, err
 }
 
-// Apply returns the list with AMD's names, as data configures them; nil: as the file that was used last. The problems
-// name the parts of the file that cannot be served.
+// Apply returns the list with AMD's names, as configured by data. If data is nil, it uses the last applied file. The
+// problems name the parts of the file that cannot be applied.
 func (e *Extension) Apply(list field.List, inPlace bool, data []byte) (field.List, []field.Problem) {
 	f := e.used.Load()
 	if data != nil {
-		if read, err := parseFile(data, e.path); err == nil { // else Read has refused it
+		if read, err := parseFile(data, e.path); err == nil { // Read reported the error
 			f = read
 		}
 	}
@@ -126,11 +126,11 @@ func (e *Extension) Apply(list field.List, inPlace bool, data []byte) (field.Lis
 	return list, out
 }
 
-// Use logs the keys of the file that have no effect, and sets the level of the log.
+// Use applies the file's log level and logs its keys without effect.
 func (e *Extension) Use(data []byte, log *zap.Logger, level *zap.AtomicLevel) {
 	f, err := parseFile(data, e.path)
 	if err != nil {
-		return // Read has refused it
+		return // Read reported the error
 	}
 	was := e.used.Swap(f)
 	log = log.With(zap.String("file", e.path))
@@ -147,7 +147,7 @@ func (e *Extension) Use(data []byte, log *zap.Logger, level *zap.AtomicLevel) {
 	}
 }
 
-// snapshot returns the verdicts on devices.
+// snapshot returns the current verdicts.
 func (e *Extension) snapshot() *verdict.Snapshot {
 	if b := e.verdicts.Load(); b != nil {
 		return b.Load()
@@ -155,7 +155,7 @@ func (e *Extension) snapshot() *verdict.Snapshot {
 	return &verdict.Snapshot{}
 }
 
-// together joins lines of the form NAME: REASON that have the same reason.
+// together merges lines of the form NAME: REASON that have the same reason.
 func together(lines []string) (out []string) {
 	const shown = 5
 	names := map[string][]string{}

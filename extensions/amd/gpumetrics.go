@@ -17,11 +17,10 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// gpuMetrics answers what amdgpuhealth asks AMD's exporter at /gpumetrics: AMD's plugin for
-// node-problem-detector (tools/amd-gpu-health of https://github.com/ROCm/device-metrics-exporter).
-// The answer has only the values that amdgpuhealth reads, of GPUs whose values are new enough. Without any GPU amdgpuhealth
-// reports that it cannot tell; it takes a single missing value for 0. The answer is kept for 200 ms, so that a client
-// that asks often does not slow scrapes down.
+// gpuMetrics serves /gpumetrics for amdgpuhealth, AMD's plugin for node-problem-detector (tools/amd-gpu-health of
+// https://github.com/ROCm/device-metrics-exporter). The answer has only the values that amdgpuhealth reads, of GPUs with
+// recent values. Without any GPU amdgpuhealth reports an unknown state, but it reads a missing value as 0. Answers are
+// cached for 200 ms, so that frequent clients do not slow down scrapes.
 func gpuMetrics(current func() *view.View, staleAfter time.Duration) http.HandlerFunc {
 	var mu sync.Mutex
 	var body []byte
@@ -30,18 +29,18 @@ func gpuMetrics(current func() *view.View, staleAfter time.Duration) http.Handle
 		mu.Lock()
 		defer mu.Unlock()
 		if time.Since(made) > 200*time.Millisecond {
-			body, _ = json.Marshal(map[string]any{"Response": trees(current(), staleAfter)}) // numbers only
+			body, _ = json.Marshal(map[string]any{"Response": trees(current(), staleAfter)}) // numbers only; cannot fail
 			made = time.Now()
 		}
 		return body
 	}
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(answer()) // the client is gone
+		_, _ = w.Write(answer()) // the client may have gone away
 	}
 }
 
-// trees returns the GPUs of a view.
+// trees returns the GPUs of a view as JSON objects.
 func trees(v *view.View, staleAfter time.Duration) []map[string]any {
 	var row ring.Row
 	gpus := map[string]values{}
@@ -73,14 +72,14 @@ func trees(v *view.View, staleAfter time.Duration) []map[string]any {
 	return out
 }
 
-// noRASErrors ends the connection, because amdgpuhealth takes any answer without records of errors, 404 too, for
-// "no errors".
+// noRASErrors closes the connection, because amdgpuhealth takes any answer without error records, even a 404,
+// for "no errors".
 func noRASErrors(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 
-// values holds the values of a GPU or a partition, by path and index. In a path, [] follows the name of a list.
+// values holds the values of a GPU or partition by path and index. In a path, [] follows the name of a list.
 type values map[string]map[int]uint64
 
-// add adds a value under each of AMD's names that show its column.
+// add sets a value under each AMD name for its column.
 func (a values) add(c *collector.Column, v float64) {
 	for _, to := range paths()[c.Field] {
 		more, ok := to.source.labels(c.Labels)
@@ -91,7 +90,7 @@ func (a values) add(c *collector.Column, v float64) {
 		at := 0
 		for _, l := range more {
 			if strings.HasSuffix(l.Name, "_index") {
-				at, _ = strconv.Atoi(l.Value) // it is one
+				at, _ = strconv.Atoi(l.Value) // the label is a number
 			}
 		}
 		if a[to.path] == nil {
@@ -141,8 +140,7 @@ type metricPath struct {
 	path   string
 }
 
-// paths returns the places where amdgpuhealth looks for AMD's fields, by reading (FetchMetricFromGPU of its
-// cli/utils/utils.go).
+// paths returns the JSON paths of amdgpuhealth by reading (FetchMetricFromGPU of its cli/utils/utils.go).
 var paths = sync.OnceValue(func() map[field.ID][]metricPath {
 	paths := map[string]string{
 		"GPU_PACKAGE_POWER": "Stats.PackagePower", "GPU_AVERAGE_PACKAGE_POWER": "Stats.AvgPackagePower", "GPU_POWER_USAGE": "Stats.PowerUsage",

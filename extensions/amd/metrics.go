@@ -7,21 +7,21 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// Metric is a metric of AMD's exporter, with the sources of its value, or the reason why it is absent.
+// Metric is a metric of AMD's exporter, with the sources of its value or the reason for its absence.
 type Metric struct {
-	Field   string // as its configuration names it; the metric is that in small letters
+	Field   string // name in AMD's configuration; lower case in the metric's name
 	Help    string
 	Unit    string
 	Sources []Source
-	// Absent says why the metric is not served. If Absent and Sources are empty, the exporter knows the
-	// value itself (Nodes, Health).
+	// Absent says why the metric is not served. If Absent and Sources are both empty, the exporter
+	// computes the value itself (Nodes, Health).
 	Absent string
 }
 
 // Fields without a reading.
 const (
-	Nodes  = "GPU_NODES_TOTAL" // how many GPUs, or partitions, are reported; by hostname only
-	Health = "GPU_HEALTH"      // 1 healthy, 0 not
+	Nodes  = "GPU_NODES_TOTAL" // number of GPUs or partitions; its only label is hostname
+	Health = "GPU_HEALTH"      // 1: healthy; 0: not
 )
 
 // Name returns the name of the metric.
@@ -35,26 +35,26 @@ func (m *Metric) help() string {
 	return m.Help + " (" + m.Unit + ")"
 }
 
-// Source is a reading that AMD's exporter has, too. Its columns with exactly the labels Where and Index are series of
+// Source is a reading that AMD's exporter also has. Columns with exactly the labels Where and Index become series of
 // the metric.
 type Source struct {
 	ID    field.ID
 	Where []Pair
 	Index Index
-	Add   []Pair  // further labels that the series has
+	Add   []Pair  // additional labels of the series
 	Scale float64 // value of the series = reading × Scale
 }
 
-// Index is a label with a number that AMD's exporter calls otherwise and may count otherwise. The zero Index means that
-// there is none.
+// Index is a numeric label that AMD's exporter names, and may count, in another way. The zero Index means no such
+// label.
 type Index struct {
-	From   string // label of the column
-	Prefix string // of its value, which is not part of the number
-	To     string // label of the series
+	From   string // our label
+	Prefix string // prefix of its value, before the number
+	To     string // AMD's label
 	Plus   int    // added to the number
 }
 
-// IDs of DCGM's fields that AMD's exporter has, too.
+// IDs of the DCGM fields that AMD's exporter also has.
 const (
 	idDriver       field.ID = 1
 	idName         field.ID = 50
@@ -87,8 +87,8 @@ func (s Source) index(from, to string) Source {
 	return s
 }
 
-// clock returns a reading with the label clock, from Hz to MHz. AMD's exporter numbers all
-// clocks of a GPU: 8 of graphics, memory, 4 of video, 4 of decoding, fabric, system
+// clock returns a reading with the label clock, converted from Hz to MHz. AMD's exporter numbers
+// all clocks of a GPU: 8 graphics, 1 memory, 4 video, 4 decoder, fabric, system
 // (smi_fill_clock_status_ of https://github.com/ROCm/gpu-agent).
 func clock(id field.ID, name, kind, number string) Source {
 	s := reading(id, 1e-6).where("clock", name)
@@ -118,34 +118,34 @@ func afids(severity string) Source {
 
 func of(sources ...Source) []Source { return sources }
 
-// Reasons why metrics are absent.
+// Reasons for absent metrics.
 const (
 	noProfiler  = "the profiler allows one client at a time; it is not used"
 	noNeighbors = "counters of the data fabric that a program has to set up; gpu_xgmi_link_rx and gpu_xgmi_link_tx have the data of each link"
 	notFilled   = "AMD's exporter does not fill it either"
 )
 
-// blocks maps AMD's names of RAS blocks to the driver's.
+// blocks maps AMD's names of RAS blocks to the driver's names.
 var blocks = [...]Pair{
 	{"SDMA", "sdma"}, {"GFX", "gfx"}, {"MMHUB", "mmhub"}, {"ATHUB", "athub"}, {"BIF", "pcie_bif"}, {"HDP", "hdp"},
 	{"XGMI_WAFL", "xgmi_wafl"}, {"DF", "df"}, {"SMN", "smn"}, {"SEM", "sem"}, {"MP0", "mp0"}, {"MP1", "mp1"},
 	{"FUSE", "fuse"}, {"UMC", "umc"}, {"MCA", "mca"}, {"VCN", "vcn"}, {"JPEG", "jpeg"}, {"IH", "ih"}, {"MPIO", "mpio"},
 }
 
-// throttles maps AMD's names for the causes of throttling to the reasons in our labels.
+// throttles maps AMD's throttling causes to our reason labels.
 var throttles = [...]Pair{
 	{"PROCESSOR_HOT", "prochot"}, {"PPT", "ppt"}, {"SOCKET_THERMAL", "socket_thermal"}, {"VR_THERMAL", "vr_thermal"}, {"HBM_THERMAL", "hbm_thermal"},
 }
 
-// belowLimits maps AMD's names for the causes of a low clock of a chiplet to the reasons in our labels.
+// belowLimits maps AMD's causes of a chiplet's low clock to our reason labels.
 var belowLimits = [...]Pair{
 	{"GFX_CLOCK_BELOW_HOST_LIMIT_POWER", "power"}, {"GFX_CLOCK_BELOW_HOST_LIMIT_THERMAL", "thermal"},
 	{"LOW_UTILIZATION", "low_utilization"}, {"GFX_CLOCK_BELOW_HOST_LIMIT_TOTAL", "any"},
 }
 
-// Metrics returns all metrics of GPUs that AMD's exporter documents, in its order
-// (docs/configuration/metricslist.md); with the units of its help texts. The slice must not
-// be changed.
+// Metrics returns all documented GPU metrics of AMD's exporter, in the order of
+// docs/configuration/metricslist.md, with the units of its help texts. The slice must not be
+// changed.
 func Metrics() []Metric { return metrics() }
 
 var metrics = sync.OnceValue(func() (out []Metric) {

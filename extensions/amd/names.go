@@ -13,28 +13,27 @@ import (
 	"warpgauge/pkg/verdict"
 )
 
-// Settings are the names and labels that a configuration of AMD's exporter can change. Zero Settings name everything as
-// that exporter does without a configuration.
+// Settings holds the names and labels of AMD's configuration. The zero Settings are the defaults of AMD's exporter.
 type Settings struct {
-	Prefix    string   // of each metric's name
-	Fields    []string // as its configuration names them, GPU_CLOCK; nil: all
-	Labels    []string // optional labels as its configuration names them, GPU_UUID; those that are always there need not be listed
-	Custom    []Pair   // further labels with their values
-	PodLabels []Pair   // name of a label, and the key of the pod's label that is its value
+	Prefix    string   // of every metric name
+	Fields    []string // names in AMD's configuration, such as GPU_CLOCK; nil: all
+	Labels    []string // optional labels by their names in AMD's configuration, such as GPU_UUID; mandatory labels need no entry
+	Custom    []Pair   // additional constant labels
+	PodLabels []Pair   // label name and the key of the pod label with its value
 }
 
 // Pair is a name with its value.
 type Pair struct{ Name, Value string }
 
-// Names shows AMD's devices under the names of AMD's device-metrics-exporter, whose metrics are all gauges
-// (https://github.com/ROCm/device-metrics-exporter, v1.5.2). It is an exposition.Dialect.
+// Names exports AMD's devices under the names of AMD's device-metrics-exporter v1.5.2
+// (https://github.com/ROCm/device-metrics-exporter), where all metrics are gauges. It is an exposition.Dialect.
 type Names struct {
 	Settings
 	metrics  []*Metric
-	verdicts func() *verdict.Snapshot // of devices; nil: there are none
+	verdicts func() *verdict.Snapshot // nil: no verdicts
 }
 
-// NewNames returns the names for s, and a message for each part of s that cannot be served. verdicts may be nil.
+// NewNames returns the names for s, and a message for each part of s that cannot be applied. verdicts may be nil.
 func NewNames(s Settings, verdicts func() *verdict.Snapshot) (*Names, []string) {
 	s, why := s.check()
 	n := &Names{Settings: s, verdicts: verdicts}
@@ -71,10 +70,10 @@ func listed(all []string, name string) bool {
 	return slices.ContainsFunc(all, func(s string) bool { return strings.EqualFold(s, name) })
 }
 
-// has reports whether every series of a device has a label.
+// has reports whether every series of a device has the label.
 func (n *Names) has(l *label) bool { return l.always || l.absent == "" && listed(n.Labels, l.name) }
 
-// labelNames returns the names of the labels that every series of a device has, sorted.
+// labelNames returns the sorted names of the labels of every device series.
 func (n *Names) labelNames() (out []string) {
 	for i := range labelTable {
 		if n.has(&labelTable[i]) {
@@ -88,7 +87,7 @@ func (n *Names) labelNames() (out []string) {
 	return slices.Compact(out)
 }
 
-// custom returns the value that the configuration gives to a label.
+// custom returns the configured value of a custom label.
 func (s *Settings) custom(name string) (string, bool) {
 	for _, l := range s.Custom {
 		if l.Name == name {
@@ -98,7 +97,7 @@ func (s *Settings) custom(name string) (string, bool) {
 	return "", false
 }
 
-// deviceText returns the value of a label that a text of the device has, and whether there is such a label.
+// deviceText returns the value of a label that comes from a text of the device, and whether there is such a label.
 func (n *Names) deviceText(name string, d *collector.Device) (string, bool) {
 	i := slices.IndexFunc(labelTable, func(l label) bool { return l.text != 0 && strings.EqualFold(l.name, name) })
 	if i < 0 || !n.has(&labelTable[i]) {
@@ -115,18 +114,17 @@ func (n *Names) deviceText(name string, d *collector.Device) (string, bool) {
 	return text, true
 }
 
-// Limits of the labels of each kind that a configuration can add, as in AMD's exporter, and of the length of
-// texts that each series repeats, in bytes.
+// Limits of additional labels per kind, as in AMD's exporter, and of the length of repeated texts in bytes.
 const (
 	maxCustomLabels = 10
 	maxPodLabels    = 20
 	maxText         = 256
 )
 
-// legalName is the form of names of metrics and labels, without the colon of metrics.
+// legalName matches valid metric and label names, without the colon of metrics.
 var legalName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 
-// check returns the Settings without the parts that cannot be served, with a message for each part.
+// check returns s without the parts that cannot be applied, and a message for each of those.
 func (s Settings) check() (_ Settings, why []string) {
 	warn := func(format string, args ...any) { why = append(why, fmt.Sprintf(format, args...)) }
 	if s.Prefix != "" && !legalName.MatchString(s.Prefix) || len(s.Prefix) > maxText {
@@ -205,8 +203,8 @@ func (s *Settings) keepLabels(kind string, all []Pair, limit int, warn func(stri
 	return kept
 }
 
-// labelProblem returns the reason why a configuration cannot add a label of that name. As in AMD's exporter, its
-// labels that identify a GPU cannot be replaced.
+// labelProblem returns why a configuration cannot add a label with that name. As in AMD's exporter, a custom
+// label cannot replace one that identifies a GPU.
 func (s *Settings) labelProblem(name string) string {
 	switch {
 	case !legalName.MatchString(name):
@@ -232,16 +230,16 @@ func (s *Settings) labelProblem(name string) string {
 
 // label is a label of AMD's exporter.
 type label struct {
-	name      string   // as its configuration has it
-	always    bool     // on every series, be it empty
-	gpu       bool     // no custom label can have its name
-	text      field.ID // the reading that has it; 0: it is known otherwise
-	otherwise field.ID // if that is empty
-	mode      bool     // in small letters, and none if there is none
-	absent    string   // why it is not served
+	name      string   // in AMD's configuration
+	always    bool     // on every series, even if empty
+	gpu       bool     // identifies a GPU: no custom label may have its name
+	text      field.ID // reading with the value, or 0
+	otherwise field.ID // reading to use if text is empty
+	mode      bool     // in lower case; absent if empty
+	absent    string   // why the label is not served
 }
 
-// labelTable has all labels: MetricLabel and GPUMetricLabel of exporterconfig.proto, and
+// labelTable lists all labels: MetricLabel and GPUMetricLabel of exporterconfig.proto, and
 // gpuMandatoryLables of gpuagent_gpu_metrics.go.
 var labelTable = []label{
 	{name: "GPU_ID", always: true, gpu: true},

@@ -10,7 +10,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// documented are the fields of AMD's exporter: unit and further labels by name.
+// documented returns unit and extra labels of AMD's documented fields by name.
 func documented(t *testing.T) map[string][2]string {
 	t.Helper()
 	text, err := os.ReadFile("testdata/amd-exporter.csv")
@@ -26,8 +26,8 @@ func documented(t *testing.T) map[string][2]string {
 	return out
 }
 
-// Every documented name is served, by readings that there are and with the unit and the labels
-// that it has there, or absent with a reason; there is no other, and none is a name of ours.
+// TestAMDDocumented: every documented name is served with the documented unit and labels, or is
+// absent with a reason. There are no other names, and none collides with ours.
 func TestAMDDocumented(t *testing.T) {
 	want := documented(t)
 	seen := map[string]bool{}
@@ -83,7 +83,7 @@ func TestAMDDocumented(t *testing.T) {
 	}
 }
 
-// unitTimes is the unit of a reading times a scale, as AMD's exporter writes it.
+// unitTimes returns the unit of a scaled reading in AMD's spelling.
 func unitTimes(unit string, scale float64) string {
 	out, ok := map[string]map[float64]string{
 		"celsius": {1: "celsius"}, "W": {1: "W"}, "mJ": {1000: "µJ"}, "%": {1: "%"}, "ratio": {100: "%"}, "V": {1000: "mV"},

@@ -25,7 +25,7 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// amdNodes are the nodes whose pages under AMD's names are kept.
+// amdNodes lists the nodes with golden pages under AMD's names.
 var amdNodes = map[string]rocmtest.Options{
 	"mi250x":     {Model: rocmtest.MI250X, GPUs: 2, Deferred: true},
 	"mi300x":     {Model: rocmtest.MI300X, GPUs: 1, Metrics: "1.8", Deferred: true},
@@ -42,7 +42,7 @@ func (o owners) Owners(d *collector.Device) []view.Owner { return o(d) }
 func (owners) Split(*collector.Device, field.ID) bool    { return false }
 func (owners) Shares() *view.Shares                      { return nil }
 
-// podOf gives each device a pod.
+// podOf assigns a pod to each device.
 func podOf(d *collector.Device) []view.Owner {
 	return []view.Owner{{
 		Labels: []collector.Label{{Name: "container", Value: "main"}, {Name: "namespace", Value: "ml"}, {Name: "pod", Value: "on-" + d.Node}},
@@ -50,7 +50,7 @@ func podOf(d *collector.Device) []view.Owner {
 	}}
 }
 
-// amdPage is the page of a node.
+// amdPage renders the page of a node.
 func amdPage(t *testing.T, o rocmtest.Options, names *Names, inPlace bool) []byte {
 	t.Helper()
 	list, _, err := field.Parse(strings.NewReader("DCGM_FI_DEV_GPU_TEMP,gauge,t\nDCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION,counter,e\n"), field.ParseOptions{Strict: true})
@@ -68,7 +68,7 @@ func amdPage(t *testing.T, o rocmtest.Options, names *Names, inPlace bool) []byt
 	}
 	defer func() { _ = c.Close() }()
 	v := &view.View{Version: 1}
-	for range 2 { // rates take two
+	for range 2 { // rates need two samples
 		v.Sources = nil
 		for _, s := range sources {
 			row := make([]float64, len(s.Columns()))
@@ -90,7 +90,7 @@ func amdPage(t *testing.T, o rocmtest.Options, names *Names, inPlace bool) []byt
 	return r.Page(exposition.Text, false)
 }
 
-// healthyBut1 has good verdicts on all devices of a view, except GPU 1, of which nothing is known.
+// healthyBut1 returns verdicts for a view: GPU 1 is unknown, all others are ok.
 func healthyBut1(v *view.View) func() *verdict.Snapshot {
 	s := &verdict.Snapshot{}
 	for _, source := range v.Sources {
@@ -103,7 +103,7 @@ func healthyBut1(v *view.View) func() *verdict.Snapshot {
 	return func() *verdict.Snapshot { return s }
 }
 
-// namesOf returns the names of settings that can all be served.
+// namesOf returns the Names of valid settings.
 func namesOf(t testing.TB, s Settings) *Names {
 	t.Helper()
 	n, why := NewNames(s, nil)
@@ -123,14 +123,14 @@ func familiesOf(t *testing.T, page []byte) map[string]*dto.MetricFamily {
 	return families
 }
 
-// TestAMDPages: what each kind of node shows under AMD's names. The pages are kept without the
-// labels that all series have with one value.
+// TestAMDPages compares the pages under AMD's names with golden files. These omit labels that have
+// the same value on all series.
 func TestAMDPages(t *testing.T) {
 	for name, o := range amdNodes {
 		t.Run(name, func(t *testing.T) {
 			amd := Settings{Labels: []string{"GPU_UUID", "CARD_SERIES", "CARD_VENDOR", "DRIVER_VERSION", "VBIOS_VERSION", "CLUSTER_NAME", "POD_UUID"},
 				Custom: []Pair{{Name: "cluster_name", Value: "c1"}}, PodLabels: []Pair{{Name: "team", Value: "example.com/team"}}}
-			if o.Partition != "" { // what partitions have of their own, and some of what only boards have
+			if o.Partition != "" { // values of partitions, and some values of boards
 				amd.Fields = []string{"GPU_NODES_TOTAL", "GPU_HEALTH", "GPU_GFX_ACTIVITY", "GPU_GFX_BUSY_INSTANTANEOUS", "GPU_TOTAL_VRAM", "GPU_USED_VRAM",
 					"GPU_PACKAGE_POWER", "GPU_CLOCK", "GPU_ECC_CORRECT_TOTAL", "GPU_XGMI_LINK_RX", "GPU_VIOLATION_LOW_UTILIZATION_ACCUMULATED"}
 			}
@@ -140,8 +140,8 @@ func TestAMDPages(t *testing.T) {
 	}
 }
 
-// compact writes a page of gauges: first the labels that all series have, then each series
-// with those that differ.
+// compact writes a page of gauges: first the labels common to all series, then each series with its
+// other labels.
 func compact(t *testing.T, families map[string]*dto.MetricFamily) string {
 	t.Helper()
 	values, series := map[string]map[string]bool{}, 0
@@ -151,7 +151,7 @@ func compact(t *testing.T, families map[string]*dto.MetricFamily) string {
 		}
 		for _, m := range f.Metric {
 			if name == "gpu_nodes_total" {
-				continue // of the node
+				continue // differs by node
 			}
 			series++
 			for _, l := range m.Label {
@@ -184,7 +184,7 @@ func compact(t *testing.T, families map[string]*dto.MetricFamily) string {
 			fmt.Fprintf(&b, "%s{%s} %v\n", name, strings.Join(labels, ","), m.Gauge.GetValue())
 		}
 	}
-	for _, l := range []string{"gpu_uuid", "pod", "serial_number"} { // those that go with gpu_id
+	for _, l := range []string{"gpu_uuid", "pod", "serial_number"} { // labels that follow gpu_id
 		if of := slices.Sorted(maps.Keys(values[l])); len(of) > 1 {
 			fmt.Fprintf(&b, "some %s=%q\n", l, of)
 		}
@@ -192,7 +192,7 @@ func compact(t *testing.T, families map[string]*dto.MetricFamily) string {
 	return b.String()
 }
 
-// TestBothDialects: ours are the same with AMD's names next to them.
+// TestBothDialects: our series do not change when AMD's names are exported as well.
 func TestBothDialects(t *testing.T) {
 	for name, o := range amdNodes {
 		ours := familiesOf(t, amdPage(t, o, nil, false))
@@ -212,8 +212,8 @@ func TestBothDialects(t *testing.T) {
 	}
 }
 
-// TestAMDDashboards: AMD's dashboards (grafana/ of https://github.com/ROCm/device-metrics-exporter, v1.5.2) find all metrics
-// of their 261 expressions, apart from the profiler's, on some node, and the labels by which they select and group GPUs.
+// TestAMDDashboards: the 261 expressions of AMD's dashboards (grafana/ of https://github.com/ROCm/device-metrics-exporter,
+// v1.5.2), except for the profiler's, find their metrics and their labels on at least one node.
 func TestAMDDashboards(t *testing.T) {
 	metrics := strings.Fields(`gpu_average_package_power gpu_ecc_correct_total gpu_ecc_uncorrect_total gpu_edge_temperature gpu_energy_consumed gpu_gfx_activity
 		gpu_gfx_busy_instantaneous gpu_hbm_temperature gpu_health gpu_junction_temperature gpu_memory_temperature gpu_package_power gpu_total_vram gpu_used_vram

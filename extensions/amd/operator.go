@@ -33,17 +33,17 @@ const (
 // Headings and origin of the flags in help and documentation.
 const (
 	group  config.Group  = "In place of AMD's exporter"
-	origin config.Origin = "AMD's exporter" // AMD's device-metrics-exporter defines name and meaning
+	origin config.Origin = "AMD's exporter" // AMD's device-metrics-exporter defines the flag
 )
 
-// Why flags and keys have no effect.
+// Reasons why flags and keys have no effect.
 const (
 	networkUnread  = "network cards are not read"
 	profilerUnread = "the profiler is not read"
 	logToStderr    = "the log goes to standard error"
 )
 
-// Flags adds the flags of AMD's exporter, and --amd-config. AMD's -s, the socket of its agent, is dcgm-exporter's
+// Flags adds the flags of AMD's exporter, and --amd-config. AMD's -s, its agent's socket, means dcgm-exporter's
 // --switch-devices here.
 func (e *Extension) Flags(s *config.Set) {
 	e.set = s
@@ -93,10 +93,10 @@ func relaxed(lookup func(string) (string, bool)) bool {
 	return v != ""
 }
 
-// setDefaults sets the flags that the user has not set, from AMD's operator and the configuration file.
+// setDefaults applies AMD's operator and the configuration file to the flags that the user has not set.
 func (e *Extension) setDefaults(s *config.Set) error {
 	port, _ := s.Lookup(operatorPort)
-	if strings.Contains(port, "://") { // Kubernetes', of a Service called metrics-exporter
+	if strings.Contains(port, "://") { // set by Kubernetes for a Service named metrics-exporter
 		port = ""
 	}
 	e.operator = port != "" || relaxed(s.Lookup)
@@ -140,7 +140,7 @@ func (e *Extension) setDefaults(s *config.Set) error {
 	return errors.Join(errs...)
 }
 
-// podFacts returns the facts of pods that the labels need.
+// podFacts returns the pod facts that the labels need.
 func (s *Settings) podFacts() (out config.PodFacts) {
 	for _, l := range s.PodLabels {
 		out.Labels = append(out.Labels, field.NameValue(l))
@@ -149,14 +149,14 @@ func (s *Settings) podFacts() (out config.PodFacts) {
 	return out
 }
 
-// hasKubelet reports whether the kubelet's directory is there. Its socket may come later.
+// hasKubelet reports whether the kubelet's directory exists. Its socket may come later.
 func hasKubelet(k *config.Kubernetes) bool {
 	_, err := os.Stat(filepath.Dir(strings.TrimPrefix(k.Socket, "unix://")))
 	return err == nil
 }
 
-// readAtStart reads the configuration of AMD's exporter. The operator's file may be missing. If it is
-// wrong, the exporter starts without it and reads it again when it changes.
+// readAtStart reads AMD's configuration file. The operator's file may be absent. If it is invalid,
+// the exporter starts without it and reads it again after a change.
 func (e *Extension) readAtStart() error {
 	if e.path == "" {
 		return nil
@@ -181,7 +181,7 @@ func readError(err error) error {
 	return fmt.Errorf("read configuration file of AMD's exporter: %w", err)
 }
 
-// setAddress sets the address unless the user has set it. The host is --bind; the port comes from AMD's operator, else from
+// setAddress sets the address unless the user has set it. The host is --bind. The port comes from AMD's operator, else from
 // the file, else it is AMD's default.
 func (e *Extension) setAddress(s *config.Set, port string) error {
 	c := s.Settings()

@@ -15,11 +15,11 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// operatorConfig is the configuration of an environment and a command line.
+// operatorConfig returns the configuration for an environment and a command line.
 func operatorConfig(t *testing.T, env environment, args ...string) (*Extension, *config.Config, error) {
 	t.Helper()
 	e, set := &Extension{}, config.NewSet(env.lookup)
-	for _, name := range []string{"health", "health-amd-socket"} { // of another extension
+	for _, name := range []string{"health", "health-amd-socket"} { // flags of another extension
 		if !slices.ContainsFunc(set.Flags(), func(f *config.Flag) bool { return f.Name == name }) {
 			set.Add(config.Section{Origin: config.Own, Flags: []config.Flag{{Name: name, Value: config.Text(new(string))}}})
 		}
@@ -40,7 +40,7 @@ func (e environment) lookup(name string) (string, bool) {
 	return v, ok
 }
 
-// TestOperatorDefaults: what AMD's operator sets, what follows of it, and what beats it.
+// TestOperatorDefaults: settings of AMD's operator, their consequences, and the settings that override them.
 func TestOperatorDefaults(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "config.json")
@@ -105,7 +105,7 @@ func TestOperatorDefaults(t *testing.T) {
 		}
 	}
 
-	// A file that the user names must be there and good; the operator's need not.
+	// A file named by the user must exist and be valid; the operator's file may be absent or invalid.
 	write(`{`)
 	for _, e := range []environment{env(), {}} {
 		if _, _, err := operatorConfig(t, e, "--amd-config", file); err == nil || !strings.Contains(err.Error(), "it is no JSON") {
@@ -131,7 +131,7 @@ func TestOperatorDefaults(t *testing.T) {
 	}
 }
 
-// TestOperatorsFile: the default file may come later; once it was good it stays.
+// TestOperatorsFile: the default file may come later. Once it was valid, its names stay in use.
 func TestOperatorsFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.json")
 	e, c, err := operatorConfig(t, environment{operatorPort: "0"})
@@ -172,7 +172,7 @@ func TestOperatorsFile(t *testing.T) {
 	read("it is gone", "", "", true)
 }
 
-// TestTogether: names with one reason are one message.
+// TestTogether: names with the same reason share a message.
 func TestTogether(t *testing.T) {
 	got := together([]string{"A: no", "B: other: thing", "C: no", "no field is left", "D: no", "E: no", "F: no", "G: no"})
 	want := []string{"A, C, D, E, F and 1 more: no", "B: other: thing", "no field is left"}

@@ -16,17 +16,17 @@ import (
 
 var _ exposition.Dialect = (*Names)(nil)
 
-// node numbers the GPUs of all sources, and the partitions of divided GPUs, as AMD's exporter does. What belongs to a
-// whole board is shown under the board's first partition.
+// node numbers the GPUs of all sources, and the partitions of divided GPUs, in the order of AMD's exporter. Series of
+// a whole board appear under its first partition.
 type node struct {
-	id    map[string]int               // gpu_id of a board, and of its first partition
-	first map[string]*collector.Device // of a divided board, its first partition
-	parts map[string]map[field.ID]bool // of a divided board, what its partitions have themselves
-	board string                       // ID of the board whose source shows the number of GPUs
-	count float64                      // of GPUs, partitions each as one
+	id    map[string]int               // gpu_id of a board and its first partition
+	first map[string]*collector.Device // first partition of a divided board
+	parts map[string]map[field.ID]bool // readings that a divided board's partitions have themselves
+	board string                       // the board whose source exports the number of GPUs
+	count float64                      // GPUs; each partition counts as one
 }
 
-// newNode returns nil if no board of the view has AMD's names.
+// newNode returns nil if no board in the view has AMD's names.
 func newNode(v *view.View) *node {
 	n := &node{id: map[string]int{}, first: map[string]*collector.Device{}, parts: map[string]map[field.ID]bool{}}
 	var boards []*collector.Device
@@ -60,7 +60,7 @@ func newNode(v *view.View) *node {
 	next := 0
 	for at, d := range boards {
 		share := max(parts[d.ID], 1)
-		if at == 0 || number(d.GPU) > number(boards[at-1].GPU)+1 { // boards that are not selected have numbers, too
+		if at == 0 || number(d.GPU) > number(boards[at-1].GPU)+1 { // boards outside the selection count, too
 			next = max(next, number(d.GPU)*share)
 		}
 		n.id[d.ID] = next
@@ -76,7 +76,7 @@ func number(s string) int {
 	return n
 }
 
-// hasNames reports whether a device of a source has AMD's names.
+// hasNames reports whether AMD's names apply to a device of a source.
 func hasNames(s *view.Source, d *collector.Device) bool {
 	if s.Fields.Dialect == nil || len(d.Texts) == 0 {
 		return false
@@ -85,7 +85,7 @@ func hasNames(s *view.Source, d *collector.Device) bool {
 	return amd
 }
 
-// shownAs returns the device under which the series of d are shown.
+// shownAs returns the device whose labels the series of d get.
 func (n *node) shownAs(d *collector.Device) *collector.Device {
 	if first := n.first[d.ID]; first != nil {
 		return first
@@ -99,15 +99,15 @@ type layout struct {
 	node     *node
 	hostname string
 	owners   func(*collector.Device) []view.Owner
-	labels   []string // names of the labels that every series of a device has
+	labels   []string // labels of every device series
 	series   []exposition.Series
 
-	// Of the last device.
+	// State for the last device.
 	device *collector.Device
 	users  [][]collector.Label
 }
 
-// Series returns the series of all sources of v with these Names.
+// Series returns all series under these Names.
 func (n *Names) Series(v *view.View, hostname string, owners func(*collector.Device) []view.Owner) []exposition.Series {
 	l := &layout{Names: n, node: newNode(v), hostname: hostname, owners: owners, labels: n.labelNames()}
 	if l.node == nil {
@@ -134,13 +134,13 @@ func (n *Names) Series(v *view.View, hostname string, owners func(*collector.Dev
 	return l.series
 }
 
-// shownReading is a metric of AMD's with one of its sources.
+// shownReading is an AMD metric with one of its sources.
 type shownReading struct {
 	field  *field.Field
 	source *Source
 }
 
-// addKnown adds the metrics whose values the exporter knows itself.
+// addKnown adds the metrics that the exporter computes itself.
 func (l *layout) addKnown(source int, s *view.Source, families map[string]*field.Field) {
 	for i := range s.Devices {
 		d := &s.Devices[i]
@@ -183,7 +183,7 @@ func (l *layout) addColumns(source int, s *view.Source, shown map[field.ID][]sho
 	}
 }
 
-// add adds a series for each user of a device, with labels of its own.
+// add adds a series with additional labels for each user of a device.
 func (l *layout) add(d *collector.Device, more []collector.Label, s exposition.Series) {
 	if d = l.node.shownAs(d); d != l.device {
 		l.device, l.users = d, l.labelsOf(d)
@@ -194,8 +194,8 @@ func (l *layout) add(d *collector.Device, more []collector.Label, s exposition.S
 	}
 }
 
-// labelsOf returns the labels of a device's series for each of its users. As in AMD's exporter, all labels are there, with empty
-// values if need be.
+// labelsOf returns the labels of a device's series for each of its users. As in AMD's exporter, every label is present, with an
+// empty value if necessary.
 func (l *layout) labelsOf(d *collector.Device) (out [][]collector.Label) {
 	users := l.owners(d)
 	if len(users) == 0 {
@@ -218,7 +218,7 @@ func sorted(labels []collector.Label) []collector.Label {
 	return labels
 }
 
-// value returns the value of a label of a device with an owner.
+// value returns a label's value for a device and an owner.
 func (l *layout) value(name string, d *collector.Device, o *view.Owner) string {
 	if v, custom := l.custom(name); custom {
 		return v
@@ -235,7 +235,7 @@ func (l *layout) value(name string, d *collector.Device, o *view.Owner) string {
 	if text, ok := l.deviceText(name, d); ok {
 		return text
 	}
-	// An owner's labels have our names, or those of dcgm-exporter before 2.0.
+	// An owner's labels have our names, or the names from dcgm-exporter before 2.0.
 	own := map[string]string{"job_id": "hpc_job", "pod_uuid": "pod_uid"}
 	for _, p := range slices.Concat(o.Facts, o.Labels) {
 		if p.Name == name || p.Name == own[name] || p.Name == name+"_name" || p.Name == "pod_"+name {
@@ -245,7 +245,7 @@ func (l *layout) value(name string, d *collector.Device, o *view.Owner) string {
 	return ""
 }
 
-// health returns 0 if the device or its GPU has failed, 1 if one of them is known to work, else NaN.
+// health returns 0 if the device or its GPU has failed, 1 if at least one of them works, and NaN otherwise.
 func health(s *verdict.Snapshot, d *collector.Device) float64 {
 	out := math.NaN()
 	for i := range s.Verdicts {
@@ -261,7 +261,7 @@ func health(s *verdict.Snapshot, d *collector.Device) float64 {
 	return out
 }
 
-// labels returns the further labels of a series that shows a column; false if the source does not show the column.
+// labels returns the additional labels of the series for a column. It returns false if the source does not use the column.
 func (s *Source) labels(column []collector.Label) (more []collector.Label, ok bool) {
 	if len(column) != len(s.Where)+min(len(s.Index.From), 1) {
 		return nil, false

@@ -22,7 +22,7 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// feed is a source under a test's control, on a node with a clock of its own.
+// feed is a source that the test controls, with its own clock.
 type feed struct {
 	*view.Source
 	stamps []int64
@@ -36,7 +36,7 @@ func newFeed(fields field.List, devices []collector.Device, columns []collector.
 	}
 }
 
-// tick appends the row, with every device sampled now.
+// tick appends a row in which every device was sampled now.
 func (f *feed) tick(now time.Time) {
 	for i := range f.stamps {
 		f.stamps[i] = now.UnixNano()
@@ -53,7 +53,7 @@ func boardOf(version uint64, feeds ...*feed) *view.Board {
 	return b
 }
 
-// pageClock is a time that advances by a second with each reading, so that each page is rendered from the newest rows.
+// pageClock advances by one second per reading, so that each page renders the newest rows.
 type pageClock struct{ time.Time }
 
 func (c *pageClock) now() time.Time {
@@ -66,7 +66,7 @@ func pageOf(t testing.TB, board *view.Board, o exposition.Options, f exposition.
 	return string(exposition.New(board, o).Page(f, false))
 }
 
-// leftOut returns what the layout of a page had no room for.
+// leftOut returns what the page's layout had to drop.
 func leftOut(t testing.TB, reg *prometheus.Registry) map[string]float64 {
 	t.Helper()
 	all, err := reg.Gather()
@@ -116,7 +116,7 @@ const amdCounters = "DCGM_FI_DEV_GPU_UTIL, gauge, Use.\nDCGM_FI_DEV_TOTAL_ENERGY
 
 var amdFields = []string{"GPU_GFX_ACTIVITY", "GPU_ENERGY_CONSUMED", "GPU_ECC_CORRECT_GFX", "GPU_NODES_TOTAL", "GPU_HEALTH"}
 
-// amdFeed is two GPUs of AMD and one of another vendor.
+// amdFeed returns a feed of two AMD GPUs and one of another vendor.
 func amdFeed(list field.List) *feed {
 	ras := func(block string) []collector.Label {
 		return []collector.Label{{Name: "block", Value: block}, {Name: "severity", Value: "ce"}}
@@ -129,7 +129,7 @@ func amdFeed(list field.List) *feed {
 	return f
 }
 
-// TestFormats: both dialects on one page, in each format; AMD's are gauges, counters too.
+// TestFormats: both dialects on one page, in each format. AMD's metrics are all gauges, even counters.
 func TestFormats(t *testing.T) {
 	f := amdFeed(field.List{})
 	verdicts := &verdict.Snapshot{Verdicts: []verdict.Verdict{{Device: f.Devices[0], State: verdict.Failed}, {Device: f.Devices[1], State: verdict.Unknown}}}
@@ -174,8 +174,8 @@ func describe(t *testing.T, page string) string {
 	return b.String()
 }
 
-// TestFloor: a counter that the next source has read earlier stays in both dialects, also
-// if ours is not shown.
+// TestFloor: a counter keeps its value in both dialects when the next source read it earlier, even
+// if only AMD's names are exported.
 func TestFloor(t *testing.T) {
 	for _, csv := range []string{amdCounters, "DCGM_FI_DEV_GPU_UTIL, gauge, Use.\n"} {
 		list := amdList(t, csv, namesOf(t, Settings{Fields: amdFields}), false)
@@ -197,8 +197,8 @@ func TestFloor(t *testing.T) {
 	}
 }
 
-// TestParts: partitions are numbered through, what is of the board is shown under its first
-// partition and with its owner, and what partitions have is not shown of the board.
+// TestParts: partitions are numbered consecutively; values of the board appear under its first
+// partition with its owner, but not values that partitions have themselves.
 func TestParts(t *testing.T) {
 	list := amdList(t, amdCounters, namesOf(t, Settings{Fields: []string{"GPU_GFX_ACTIVITY", "GPU_TOTAL_VRAM", "GPU_NODES_TOTAL"}, PodLabels: []Pair{{Name: "team", Value: "t"}}}), false)
 	part := func(i, p int) collector.Device {
@@ -246,7 +246,7 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// FuzzNames: whatever a configuration says, the page can be read and every name on it is legal.
+// FuzzNames: with any configuration, the page can be parsed and every name on it is legal.
 func FuzzNames(f *testing.F) {
 	f.Add("amd_", "GPU_CLOCK,GPU_HEALTH", "GPU_UUID", "rack", "a", "team", "example.com/team")
 	f.Add("9", "", "KFD_PROCESS_ID,POD", "gpu_id", "\xff\n\"", "__x", "")
@@ -272,7 +272,7 @@ func FuzzNames(f *testing.F) {
 	})
 }
 
-// TestAllocations: a page with both dialects costs no allocation more.
+// TestAllocations: a page with both dialects allocates no more than one without.
 func TestAllocations(t *testing.T) {
 	allocations := func(list field.List) float64 {
 		f, c := amdFeed(list), &pageClock{time.Now()}

@@ -14,34 +14,34 @@ import (
 )
 
 const (
-	maxEvidence     = 4                  // of a condition
+	maxEvidence     = 4                  // per condition
 	maxEvidenceText = 256                // bytes
-	maxUnjudged     = 64                 // of a device
-	evidencePause   = time.Minute        // between two pieces of evidence that are alike
-	forgetAfter     = 7 * 24 * time.Hour // a device that is missing
+	maxUnjudged     = 64                 // per device
+	evidencePause   = time.Minute        // between two similar pieces of evidence
+	forgetAfter     = 7 * 24 * time.Hour // after a device went missing
 )
 
-// tracked is a device that is judged: one that a collector knows, or did, or a board that
-// only the kernel or the bus knows.
+// tracked is a judged device: a device that a collector reports or has reported, or a board that
+// only the kernel log or the PCI bus reports.
 type tracked struct {
 	device    collector.Device
 	collector string
-	seen      time.Time // when a collector knew it last
+	seen      time.Time // when a collector last reported it
 	valued    bool      // it has had values
-	blank     bool      // it answers, and none of its readings has a value
-	restored  bool      // it is from the file, and no collector has known it since
+	blank     bool      // it answers, but every reading is blank
+	restored  bool      // restored from the file; no collector has reported it since
 
 	conditions []*condition
 	unjudged   []verdict.Unjudged
-	resets     map[string]float64 // readings that go back to 0 by a reset, by source and field
-	reset      time.Time          // the last one that was seen
+	resets     map[string]float64 // last values of readings that a reset sets to 0, by source and field
+	reset      time.Time          // time of the last detected reset
 
 	verdict  verdict.Verdict
-	reported reported // the last verdict that was reported
+	reported reported // last published verdict
 	dirty    bool     // the verdict may have changed
-	touched  bool     // a condition was seen again
+	touched  bool     // a condition was confirmed
 
-	// Of the current round.
+	// For the current round.
 	round  uint64
 	rank   int
 	status *session.DeviceStatus
@@ -53,18 +53,18 @@ type reported struct {
 	Reason string
 }
 
-// condition is a rule that concerns a device, whether it holds now or not.
+// condition is the state of a rule on a device, active or not.
 type condition struct {
 	rule   *Rule
 	active bool
-	holds  time.Time // since when the rule's test holds without a break; zero: it does not
+	holds  time.Time // since when the rule's test has held continuously, or zero
 	since  time.Time
 	last   time.Time
-	// evidence is replaced, never changed: published Conditions share it.
+	// evidence is replaced, never changed, because published Conditions share it.
 	evidence []verdict.Evidence
 }
 
-// condition returns that of a rule, which is made if there is none.
+// condition returns the condition of a rule and creates it if necessary.
 func (t *tracked) condition(r *Rule) *condition {
 	if c := t.find(r.Name); c != nil {
 		return c
@@ -74,7 +74,7 @@ func (t *tracked) condition(r *Rule) *condition {
 	return c
 }
 
-// find returns the condition of the rule with a name; nil if there was none so far.
+// find returns the condition of the named rule, or nil.
 func (t *tracked) find(name string) *condition {
 	for _, c := range t.conditions {
 		if c.rule.Name == name {
@@ -100,14 +100,14 @@ func (t *tracked) raise(c *condition, now time.Time, e verdict.Evidence) {
 	}
 }
 
-// clear records that a rule does not hold at a time. One that ends by quiet ends when it has
-// not held for long enough; others wait for their end.
+// clear records that a rule does not hold now. A condition that ends AfterQuiet expires after its
+// quiet time; others wait for their own end.
 func (t *tracked) clear(c *condition, now time.Time) {
 	c.holds = time.Time{}
 	t.expire(c, now)
 }
 
-// expire ends a condition that was not seen for long enough.
+// expire ends a condition that was not seen for its quiet time.
 func (t *tracked) expire(c *condition, now time.Time) {
 	if now.Before(c.last) { // the clock was set back
 		c.last = now
@@ -127,13 +127,13 @@ func (t *tracked) end(c *condition) {
 	t.dirty = true
 }
 
-// needsEvidence reports whether further evidence is of use: texts are not made each second.
+// needsEvidence limits how often evidence texts are built.
 func (c *condition) needsEvidence(now time.Time) bool {
 	n := len(c.evidence)
 	return n == 0 || now.Sub(c.evidence[n-1].Time) >= evidencePause || now.Before(c.evidence[n-1].Time)
 }
 
-// addEvidence adds evidence. Of a repeated text only the time is new.
+// addEvidence adds evidence. If the text repeats, it only updates the time.
 func (c *condition) addEvidence(e verdict.Evidence) {
 	if e.Text == "" && e.Source == "" {
 		return
@@ -153,7 +153,7 @@ func (c *condition) addEvidence(e verdict.Evidence) {
 	c.evidence = next[max(0, len(next)-maxEvidence):]
 }
 
-// recordReset ends what a reset ends.
+// recordReset ends the conditions that a reset ends.
 func (t *tracked) recordReset(now time.Time) {
 	t.reset = now
 	for _, c := range t.conditions {
@@ -163,7 +163,7 @@ func (t *tracked) recordReset(now time.Time) {
 	}
 }
 
-// makeVerdict makes the verdict from the active conditions. order is the place of a rule in the table.
+// makeVerdict builds the verdict from the active conditions. order maps rules to their place in the table.
 func (t *tracked) makeVerdict(now time.Time, parent *tracked, order func(*Rule) int) {
 	var all []*condition
 	for _, c := range t.conditions {
@@ -171,7 +171,7 @@ func (t *tracked) makeVerdict(now time.Time, parent *tracked, order func(*Rule) 
 			all = append(all, c)
 		}
 	}
-	if parent != nil { // a part of a board that is not well is not either
+	if parent != nil { // a part is never better than its board
 		for _, c := range parent.conditions {
 			if c.active && t.find(c.rule.Name).inactive() {
 				all = append(all, c)
@@ -188,7 +188,7 @@ func (t *tracked) makeVerdict(now time.Time, parent *tracked, order func(*Rule) 
 		})
 	}
 	switch {
-	case len(all) > 0 && all[0].rule.State == verdict.OK && t.valued: // which is for information
+	case len(all) > 0 && all[0].rule.State == verdict.OK && t.valued: // an informational rule
 	case len(all) > 0 && (t.valued || all[0].rule.State > verdict.Unknown):
 		first := &v.Conditions[0]
 		v.State, v.Reason, v.Text, v.Action = first.State, first.Reason, first.Text, first.Action
@@ -209,7 +209,7 @@ func (t *tracked) makeVerdict(now time.Time, parent *tracked, order func(*Rule) 
 
 func (c *condition) inactive() bool { return c == nil || !c.active }
 
-// text returns the rule's text; for rules about states, the library's words follow.
+// text returns the rule's text. For rules about states it appends the library's message.
 func (c *condition) text() string {
 	if c.rule.Test == rules.OfState && len(c.evidence) > 0 && c.evidence[len(c.evidence)-1].Text != "" {
 		return c.rule.Text + ": " + c.evidence[len(c.evidence)-1].Text

@@ -14,7 +14,7 @@ import (
 	"warpgauge/pkg/session"
 )
 
-// updateDevices applies the states of devices.
+// updateDevices applies the device states of all collectors.
 func (w *Watch) updateDevices(all []session.CollectorStatus, now time.Time) {
 	for i := range all {
 		for j := range all[i].Devices {
@@ -37,8 +37,8 @@ func (w *Watch) updateDevices(all []session.CollectorStatus, now time.Time) {
 	w.devices = kept
 }
 
-// updateDevice records the status of a device. If two collectors report the device, the one
-// that supplies its values counts; if both or neither do, the one that has it up.
+// updateDevice records a device's status. If two collectors report the device, it uses the one that
+// supplies its values. If both or neither do, it uses the one that has it up.
 func (w *Watch) updateDevice(c *session.CollectorStatus, d *session.DeviceStatus, now time.Time) {
 	if d.Device.Level == field.Link || d.Device.Level == field.Core {
 		return
@@ -77,8 +77,8 @@ func (w *Watch) trackDevice(d *collector.Device, of string) *tracked {
 	return t
 }
 
-// bindDevice gives a device what a collector knows of it. What was known of the board by its
-// address alone is this one's now, and another device that was there before has gone.
+// bindDevice gives a device the collector's data. It merges what was recorded for the board by
+// address, and forgets another device that was at that address.
 func (w *Watch) bindDevice(t *tracked, d *collector.Device, of string) {
 	t.device, t.collector, t.restored, t.dirty = *d, of, false, true
 	w.regrouped = true
@@ -96,7 +96,7 @@ func (w *Watch) bindDevice(t *tracked, d *collector.Device, of string) {
 				}
 			}
 		}
-		before.seen = time.Time{} // forgotten, unless a collector still has it
+		before.seen = time.Time{} // forget it, unless a collector still reports it
 	}
 	w.byPCI[at] = t
 }
@@ -114,7 +114,7 @@ func (w *Watch) forget(t *tracked) {
 	w.regrouped, w.unsaved = true, true
 }
 
-// setCondition raises or clears a rule of states.
+// setCondition sets or clears a condition that depends on device states.
 func (w *Watch) setCondition(t *tracked, name string, holds bool, now time.Time, why string) {
 	i, on := w.order[name]
 	if !on {
@@ -129,7 +129,7 @@ func (w *Watch) setCondition(t *tracked, name string, holds bool, now time.Time,
 		}
 		t.raise(c, now, e)
 	case c == nil:
-	case c.rule.End == WhenTold: // the state tells
+	case c.rule.End == WhenTold: // the state decides
 		t.end(c)
 		c.evidence = nil
 	default:
@@ -140,7 +140,7 @@ func (w *Watch) setCondition(t *tracked, name string, holds bool, now time.Time,
 	}
 }
 
-// judgeState judges a device by the state that its collector reports.
+// judgeState judges a device by the state in its collector's report.
 func (w *Watch) judgeState(t *tracked, now time.Time) {
 	d := t.status
 	if d.State == session.Up && !d.LastSample.IsZero() && !t.valued {
@@ -161,10 +161,10 @@ func (w *Watch) judgeState(t *tracked, now time.Time) {
 	w.setCondition(t, ruleNotServed, false, now, "")
 }
 
-// judgeAbsence judges a device that no collector reports. It reports false for a device that
-// the Watch should forget.
+// judgeAbsence judges a device that no collector reports. It returns false if the Watch should
+// forget the device.
 func (w *Watch) judgeAbsence(t *tracked, all []session.CollectorStatus, now time.Time) bool {
-	if t.collector == "" { // known by its address alone
+	if t.collector == "" { // known only by its address
 		return slices.ContainsFunc(t.conditions, func(c *condition) bool { return c.active || !c.holds.IsZero() })
 	}
 	if slices.ContainsFunc(all, func(c session.CollectorStatus) bool { return !c.Up && c.Cause == session.CauseOpening }) {
@@ -174,7 +174,7 @@ func (w *Watch) judgeAbsence(t *tracked, all []session.CollectorStatus, now time
 	i := slices.IndexFunc(all, func(c session.CollectorStatus) bool { return c.Name == t.collector })
 	switch {
 	case i < 0, t.device.Parent != "", t.device.Level != field.GPU, now.Sub(t.seen) > forgetAfter:
-		// Of a collector that is off, or what comes and goes by configuration.
+		// Its collector is off, or devices of its level come and go by configuration.
 		return false
 	case !all[i].Up && all[i].Cause == session.CauseStandby:
 		w.setCondition(t, ReasonMissing, true, now, "the collector in service does not find it")

@@ -16,20 +16,20 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// Derived computes the readings that no library has.
+// Derived computes readings that no library provides.
 type Derived interface {
-	// Update brings them up to date. It is called before they are judged.
+	// Update computes the current values. The Watch calls it before it judges them.
 	Update(now time.Time)
-	// Value returns a reading of a device; NaN: it is not known.
+	// Value returns a derived reading of a device, or NaN if it is unknown.
 	Value(device string, of rules.Derived) float64
-	// Evidence says what the value comes from.
+	// Evidence explains how the value was computed.
 	Evidence(device string, of rules.Derived) string
 }
 
-// sourceDerived is the source of evidence that is a Derived reading.
+// sourceDerived is the evidence source of derived readings.
 const sourceDerived = "early signs"
 
-// sourceRules leads from the cells of a source to the rules that judge them.
+// sourceRules maps the cells of a source to the rules that judge them.
 type sourceRules struct {
 	*view.Source
 	conditions []judgedCondition
@@ -37,9 +37,9 @@ type sourceRules struct {
 	gpus       []gpuColumns
 }
 
-// judgedCondition is a rule of a board that readings of a source decide.
+// judgedCondition is a rule on a board, with the readings that decide it.
 type judgedCondition struct {
-	board  string // its id
+	board  string // device id
 	rule   *Rule
 	inputs []ruleInput
 }
@@ -48,31 +48,31 @@ type judgedCondition struct {
 type ruleInput struct {
 	*evaluation
 	device    int
-	cell      int             // -1: the reading is derived
-	name      string          // of the reading, with labels: for evidence
-	condition rules.Condition // the rule's, with the threshold of the column
+	cell      int             // -1 for a derived reading
+	name      string          // reading and labels, for evidence
+	condition rules.Condition // the rule's condition with the column's threshold
 }
 
-// evaluation is the memory of a rule's evaluation of one reading, through all Views.
+// evaluation holds the state of a rule on one reading across Views.
 type evaluation struct {
 	state   rules.State
 	outcome rules.Outcome // since the last judgement
-	value   float64       // that decided it
-	bound   time.Time     // when a View had the reading last
+	value   float64       // that decided the outcome
+	bound   time.Time     // last time a View had the reading
 }
 
-// evaluations remembers those that Views have, and had within a time.
+// evaluations holds the evaluations of current Views and, for retainFor, of earlier ones.
 type evaluations map[evaluationKey]*evaluation
 
 type evaluationKey struct {
-	rule, collector, device, labels string // no collector: the reading is derived
+	rule, collector, device, labels string // collector is "" for derived readings
 	field                           field.ID
 }
 
-// retainFor is for how long an evaluation is remembered that no View has.
+// retainFor is how long an evaluation survives without a View that has its reading.
 const retainFor = 24 * time.Hour
 
-// bind returns an evaluation of the View that is bound now, which is made if there is none.
+// bind returns an evaluation for the current View and creates it if necessary.
 func (all evaluations) bind(k evaluationKey, now time.Time) *evaluation {
 	e := all[k]
 	if e == nil {
@@ -87,28 +87,28 @@ func (all evaluations) forget(now time.Time) {
 	maps.DeleteFunc(all, func(_ evaluationKey, e *evaluation) bool { return now.Sub(e.bound) > retainFor })
 }
 
-// resetInput is a cell that goes back to 0 when the device is reset.
+// resetInput is a cell that a device reset sets to 0.
 type resetInput struct {
 	board        string
 	device, cell int
 	key          string
-	value        float64 // since the last judgement; NaN: none
+	value        float64 // since the last judgement, or NaN
 }
 
-// gpuColumns are the cells of a GPU that have a value in every row while it answers.
+// gpuColumns lists the cells of a GPU that have a value in every row while the GPU answers.
 type gpuColumns struct {
 	id     string
 	device int
 	cells  []int
-	blank  bool // none has a value
-	fresh  bool // there was a row since the last judgement
+	blank  bool // all of them are blank
+	fresh  bool // a row came since the last judgement
 }
 
-// minCells is how many cells of a GPU there must be if all being blank is to mean something.
+// minCells is the minimum number of cells for a blank GPU to count as a fault.
 const minCells = 3
 
-// bindRules connects the readings that a source supplies with the rules that judge them. derived tells
-// whether there are derived readings.
+// bindRules connects the readings of a source with the rules that judge them. derived reports whether
+// there are derived readings.
 func bindRules(s *rows.Source, table Rules, derived bool, all evaluations, now time.Time) *sourceRules {
 	out := &sourceRules{Source: s.Source}
 	for i := range s.Columns {
@@ -146,10 +146,10 @@ func bindRules(s *rows.Source, table Rules, derived bool, all evaluations, now t
 	return out
 }
 
-// boardOf returns the id of the board that a device of a source is part of.
+// boardOf returns the id of the board that contains a device.
 func boardOf(s *view.Source, device int) string {
 	d := &s.Devices[device]
-	for range 4 { // a link of a compute instance of an instance of a GPU, at most
+	for range 4 { // deepest case: link, compute instance, instance, GPU
 		if d.Parent == "" {
 			return d.ID
 		}
@@ -202,7 +202,7 @@ func (r *Rule) threshold(c *collector.Column) float64 {
 	return r.Threshold
 }
 
-// nameOf is a reading as evidence names it.
+// nameOf returns the name of a reading for evidence.
 func nameOf(d *collector.Device, c *collector.Column) string {
 	name := strconv.Itoa(int(c.Field))
 	if desc, known := field.ByID(c.Field); known {
@@ -220,13 +220,13 @@ func nameOf(d *collector.Device, c *collector.Column) string {
 }
 
 // unjudged lists the rules that no column of a board decides, although such boards have the
-// reading. A rule about readings that only another vendor's devices have is not among them.
+// reading. It skips rules about readings of other vendors.
 func unjudged(s *view.Source, device int, table Rules) (out []verdict.Unjudged) {
 	if s.Devices[device].Parent != "" {
 		return nil
 	}
 	columns := map[field.ID]bool{}
-	var vendor *field.Vendor // whose readings the device has; nil: only such as any vendor's may have
+	var vendor *field.Vendor // the device's vendor; nil: it has only readings common to all vendors
 	for i := range s.Columns {
 		if s.Columns[i].Device == device {
 			columns[s.Columns[i].Field] = true
@@ -280,7 +280,7 @@ func (s *sourceRules) evaluate(row *rows.Row) {
 	}
 }
 
-// evaluate evaluates a value. The newest value decides; growth decides until it is judged.
+// evaluate evaluates a value. The newest value decides, but growth remains decisive until it is judged.
 func (in *ruleInput) evaluate(v float64, at time.Time) {
 	o := in.condition.Evaluate(&in.state, v, at)
 	if in.condition.Test == rules.Rises {
@@ -349,8 +349,8 @@ func (s *sourceRules) applyCondition(c *judgedCondition, t *tracked, derived Der
 	}
 }
 
-// readReset detects a reset: the reading has fallen below half of its last value. Another
-// library may read a little less.
+// readReset detects a reset: the reading has fallen below half of its last value. A smaller drop
+// can come from another library.
 func (t *tracked) readReset(key string, v float64, now time.Time) {
 	before, known := t.resets[key]
 	if t.resets == nil {

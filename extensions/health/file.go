@@ -17,17 +17,16 @@ import (
 	"warpgauge/pkg/file"
 )
 
-// The file in which conditions outlive the process.
+// Constants of the file that holds the conditions across restarts.
 const (
 	fileName    = "health.json"
 	fileVersion = 1
 	maxFile     = 16 << 20
-	saveEvery   = time.Hour   // if nothing has changed: readings that show a reset grow older
-	retryEvery  = time.Minute // if the file could not be written
+	saveEvery   = time.Hour   // without changes, to refresh the readings that detect a reset
+	retryEvery  = time.Minute // after a failed write
 )
 
-// BootID returns the kernel's name of the time since the node was started; "" if it is not
-// known.
+// BootID returns the kernel's id of the current boot, or "" if it is unknown.
 func BootID() string {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil || len(b) > 64 {
@@ -61,16 +60,16 @@ type savedCondition struct {
 	Evidence []verdict.Evidence `json:"evidence,omitempty"`
 }
 
-// files is the directory, and the content that waits to be written.
+// files is the directory with a slot for the next content.
 type files struct {
 	file.Private
-	next   chan []byte // room for one
+	next   chan []byte // one slot
 	saved  time.Time
-	failed atomic.Bool // the last was not written
+	failed atomic.Bool // the last write failed
 }
 
-// open reads the file. It returns nil if nothing is to be kept. A file that cannot be used
-// is reported, and replaced.
+// open reads the file. It returns nil if no directory is configured. An unusable file is logged and
+// replaced.
 func (w *Watch) open(now time.Time) *files {
 	if w.o.Directory == "" {
 		return nil
@@ -86,7 +85,7 @@ func (w *Watch) open(now time.Time) *files {
 	return out
 }
 
-// restore takes what a former process knew. On an error nothing of it is taken.
+// restore restores the state of an earlier process. On an error it restores nothing.
 func (w *Watch) restore(data []byte) error {
 	var s saved
 	if err := json.Unmarshal(data, &s); err != nil {
@@ -101,7 +100,7 @@ func (w *Watch) restore(data []byte) error {
 			continue
 		}
 		if s.Scope != w.o.Scope {
-			d.Seen = time.Time{} // it may not be selected now
+			d.Seen = time.Time{} // it may be outside the selection now
 		}
 		if t := w.trackDevice(&d.Device, d.Collector); t != nil {
 			w.restoreDevice(t, d, s.Boot != w.o.BootID)
@@ -118,7 +117,7 @@ func (w *Watch) restoreDevice(t *tracked, d *savedDevice, rebooted bool) {
 	for _, c := range d.Conditions {
 		rule := w.o.Rules.find(c.Reason, 0)
 		if rule == nil || len(c.Evidence) > maxEvidence || t.find(c.Reason) != nil {
-			continue // a rule that is off now, or no file of ours
+			continue // the rule is off now, or the file is not ours
 		}
 		t.conditions = append(t.conditions, &condition{rule: rule, active: true, holds: c.Since, since: c.Since, last: c.Last, evidence: c.Evidence})
 	}
@@ -131,8 +130,8 @@ func (w *Watch) restoreDevice(t *tracked, d *savedDevice, rebooted bool) {
 	}
 }
 
-// save gives the verdicts to the goroutine that writes: if they have changed or are old, and
-// at the end, after which that goroutine ends.
+// save passes the verdicts to the writing goroutine if they have changed or are old. With end set,
+// that goroutine ends afterwards.
 func (w *Watch) save(f *files, now time.Time, end bool) {
 	if f == nil {
 		return
@@ -140,10 +139,10 @@ func (w *Watch) save(f *files, now time.Time, end bool) {
 	age := now.Sub(f.saved)
 	if w.unsaved || end || age >= saveEvery || age < 0 || age >= retryEvery && f.failed.Load() {
 		select {
-		case <-f.next: // older than this
+		case <-f.next: // replaces older content
 		default:
 		}
-		if data, err := json.Marshal(w.content()); err == nil { // it has no value that JSON lacks
+		if data, err := json.Marshal(w.content()); err == nil { // all values can be encoded
 			f.next <- data
 		}
 		w.unsaved, f.saved = false, now
@@ -168,7 +167,7 @@ func (w *Watch) content() *saved {
 	return out
 }
 
-// write writes what save gives it.
+// write writes the content from save.
 func (w *Watch) write(f *files) {
 	for data := range f.next {
 		err := f.Write(fileName, data)

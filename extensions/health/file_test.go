@@ -19,7 +19,7 @@ import (
 	"warpgauge/pkg/session"
 )
 
-// remembered is the file of a node with a condition of each end.
+// remembered returns the file of a node with a condition of each kind of end.
 func remembered(t *testing.T) ([]byte, *node) {
 	t.Helper()
 	n := newNode(t, 2, Options{BootID: "boot-1", Scope: "all"}, remapPending, energy)
@@ -33,7 +33,7 @@ func remembered(t *testing.T) ([]byte, *node) {
 	return data, n
 }
 
-// TestTruncatedAtEveryByte: a file of which the end is missing is not used at all.
+// TestTruncatedAtEveryByte: a truncated file is not used at all.
 func TestTruncatedAtEveryByte(t *testing.T) {
 	data, n := remembered(t)
 	for i := range data {
@@ -70,7 +70,7 @@ func TestRestart(t *testing.T) {
 		n.heard = nil
 		must(t, n.restore(data))
 	}
-	// Of this start of the node: nothing ends, and nothing is said again.
+	// In the same boot, nothing ends and no event is repeated.
 	again(Options{BootID: "boot-1", Scope: "all"})
 	n.tick(time.Second)
 	n.want("GPU-a", verdict.Failed, "xid_48")
@@ -78,23 +78,23 @@ func TestRestart(t *testing.T) {
 	if v := n.of("GPU-a"); len(n.heard) != 0 || len(v.Conditions[0].Evidence) != 1 || v.Conditions[0].Evidence[0].Source != "kernel log" {
 		t.Errorf("heard %v; the verdict is %+v", n.heard, v)
 	}
-	// The GPU was reset while the exporter was off: its energy began at 0.
+	// The GPU was reset while the exporter was off: its energy restarts at 0.
 	n.rows[0][1] = 5
 	again(Options{BootID: "boot-1", Scope: "all"})
 	n.tick(time.Second)
 	n.tick(time.Second)
 	n.want("GPU-a", verdict.OK, "")
 	n.want("GPU-b", verdict.Degraded, "xid_92")
-	// The node was started again.
+	// The node was rebooted.
 	n.rows[0][1] = 1e9
 	again(Options{BootID: "boot-2", Scope: "all"})
 	n.tick(time.Second)
 	n.want("GPU-a", verdict.OK, "")
-	n.want("GPU-b", verdict.Degraded, "xid_92") // which ends when it is quiet
+	n.want("GPU-b", verdict.Degraded, "xid_92") // ends after its quiet time
 	if len(n.heard) != 1 {
 		t.Errorf("heard %+v", n.heard)
 	}
-	// A rule that is off now.
+	// The rule is off now.
 	rules, err := Select([]string{"xid_48=off"})
 	must(t, err)
 	again(Options{BootID: "boot-1", Scope: "all", Rules: rules})
@@ -102,7 +102,7 @@ func TestRestart(t *testing.T) {
 	n.want("GPU-a", verdict.OK, "")
 }
 
-// TestADeviceThatIsMissingAfterARestart has been seen before, and no collector finds it.
+// TestADeviceThatIsMissingAfterARestart: a device in the file that no collector finds is missing.
 func TestADeviceThatIsMissingAfterARestart(t *testing.T) {
 	data, n := remembered(t)
 	devices := n.status[0].Devices
@@ -133,7 +133,7 @@ func TestADeviceThatIsMissingAfterARestart(t *testing.T) {
 	n.status[0].Devices = devices
 	n.tick(time.Second)
 	n.want("GPU-b", verdict.Degraded, "xid_92")
-	// Another board at its place: it was replaced.
+	// Another board has its address: it was replaced.
 	again("all")
 	other := devices[1]
 	other.Device.ID = "GPU-new"
@@ -143,13 +143,13 @@ func TestADeviceThatIsMissingAfterARestart(t *testing.T) {
 	if got := len(n.Board().Load().Verdicts); got != 2 || n.of("GPU-b").Text != "not there" {
 		t.Errorf("%d verdicts, that on the former board is %+v", got, n.of("GPU-b"))
 	}
-	// Other devices are selected.
+	// The selection has changed.
 	again("another")
 	n.tick(time.Second)
 	if n.of("GPU-b").Text != "not there" {
 		t.Errorf("a device that is not selected: %+v", n.of("GPU-b"))
 	}
-	// A week is enough.
+	// The device is forgotten after a week.
 	again("all")
 	for range 8 * 24 {
 		n.tick(time.Hour)
@@ -159,7 +159,7 @@ func TestADeviceThatIsMissingAfterARestart(t *testing.T) {
 	}
 }
 
-// TestTheFile: Run reads and writes it, and what it cannot use is reported once.
+// TestTheFile: Run reads and writes the file, and reports an unusable file once.
 func TestTheFile(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "health")
 	core, logs := observer.New(zap.InfoLevel)
@@ -184,9 +184,9 @@ func TestTheFile(t *testing.T) {
 	if err != nil || !bytes.Contains(data, []byte("xid_48")) {
 		t.Fatalf("the file is %q: %v", data, err)
 	}
-	leftover := filepath.Join(dir, "."+fileName) // of a process that was killed
+	leftover := filepath.Join(dir, "."+fileName) // left by a killed process
 	must(t, os.WriteFile(leftover, nil, 0o600))
-	if err := os.Chtimes(leftover, time.Time{}, time.Unix(1, 0)); err != nil { // bubbles begin in 2000
+	if err := os.Chtimes(leftover, time.Time{}, time.Unix(1, 0)); err != nil { // synctest bubbles start in 2000
 		t.Fatal(err)
 	}
 	run(func(n *node) { n.want("GPU-a", verdict.Failed, "xid_48") })
@@ -205,7 +205,7 @@ func TestTheFile(t *testing.T) {
 	run(func(*node) {
 		must(t, os.Remove(name))
 		must(t, os.Chmod(dir, 0o700))
-		time.Sleep(2 * retryEvery) // in which nothing else happens
+		time.Sleep(2 * retryEvery) // no other change happens
 		if _, err := os.Stat(name); err != nil {
 			t.Errorf("once it can be written again: %v", err)
 		}

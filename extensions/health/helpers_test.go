@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// node is a scripted node: GPUs with a column of each reading of a test, and a clock.
+// node is a scripted node: GPUs with one column per reading of the test, and a clock.
 type node struct {
 	testing.TB
 	*Watch
@@ -29,7 +29,7 @@ type node struct {
 	board  view.Board
 	status []session.CollectorStatus
 	rows   [][]float64       // by GPU
-	heard  []verdict.Verdict // that were published as events
+	heard  []verdict.Verdict // verdicts published as events
 	events *events.Subscription
 }
 
@@ -54,7 +54,7 @@ func newNode(tb testing.TB, gpus int, o Options, ids ...field.ID) *node {
 	return n
 }
 
-// restart replaces the Watch by one that knows what is on disk.
+// restart replaces the Watch with one that reads the file.
 func (n *node) restart(o Options) {
 	n.Helper()
 	if o.Rules == nil {
@@ -70,7 +70,7 @@ func (n *node) restart(o Options) {
 	n.Watch = New(o)
 }
 
-// tick samples all devices that are up and judges.
+// tick samples all devices that are up, and judges them.
 func (n *node) tick(d time.Duration) {
 	n.now = n.now.Add(d)
 	for i := range n.status[0].Devices {
@@ -86,7 +86,7 @@ func (n *node) tick(d time.Duration) {
 	}
 }
 
-// of is the verdict on a device.
+// of returns the verdict on a device.
 func (n *node) of(id string) verdict.Verdict {
 	for _, v := range n.Board().Load().Verdicts {
 		if v.Device.ID == id {

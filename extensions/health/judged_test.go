@@ -13,8 +13,8 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// TestForIsWaited: a rule with a time begins when its reading has held for that long without a
-// break, and not before.
+// TestForIsWaited: a rule with a duration becomes active when its reading has held that long
+// without a break.
 func TestForIsWaited(t *testing.T) {
 	n := newNode(t, 1, Options{}, field.GPUTemperature)
 	hot := n.o.Rules.find("hot", 0)
@@ -35,7 +35,7 @@ func TestForIsWaited(t *testing.T) {
 	}
 	temperature(60, 2, verdict.OK)
 	temperature(96, 59, verdict.OK)
-	temperature(60, 1, verdict.OK) // a break
+	temperature(60, 1, verdict.OK) // interrupts the duration
 	temperature(96, 60, verdict.OK)
 	temperature(96, 1, verdict.Degraded)
 	if since := n.of("GPU-a").Since; !since.Equal(n.now.Add(-time.Minute)) {
@@ -43,8 +43,8 @@ func TestForIsWaited(t *testing.T) {
 	}
 }
 
-// TestTheSupplierCounts: of two collectors that know a device, the one counts whose values are
-// shown, even if only the other one has it up.
+// TestTheSupplierCounts: if two collectors report a device, the one that supplies its values
+// decides, even if only the other has the device up.
 func TestTheSupplierCounts(t *testing.T) {
 	n := newNode(t, 1, Options{}, field.GPUTemperature)
 	d := n.status[0].Devices[0].Device
@@ -64,7 +64,7 @@ func TestTheSupplierCounts(t *testing.T) {
 			t.Errorf("with %s first: the verdict of %s is %q, want that of the supplier, lost", order[0].Name, v.Collector, v.Reason)
 		}
 	}
-	n.view = view.View{} // nothing supplies it: the collector for which it is up counts
+	n.view = view.View{} // no supplier: the collector that has it up decides
 	n.restart(Options{})
 	n.Sync(n.now.Add(time.Second))
 	if v := n.of(d.ID); v.Collector != "other" {
@@ -72,8 +72,8 @@ func TestTheSupplierCounts(t *testing.T) {
 	}
 }
 
-// TestLinkThatNeverWasUp: a port without a cable is no fault; a link that went down is, and stays
-// one over a restart.
+// TestLinkThatNeverWasUp: a port without a cable is not a fault. A link that went down is a fault,
+// also after a restart.
 func TestLinkThatNeverWasUp(t *testing.T) {
 	rule := Rules{}
 	for _, r := range Table() {
@@ -102,11 +102,10 @@ func TestLinkThatNeverWasUp(t *testing.T) {
 	n.write(files)
 	n.restart(o)
 	n.open(n.now)
-	links(0, rule[0].Name) // the process before has seen it up
+	links(0, rule[0].Name) // the earlier process saw it up
 }
 
-// TestGrowthOverSessions: what a counter grows by in two sessions is added up, and what the rings of both have
-// counts once.
+// TestGrowthOverSessions: a counter's growth in two sessions adds up, and overlapping rows count once.
 func TestGrowthOverSessions(t *testing.T) {
 	n := newNode(t, 1, Options{}, field.NVLinksFlitErrors)
 	grow := func(by float64, want string) {
@@ -128,7 +127,7 @@ func TestGrowthOverSessions(t *testing.T) {
 	grow(100, "nvlink_crc_errors")
 }
 
-// TestBoardOfAPart: what cells of parts show is the board's.
+// TestBoardOfAPart: readings of a part count for its board.
 func TestBoardOfAPart(t *testing.T) {
 	s := &view.Source{Devices: []collector.Device{{ID: "a"}, {ID: "b", Parent: "a"}, {ID: "c", Parent: "b"}, {ID: "d", Parent: "elsewhere"}, {ID: "e", Parent: "e"}}}
 	for i, want := range []string{"a", "a", "a", "elsewhere", ""} {

@@ -16,39 +16,38 @@ import (
 	"warpgauge/pkg/rules"
 )
 
-// Rule says when something is wrong with a device, how bad that is, what to do about it, and
-// how it ends. What no reading shows comes as an Observation with the rule's name.
+// Rule defines a fault: how to detect it, how bad it is, what to do about it, and how it ends.
+// Faults that no reading shows come as an Observation with the rule's name.
 type Rule struct {
-	Name   string // reason code, and name in --health-rules
+	Name   string // reason code, also the name in --health-rules
 	State  verdict.State
 	Action verdict.Action
-	Text   string // in words, without the device
-	Source string // link to who says so
+	Text   string // explanation, without the device
+	Source string // link to the documentation
 
-	// Condition has the readings, which the Watch or another observer judges; none: the rule needs none.
+	// Condition has the readings that the rule judges. It is empty for rules without readings.
 	rules.Condition
-	Label  collector.Label    // of the column; the zero one: any
-	Except []string           // values of labels: a column with one is not judged
-	Blocks map[string]float64 // thresholds of columns with these values of the label block, in place of Threshold
-	Unit   string             // of the threshold; "": it is part of the rule
-	For    time.Duration      // how long it must hold
+	Label  collector.Label    // required label of the column; zero: any
+	Except []string           // label values that exclude a column
+	Blocks map[string]float64 // thresholds that replace Threshold, by value of the label block
+	Unit   string             // unit of the threshold; "": the threshold is fixed
+	For    time.Duration      // how long the test must hold
 
 	End   End
-	Quiet time.Duration // for how long it must not have been seen when it ends
+	Quiet time.Duration // time without a sighting after which it ends
 }
 
-// End is how a condition ends. All but those that end AfterQuiet are kept while nothing is
-// seen of them.
+// End defines how a condition ends. Only AfterQuiet ends a condition without a new observation.
 type End uint8
 
 // Ends.
 const (
 	AfterQuiet End = iota // not seen for Quiet
-	AfterReset            // the device was reset, its driver loaded again, or the node started
-	WhenTold              // an Observation says that it is over
+	AfterReset            // device reset, driver reload or reboot
+	WhenTold              // an Observation reports the end
 )
 
-// Links to who says so.
+// Links to the documentation.
 const (
 	linkXIDs     = "https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html"
 	linkMemory   = "https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/index.html"
@@ -67,14 +66,14 @@ const (
 	linkSigns    = "docs/health.md#early-signs"
 )
 
-// MissingFor is for how long a GPU must be gone until it is missing: the driver takes some time for each after a boot or a
-// reload, and collectors search for new ones once a minute.
+// MissingFor is how long a GPU must be gone to count as missing. After a boot or reload the driver takes some time for
+// each GPU, and collectors search for new GPUs once a minute.
 const MissingFor = 2 * time.Minute
 
-// backFor is for how long a reading must say that nothing is wrong: two of slow fields.
+// backFor is how long a reading must be good before the fault ends: two samples of a slow field.
 const backFor = time.Minute
 
-// Rules of the states of devices, which Watch applies.
+// Rules about device states, which Watch applies.
 const (
 	ruleLost      = "lost"
 	ruleHung      = "hung"
@@ -84,17 +83,17 @@ const (
 	ruleStarting  = "starting"
 )
 
-// usual are reasons of health watches that healthy GPUs have: that the power limit slows a GPU
-// down is its purpose, and one error of a link in a minute, or a second of heat, means little.
-// Links and heat have rules of their own.
+// usual lists health watch reasons that healthy GPUs report: the power limit is there to slow a GPU
+// down, and one link error per minute or one hot second means little. Links and heat have their own
+// rules.
 var usual = []string{"DCGM_FR_CLOCK_THROTTLE_POWER", "DCGM_FR_CLOCK_THROTTLE_THERMAL", "DCGM_FR_NVLINK_ERROR_CRITICAL", "DCGM_FR_NVLINK_ERROR_THRESHOLD"}
 
-// table is the only list of reason codes. Of conditions that are equally bad, that of the
-// first rule is the verdict's. Every rule has a case in rules_test.go.
+// table is the only list of reason codes. Among equally bad conditions, the verdict shows the first
+// in this order. Every rule has a case in rules_test.go.
 //
-// XIDs are those whose immediate action in NVIDIA's catalogue concerns the GPU or the node.
-// Those that concern the application (13, 31, 43, 45, 68 …) or nothing (63, 92 for a while,
-// 121, 137, 141 …) say nothing of the device's health; of 63 and 154 there are readings.
+// XIDs are included if their immediate action in NVIDIA's catalogue concerns the GPU or the node.
+// XIDs about the application (13, 31, 43, 45, 68 …) or about nothing (63, 92 for a while, 121, 137,
+// 141 …) do not describe the device's health. Readings cover 63 and 154.
 var table = []Rule{
 	xid(79, verdict.Failed, verdict.ActionReboot, "the GPU has fallen off the bus"),
 	kernel("fell_off_bus", verdict.Failed, verdict.ActionReboot, "the kernel's log says that the GPU has fallen off the bus", linkXIDs),
@@ -194,7 +193,7 @@ var table = []Rule{
 	{Name: "thermal_violation", State: verdict.Degraded, Action: verdict.ActionDrain, Condition: rules.SlowedByHeatLong, Unit: "ns in an hour", Quiet: time.Hour,
 		Text: "the GPU is slowed down by its temperature for a quarter of the time", Source: linkSigns},
 
-	// Early signs, of readings that package signs derives.
+	// Early signs, from readings that package signs derives.
 	{Name: "corrected_errors", State: verdict.Degraded, Action: verdict.ActionDrain, Condition: rules.CorrectedErrorStorm,
 		Text: "a storm of corrected memory errors", Source: linkSigns},
 	{Name: "nvlink_errors", State: verdict.Degraded, Action: verdict.ActionDrain, Condition: rules.LinkBudgetSpent, For: time.Minute, Quiet: 10 * time.Minute,
@@ -215,34 +214,34 @@ var table = []Rule{
 // ofState marks rules about the state of a device or its collector.
 var ofState = rules.Condition{Test: rules.OfState}
 
-// xid is the rule of an XID, which a reset ends. Observations have the Reason "xid" and the
-// code; codes without a rule say nothing of the device's health.
+// xid returns the rule for an XID, which ends at a reset. Observations have the Reason "xid" and
+// the code. Codes without a rule do not affect a device's health.
 func xid(code int, s verdict.State, a verdict.Action, text string) Rule {
 	return Rule{Name: "xid_" + strconv.Itoa(code), State: s, Action: a, End: AfterReset, Text: fmt.Sprintf("XID %d: %s", code, text), Source: linkXIDs}
 }
 
-// kernel is the rule of lines of the kernel's log, which a reset ends.
+// kernel returns the rule for a kind of kernel log line, which ends at a reset.
 func kernel(name string, s verdict.State, a verdict.Action, text, source string) Rule {
 	return Rule{Name: name, State: s, Action: a, End: AfterReset, Text: text, Source: source}
 }
 
-// untilQuiet returns the rule with another end: when it was not seen for so long.
+// untilQuiet returns the rule with the end AfterQuiet.
 func untilQuiet(r Rule, quiet time.Duration) Rule {
 	r.End, r.Quiet = AfterQuiet, quiet
 	return r
 }
 
-// Rules are those that are in force.
+// Rules is the set of active rules.
 type Rules []Rule
 
-// Table returns all rules as they are by default.
+// Table returns all rules with their defaults.
 func Table() Rules { return slices.Clone(table) }
 
-// rasRule is the rule whose threshold blocks can have for themselves.
+// rasRule is the only rule with thresholds per block.
 const rasRule = "ras_uncorrected"
 
-// Select returns the rules with an operator's changes: NAME=off, NAME=on or
-// NAME=NUMBER, and ras_uncorrected.BLOCK=NUMBER for a block of AMD's GPUs alone. Its error lists all mistakes and their repair.
+// Select applies an operator's changes to the rules: NAME=off, NAME=on or NAME=NUMBER, and ras_uncorrected.BLOCK=NUMBER for one
+// block of AMD's GPUs. Its error lists all mistakes and their repair.
 func Select(changes []string) (Rules, error) {
 	out := Table()
 	off := map[string]bool{}
@@ -294,10 +293,10 @@ func (r Rules) names() (out []string) {
 	return out
 }
 
-// Has reports whether there is a rule of that name.
+// Has reports whether a rule has that name.
 func (r Rules) Has(name string) bool { return r.find(name, 0) != nil }
 
-// find returns the rule of an Observation: that of its code, or of its reason. nil: none.
+// find returns the rule for an Observation, by code or by reason, or nil.
 func (r Rules) find(reason string, code int) *Rule {
 	if code != 0 {
 		reason += "_" + strconv.Itoa(code)
@@ -310,14 +309,13 @@ func (r Rules) find(reason string, code int) *Rule {
 	return nil
 }
 
-// Readings that go back to 0 when a device is reset or its driver is loaded: its energy, its
-// volatile ECC errors. They are how a reset is seen.
+// A device reset or driver load sets these readings to 0: energy and volatile ECC errors. A drop
+// therefore shows a reset.
 var resetReadings = []field.ID{field.TotalEnergy, field.CorrectedErrors, field.UncorrectedErrors}
 
-// Readings returns the readings of GPUs that the rules need, for lists that do not name them. Those of links
-// and switches are not among them, because they would add devices that no list asked for,
-// nor are readings that make the vendor's library run checks of its own. All but XIDs are read that
-// often.
+// Readings returns the GPU readings that the rules need, for lists without them. It omits readings of links
+// and switches, which would add devices to the list. It omits readings that make the vendor's library run
+// checks. Except for XIDs, the readings have the interval every.
 func (r Rules) Readings(every time.Duration) (out []field.Reading) {
 	seen := map[field.ID]bool{field.GPUHealth: true}
 	add := func(id field.ID) {

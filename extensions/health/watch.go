@@ -1,4 +1,4 @@
-// Package health judges each device by a table of rules (rules.go) and keeps a verdict on it.
+// Package health judges each device by a table of rules (rules.go) and maintains its verdict.
 package health
 
 import (
@@ -23,83 +23,83 @@ import (
 )
 
 const (
-	interval     = time.Second // in which devices are judged
-	refreshEvery = time.Minute // in which it is published that a condition was seen again
+	interval     = time.Second // between two judgements
+	refreshEvery = time.Minute // between two publications of repeated sightings
 	maxDevices   = 4096
-	// maxObservations is how many wait for the next judgement; of more, the newest are dropped.
+	// maxObservations bounds the queue for the next judgement; excess Observations are dropped.
 	maxObservations = 1024
 )
 
-// Observation is a report about a device that comes from no reading: an XID in the kernel
-// log, a board that no driver serves.
+// Observation is a report about a device from outside the readings, such as an XID in the kernel
+// log or a board without a driver.
 type Observation struct {
-	// Reason is the name of a rule, without the code: "xid", "missing", "sxid_fatal"; or
-	// ReasonReset. What no rule has is left out.
+	// Reason is a rule's name without the code ("xid", "missing", "sxid_fatal") or ReasonReset.
+	// Unknown reasons are ignored.
 	Reason   string
-	Code     int    // of an XID; 0: none
-	Device   string // collector.Device.ID; "": found by PCIBusID
+	Code     int    // of an XID, else 0
+	Device   string // collector.Device.ID; if "", PCIBusID identifies the device
 	PCIBusID string // in any usual form
 	Time     time.Time
 	Source   string
 	Text     string
-	Over     bool // it no longer holds; for rules that end by being told so
+	Over     bool // the fault is over, for rules that end WhenTold
 }
 
-// Reasons of Observations: a device was reset; no driver or collector serves a board.
+// Reasons of Observations: a device was reset; a board has no driver or collector.
 const (
 	ReasonReset   = "reset"
 	ReasonMissing = "missing"
 )
 
-// Options of New. Rows and Status are needed.
+// Options of New. Rows and Status are required.
 type Options struct {
-	Rows    *rows.Reader                     // whose rows are judged
+	Rows    *rows.Reader                     // source of the rows to judge
 	Status  func() []session.CollectorStatus // in order of priority
 	Rules   Rules
-	Derived Derived        // readings of early signs. nil: they are not judged
-	Board   *verdict.Board // where verdicts are published; nil: a board of the Watch's own
-	// Events has the XIDs that are judged, and gets each verdict with another state or reason.
-	// nil: there are none.
+	Derived Derived        // early signs, or nil
+	Board   *verdict.Board // for the verdicts; nil: New creates one
+	// Events supplies the XIDs, and receives each verdict whose state or reason changed. It may be
+	// nil.
 	Events *events.Bus
-	// Directory is where conditions are kept; "": in memory only.
+	// Directory stores the conditions; "" keeps them in memory only.
 	Directory string
-	BootID    string // of the kernel; "": not known
-	// Scope says which devices are selected: with another one, devices that were seen before
-	// are not missing.
+	BootID    string // of the running kernel, or "" if unknown
+	// Scope describes the device selection. After a change of Scope, earlier devices do not count as
+	// missing.
 	Scope  string
 	Logger *zap.Logger
 }
 
-// Watch judges devices. Run does the work; Board, Observe and those of prometheus.Collector
-// can be called by any goroutine.
+// Watch judges devices. Run does the work; Board, Observe and the prometheus.Collector methods are
+// safe for concurrent use.
 type Watch struct {
 	o        Options
 	log      *zap.Logger
 	board    *verdict.Board
-	xids     *events.Subscription // nil: none
+	xids     *events.Subscription // nil without a bus
 	observed chan Observation
-	dropped  atomic.Uint64 // Observations
+	dropped  atomic.Uint64 // number of Observations
 
-	rowsMu      sync.Mutex // guards what follows; its holder only computes
-	rebound     bool       // there is another View since the last judgement
+	rowsMu      sync.Mutex // guards the following fields; held only to compute
+	rebound     bool       // the View changed since the last judgement
 	sources     []*sourceRules
-	suppliers   map[string]string // collectors by the device that they supply; replaced, never changed
+	suppliers   map[string]string // collectors by supplied device; replaced, never changed
 	evaluations evaluations
 
-	// Of the goroutine of Run.
-	lost      uint64            // XIDs and Observations that were dropped, as last logged
-	regrouped bool              // there are other devices since the last judgement
-	supplies  map[string]string // suppliers, at the last reading
+	// Used by Run's goroutine only.
+	lost      uint64            // dropped XIDs and Observations, as last logged
+	regrouped bool              // the devices changed since the last judgement
+	supplies  map[string]string // suppliers at the last judgement
 	devices   []*tracked
 	byID      map[string]*tracked
-	byPCI     map[pci.Address]*tracked // boards
-	order     map[string]int           // of rules, by name
+	byPCI     map[pci.Address]*tracked // boards by address
+	order     map[string]int           // position of rules by name
 	round     uint64
-	refresh   time.Time // when it was last published that conditions were seen again
+	refresh   time.Time // last publication of repeated sightings
 	unsaved   bool
 }
 
-// New returns a Watch that does not run yet. It panics if a rule is there twice.
+// New returns a Watch. Run starts it. New panics if two rules have the same name.
 func New(o Options) *Watch {
 	w := &Watch{
 		o: o, board: cmp.Or(o.Board, new(verdict.Board)), log: o.Logger.Named("health"), observed: make(chan Observation, maxObservations),
@@ -118,10 +118,10 @@ func New(o Options) *Watch {
 	return w
 }
 
-// Board is where verdicts are published.
+// Board returns the board with the verdicts.
 func (w *Watch) Board() *verdict.Board { return w.board }
 
-// Observe takes what a witness says. It waits for nothing.
+// Observe queues an Observation. It never blocks.
 func (w *Watch) Observe(o Observation) {
 	select {
 	case w.observed <- o:
@@ -130,7 +130,7 @@ func (w *Watch) Observe(o Observation) {
 	}
 }
 
-// Once judges by the rows and states of one time alone.
+// Once judges one snapshot of rows and states.
 func Once(v *view.View, status []session.CollectorStatus, rules Rules, now time.Time) *verdict.Snapshot {
 	w := New(Options{Rows: rows.New(nil, nil), Status: func() []session.CollectorStatus { return status }, Rules: rules, Logger: zap.NewNop()})
 	w.o.Rows.Read(v, now)
@@ -138,8 +138,8 @@ func Once(v *view.View, status []session.CollectorStatus, rules Rules, now time.
 	return w.board.Load()
 }
 
-// Run judges once a second until ctx ends. What is kept on disk is written by another
-// goroutine, which ends first: a disk that hangs delays no verdict.
+// Run judges once a second until ctx ends. A second goroutine writes the file, so that a hanging
+// disk delays no verdict; it ends before Run returns.
 func (w *Watch) Run(ctx context.Context) error {
 	files := w.open(time.Now())
 	var writer sync.WaitGroup
@@ -163,8 +163,8 @@ func (w *Watch) Run(ctx context.Context) error {
 	}
 }
 
-// Sync judges and publishes changed verdicts. One goroutine at a time calls it:
-// Run, or in its place one that has a clock of its own.
+// Sync judges and publishes changed verdicts. Only one goroutine may call it: Run, or a caller with
+// its own clock instead of Run.
 func (w *Watch) Sync(now time.Time) {
 	w.o.Rows.Sync(now)
 	w.rowsMu.Lock()
@@ -182,7 +182,7 @@ func (w *Watch) Sync(now time.Time) {
 	w.conclude(now)
 }
 
-// Bind connects the rules with the cells of another View.
+// Bind connects the rules with the cells of a new View.
 func (w *Watch) Bind(_ *view.View, sources []rows.Source, now time.Time) {
 	w.rowsMu.Lock()
 	defer w.rowsMu.Unlock()
@@ -207,7 +207,7 @@ func (w *Watch) Row(row *rows.Row) {
 	w.sources[row.Source].evaluate(row)
 }
 
-// judgeRows applies what rows have said since the last judgement.
+// judgeRows applies the rows read since the last judgement.
 func (w *Watch) judgeRows(now time.Time) {
 	if w.o.Derived != nil {
 		w.o.Derived.Update(now)
@@ -230,7 +230,7 @@ func (w *Watch) judgeRows(now time.Time) {
 	}
 }
 
-// advance brings a condition that no reading decides to now.
+// advance updates a condition that no reading decides.
 func (w *Watch) advance(t *tracked, c *condition, now time.Time) {
 	switch {
 	case c.rule.End == WhenTold && !c.active && !c.holds.IsZero():
@@ -240,7 +240,7 @@ func (w *Watch) advance(t *tracked, c *condition, now time.Time) {
 	}
 }
 
-// applyObservations applies what was observed, and the XIDs that wait on the bus.
+// applyObservations applies the queued Observations, and the XIDs from the bus.
 func (w *Watch) applyObservations(now time.Time) {
 	dropped := w.dropped.Load()
 	var xids <-chan events.Event
@@ -284,7 +284,7 @@ func (w *Watch) applyObservation(o *Observation, now time.Time) {
 			t.end(c)
 		}
 	case rule.End == AfterReset && !at.After(t.reset):
-		// It was before the reset.
+		// It happened before the reset.
 	default:
 		text := o.Text
 		if text == "" {
@@ -294,8 +294,8 @@ func (w *Watch) applyObservation(o *Observation, now time.Time) {
 	}
 }
 
-// boardNamed returns the board that an Observation is about. One that no collector knows is
-// made, if that is wanted: the driver may not serve it any more.
+// boardNamed returns the board of an Observation, or nil. With wanted set it creates an unknown board, because the driver
+// may have lost it.
 func (w *Watch) boardNamed(o *Observation, wanted bool) *tracked {
 	at := address(o.PCIBusID)
 	t := w.byID[o.Device]
@@ -314,14 +314,14 @@ func (w *Watch) boardNamed(o *Observation, wanted bool) *tracked {
 	return t
 }
 
-// conclude makes the verdicts that have changed, and publishes them.
+// conclude computes and publishes changed verdicts.
 func (w *Watch) conclude(now time.Time) {
 	before := w.board.Load()
 	changed, seen := len(before.Verdicts) != len(w.devices), false
 	for _, t := range w.devices {
 		seen = seen || t.touched
 		if t.dirty && t.device.Parent == "" {
-			for _, part := range w.devices { // which is as ill as its board
+			for _, part := range w.devices { // a part is as bad as its board
 				part.dirty = part.dirty || part.device.Parent != "" && w.top(part) == t
 			}
 		}
@@ -365,11 +365,11 @@ func (w *Watch) top(t *tracked) *tracked {
 	return t
 }
 
-// report logs and publishes a verdict that has another state or reason than what was last said of the
-// device. It skips devices without values yet, new devices that are well, and parts, which have what their board has.
+// report logs and publishes a verdict whose state or reason differs from the last report. It skips devices without
+// values yet, new healthy devices, and parts, which follow their board.
 func (w *Watch) report(t *tracked) {
 	v, before, is := &t.verdict, t.reported, reported{t.verdict.State, t.verdict.Reason}
-	if is == before || is.Reason == ruleStarting { // the zero value is that it is well
+	if is == before || is.Reason == ruleStarting { // the zero value means ok
 		return
 	}
 	t.reported = is
@@ -394,7 +394,7 @@ func (w *Watch) report(t *tracked) {
 	w.o.Events.Publish(e)
 }
 
-// address returns the address of a board; the zero Address if id is not one.
+// address parses the address of a board; it returns the zero Address for an invalid id.
 func address(id string) pci.Address {
 	at, _ := pci.Parse(id)
 	return at.Board()
@@ -413,14 +413,14 @@ func (w *Watch) Describe(ch chan<- *prometheus.Desc) {
 	ch <- descSign
 }
 
-// Collect sends a series for each device, and for each early sign of a board.
+// Collect sends a series for each device and for each early sign of a board.
 func (w *Watch) Collect(ch chan<- prometheus.Metric) {
 	s := w.board.Load()
 	for i := range s.Verdicts {
 		v := &s.Verdicts[i]
 		ch <- prometheus.MustNewConstMetric(descHealth, prometheus.GaugeValue, 1,
 			v.Collector, v.Device.ID, v.Device.GPU, v.State.String(), v.Reason, string(v.Action))
-		if v.Device.Parent != "" { // parts have what their board has
+		if v.Device.Parent != "" { // parts follow their board
 			continue
 		}
 		for j := range v.Conditions {

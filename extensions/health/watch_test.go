@@ -119,7 +119,7 @@ func TestAReadingThatIsAbsentSaysNothing(t *testing.T) {
 	}
 }
 
-// TestABlankKeepsTheCondition: that a reading is not there any more does not say that all is well.
+// TestABlankKeepsTheCondition: a missing reading does not end a condition.
 func TestABlankKeepsTheCondition(t *testing.T) {
 	n := newNode(t, 1, Options{}, remapPending)
 	n.rows[0][0] = 1
@@ -135,7 +135,7 @@ func TestABlankKeepsTheCondition(t *testing.T) {
 	n.want("GPU-a", verdict.OK, "")
 }
 
-// TestAGPUWithoutAnyValue: it answers each time, so that its state is up, and says nothing.
+// TestAGPUWithoutAnyValue: a GPU that answers without any value is up, but faulty.
 func TestAGPUWithoutAnyValue(t *testing.T) {
 	n := newNode(t, 2, Options{}, 150, 155, 203)
 	n.tick(time.Second)
@@ -160,7 +160,7 @@ func TestXIDs(t *testing.T) {
 	n := newNode(t, 2, Options{}, energy)
 	n.rows[0][0], n.rows[1][0] = 1e9, 1e9
 	n.tick(time.Second)
-	n.Observe(Observation{Reason: "xid", Code: 31, Device: "GPU-a", Time: n.now}) // of an application
+	n.Observe(Observation{Reason: "xid", Code: 31, Device: "GPU-a", Time: n.now}) // an application error
 	n.Observe(Observation{Reason: "xid", Code: 79, PCIBusID: "PCI:0000:02:00", Time: n.now, Source: "kernel log", Text: "NVRM: Xid 79"})
 	n.Observe(Observation{Reason: "sxid_fatal", PCIBusID: "nonsense", Time: n.now})
 	n.tick(time.Second)
@@ -173,22 +173,22 @@ func TestXIDs(t *testing.T) {
 	if len(n.heard) != 1 {
 		t.Errorf("heard %+v", n.heard)
 	}
-	for range 48 { // quiet does not end it
+	for range 48 { // time alone does not end it
 		n.tick(time.Hour)
 	}
 	n.want("GPU-b", verdict.Failed, "xid_79")
-	n.rows[1][0] = 9e8 // another library's reading of the same
+	n.rows[1][0] = 9e8 // the same reading from another library
 	n.tick(time.Second)
 	n.want("GPU-b", verdict.Failed, "xid_79")
 	n.rows[1][0] = 1e3
 	n.tick(time.Second)
 	n.want("GPU-b", verdict.OK, "")
-	n.Observe(Observation{Reason: "xid", Code: 79, Device: "GPU-b", Time: n.now.Add(-time.Minute)}) // read late
+	n.Observe(Observation{Reason: "xid", Code: 79, Device: "GPU-b", Time: n.now.Add(-time.Minute)}) // observed late
 	n.tick(time.Second)
 	n.want("GPU-b", verdict.OK, "")
 }
 
-// TestQuiet: what is only observed ends when it was not seen for the rule's time.
+// TestQuiet: an observed condition ends when the rule's quiet time has passed.
 func TestQuiet(t *testing.T) {
 	for _, r := range Table() {
 		if r.Test != rules.Observed || r.End != AfterQuiet {
@@ -210,7 +210,7 @@ func TestQuiet(t *testing.T) {
 	}
 }
 
-// TestABoardThatNoDriverServes has a verdict by its address, until a driver serves it.
+// TestABoardThatNoDriverServes: a board without a driver gets a verdict by its address until a driver serves it.
 func TestABoardThatNoDriverServes(t *testing.T) {
 	n := newNode(t, 1, Options{}, temperature)
 	n.tick(time.Second)
@@ -249,14 +249,14 @@ func TestInstancesAreAsIllAsTheirBoard(t *testing.T) {
 	n.tick(time.Second)
 	n.want("GPU-a", verdict.Failed, "xid_95")
 	n.want("GPU-a/1", verdict.Failed, "xid_95")
-	n.status[0].Devices = n.status[0].Devices[:1] // another layout
+	n.status[0].Devices = n.status[0].Devices[:1] // the instance is removed
 	n.tick(time.Second)
 	if len(n.Board().Load().Verdicts) != 1 || len(n.heard) != 1 {
 		t.Errorf("%d verdicts, %d events", len(n.Board().Load().Verdicts), len(n.heard))
 	}
 }
 
-// TestOneRuleDoesNotFlap: of one rule alone there are at most two changes in its quiet time.
+// TestOneRuleDoesNotFlap: one rule changes the verdict at most twice per quiet time.
 func TestOneRuleDoesNotFlap(t *testing.T) {
 	for _, r := range Table() {
 		if len(r.Readings) == 0 || r.Derived != rules.NotDerived || r.End != AfterQuiet || r.Label.Name != "" || r.Readings[0] == field.GPUHealth {
@@ -323,7 +323,7 @@ warpgauge_device_health{action="none",collector="test",device="GPU-b",gpu="1",re
 	must(t, testutil.CollectAndCompare(n.Watch, strings.NewReader(want)))
 }
 
-// TestNothingNewAllocatesNothing: a second in which nothing happens costs no memory.
+// TestNothingNewAllocatesNothing: a second without changes allocates nothing.
 func TestNothingNewAllocatesNothing(t *testing.T) {
 	n := newNode(t, 8, Options{}, remapPending, energy, temperature, 395, 311, 1523)
 	for range 5 {

@@ -15,10 +15,10 @@ import (
 	"warpgauge/pkg/exporter"
 )
 
-// NoURL has a command read the devices itself.
+// NoURL makes a command read the devices itself.
 const NoURL = "none"
 
-// Client returns the client of the exporter that a command names with cmdline.URLFlags, else of the one of this machine.
+// Client returns a client for the exporter in cmdline.URLFlags, by default the one on this machine.
 func Client(ctx context.Context, a *exporter.Program, cmd *cli.Command, cfg *config.Config) (*apiv1.Client, error) {
 	address := cmp.Or(cmd.String("url"), cmdline.LocalURL(cfg.Web.Address))
 	if address == "" || address == NoURL {
@@ -31,9 +31,9 @@ func Client(ctx context.Context, a *exporter.Program, cmd *cli.Command, cfg *con
 	return apiv1.NewClient(address, apiv1.ClientOptions{TLS: trust, UserAgent: "warpgauge/" + a.Build.Version})
 }
 
-// Ask calls f with the exporter that the command should ask, and reports whether that
-// has answered. If it has not, and no exporter was named, the command reads the devices
-// itself. Standard error says which it was.
+// Ask calls f with the command's exporter and reports whether the exporter answered. If it did not,
+// and the user named none, the command must read the devices itself. Ask prints which of the two it
+// was to standard error.
 func Ask(ctx context.Context, a *exporter.Program, cmd *cli.Command, cfg *config.Config, f func(context.Context, *apiv1.Client) error) (bool, error) {
 	url := cmd.String("url")
 	switch here := readsHere(a, cfg); {
@@ -63,8 +63,8 @@ func Ask(ctx context.Context, a *exporter.Program, cmd *cli.Command, cfg *config
 	}
 }
 
-// readsHere names a flag of the command line that says what to read, which a running
-// exporter knows nothing of; "" if there is none. Variables do not count: in a container they are the exporter's.
+// readsHere returns a command-line flag that selects what to read, which a running exporter cannot know, or "".
+// Environment variables do not count: in a container they belong to the exporter.
 func readsHere(a *exporter.Program, cfg *config.Config) string {
 	for _, f := range a.Flags.Flags() {
 		if f.Group != config.GroupWeb && f.Group != config.GroupLogging && cfg.Source(f.Name) == config.FromCommandLine {
@@ -74,14 +74,14 @@ func readsHere(a *exporter.Program, cfg *config.Config) string {
 	return ""
 }
 
-// answers replies to commands: an exporter, or the devices that are read here.
+// answers is an exporter, or the devices read in this process.
 type answers interface {
 	Devices(context.Context) (*apiv1.Devices, error)
 	Fields(ctx context.Context, devices, patterns []string) (*apiv1.Fields, error)
 }
 
-// askOrRead calls f with the exporter that the command should ask; if none is asked or answers, with the devices that it
-// reads itself and their pipeline.
+// askOrRead calls f with the command's exporter. Without an exporter it reads the devices itself and passes those and
+// their pipeline.
 func askOrRead(ctx context.Context, a *exporter.Program, cmd *cli.Command, f func(context.Context, answers, *exporter.Pipeline) error) error {
 	cfg, err := a.Config()
 	if err != nil {
@@ -97,7 +97,7 @@ func askOrRead(ctx context.Context, a *exporter.Program, cmd *cli.Command, f fun
 	return p.Sample(ctx, cmd.Duration("timeout"), func(ctx context.Context) error { return f(ctx, newHere(p), p) })
 }
 
-// here answers from a Pipeline in this process.
+// here implements answers with a Pipeline in this process.
 type here struct {
 	*exporter.Pipeline
 	api *api.API
@@ -114,7 +114,7 @@ func newHere(p *exporter.Pipeline) here {
 // Devices implements answers.
 func (h here) Devices(context.Context) (*apiv1.Devices, error) { return h.api.Devices(), nil }
 
-// Fields implements answers. It waits for fields that take several samples.
+// Fields implements answers. It waits for fields that need several samples.
 func (h here) Fields(ctx context.Context, devices, patterns []string) (*apiv1.Fields, error) {
 	h.AwaitValues(ctx, 1, exporter.ValuesPatience)
 	h.Sync(time.Now())

@@ -70,7 +70,7 @@ func showDevices(ctx context.Context, a *exporter.Program, cmd *cli.Command) err
 				row.UsedBy = append(row.UsedBy, text)
 			}
 			if found.mapped = p != nil && p.Owners != nil; found.mapped {
-				row.UsedBy = p.UsedBy(row.ID) // more than the API tells
+				row.UsedBy = p.UsedBy(row.ID) // includes users that the API omits
 			}
 			found.Devices = append(found.Devices, row)
 		}
@@ -96,7 +96,7 @@ type deviceList struct {
 	Devices    []deviceRow       `json:"devices"`
 	Collectors []apiv1.Collector `json:"collectors"`
 
-	mapped   bool // it was asked who uses the devices
+	mapped   bool // the users of the devices are known
 	problems strings.Builder
 }
 
@@ -113,11 +113,10 @@ func (l *deviceList) rows() [][]string {
 	return out
 }
 
-// mostUsers is how many users of a device are listed without --all.
+// mostUsers bounds the listed users of a device without --all.
 const mostUsers = 4
 
-// writeTable prints the table of devices, each with its users, then the collectors
-// without any.
+// writeTable prints the devices with their users, then the collectors without devices.
 func (l *deviceList) writeTable(w io.Writer, all bool) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	head, none := "", ""
@@ -163,11 +162,11 @@ func (l *deviceList) writeTable(w io.Writer, all bool) error {
 	return err
 }
 
-// allDevices stands for every device in devices GPU.
+// allDevices is the argument of devices GPU for every device.
 const allDevices = "all"
 
-// showFields prints the fields of one GPU and its parts, or of all devices: values, and
-// reasons where there are none. patterns choose fields.
+// showFields prints values, or reasons for missing ones, of one GPU and its parts, or of all
+// devices. patterns select fields.
 func showFields(ctx context.Context, a *exporter.Program, cmd *cli.Command, which string, patterns []string) error {
 	var found []deviceFields
 	err := askOrRead(ctx, a, cmd, func(ctx context.Context, n answers, _ *exporter.Pipeline) (err error) {
@@ -194,15 +193,15 @@ func showFields(ctx context.Context, a *exporter.Program, cmd *cli.Command, whic
 	return err
 }
 
-// deviceFields are the fields of a device.
+// deviceFields holds the fields of a device.
 type deviceFields struct {
 	Kind string `json:"kind"`
 	GPU  string `json:"gpu,omitempty"`
 	apiv1.DeviceFields
 }
 
-// shortAddress is a PCI address without the domain if that is 0, which Linux writes
-// with four digits and NVIDIA with eight.
+// shortAddress returns a PCI address without a zero domain, which Linux writes with four digits and
+// NVIDIA with eight.
 func shortAddress(text string) string {
 	if domain, rest, ok := strings.Cut(text, ":"); ok && strings.Contains(rest, ":") {
 		if n, err := strconv.ParseUint(domain, 16, 32); err == nil {
@@ -212,8 +211,7 @@ func shortAddress(text string) string {
 	return "0:" + strings.TrimSuffix(text, ".0")
 }
 
-// fieldsOf asks for the fields of the devices that a user means by which: index, UUID or PCI address of a device, or of the
-// one that it is part of.
+// fieldsOf returns the fields of the devices that match which: the index, UUID or PCI address of a device or of its parent.
 func fieldsOf(ctx context.Context, n answers, which string, patterns []string) (out []deviceFields, err error) {
 	all, err := n.Devices(ctx)
 	if err != nil {
@@ -245,13 +243,13 @@ func fieldsOf(ctx context.Context, n answers, which string, patterns []string) (
 	return out, nil
 }
 
-// addUnlisted adds the patterns that name a field of the catalogue and that no device is
-// asked for, as fields that the list does not have.
+// addUnlisted adds catalogue fields that match a pattern and are in no device's list, marked as not
+// listed.
 func addUnlisted(found []deviceFields, patterns []string) {
 	for _, p := range patterns {
 		has := func(d deviceFields) bool {
 			return slices.ContainsFunc(d.Fields, func(f apiv1.Field) bool {
-				ok, _ := path.Match(p, f.Name) // a name has none of the characters that could make it a bad one
+				ok, _ := path.Match(p, f.Name) // names have no pattern characters, so there is no error
 				return ok || p == f.Name
 			})
 		}
@@ -286,7 +284,7 @@ func writeFields(w io.Writer, found []deviceFields) error {
 		if i > 0 {
 			title = "\n" + title
 		}
-		fmt.Fprintln(w, title) //nolint:errcheck // the last one shows
+		fmt.Fprintln(w, title) //nolint:errcheck // the last write reports errors
 		t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 		fmt.Fprintln(t, "FIELD\tVALUE\tUNIT\tWHY NOT")
 		for _, row := range fieldRows(found[i : i+1])[1:] {

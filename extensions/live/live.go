@@ -1,6 +1,6 @@
-// Package live is the extension that shows what happens on the node now: the JSON API (api), the page for browsers
-// (page), the history of the last minutes (history) and the flight recorder (recorder). It reads the core's board,
-// rows, events and verdicts, and changes nothing but whether the processes on devices are read.
+// Package live is the extension that shows the node's current state: the JSON API (api), the browser page (page),
+// the history of the last minutes (history) and the flight recorder (recorder). It reads the core's board, rows,
+// events and verdicts. It changes one thing only: whether processes on devices are read.
 package live
 
 import (
@@ -44,7 +44,7 @@ func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, 
 	record := &server.Command{Verb: "record", Done: "recording", Disabled: "recording over HTTP is not enabled"}
 	routes = append(routes, exporter.Route{Pattern: "/-/record", Command: record})
 	if !served && e.Recorder.Directory == "" {
-		return nil, routes, nil // nothing reads events
+		return nil, routes, nil // without an API nothing reads events
 	}
 
 	log, states := api.NewLog(time.Now), exporter.NewStates(c.Events, nil)
@@ -85,7 +85,7 @@ func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, 
 		names := exposition.Options{
 			Hostname: c.Hostname, HostnameLabel: c.Config.HostnameLabel, OldNamespace: c.Config.OldNamespace, ReplaceBlanksInModel: c.Config.ReplaceBlanks,
 		}
-		if c.Owners != nil && e.Page != PageAnonymous { // a nil *Keeper in the interface would not be nil
+		if c.Owners != nil && e.Page != PageAnonymous { // a nil *Keeper would make a non-nil interface
 			names.Owners = c.Owners
 		}
 		c.Rows.Follow(&rows.Occurrences{})

@@ -20,7 +20,7 @@ import (
 	"warpgauge/extensions/live/apiv1"
 )
 
-// newNode returns a simulated node with a table of collectors' rows for it.
+// newNode returns a simulated node.
 func newNode(t *testing.T, e *Extension, args ...string) *exporter.Pipeline {
 	t.Helper()
 	var flags struct{ profile, spec string }
@@ -55,7 +55,7 @@ func newNode(t *testing.T, e *Extension, args ...string) *exporter.Pipeline {
 	return p
 }
 
-// answeringNode is the API of a simulated node in a synctest bubble, which runs until the test ends.
+// answeringNode returns the API of a simulated node in a synctest bubble. The node runs until the test ends.
 func answeringNode(t *testing.T, args ...string) (http.Handler, *exporter.Pipeline) {
 	t.Helper()
 	p := newNode(t, New(), args...)
@@ -83,8 +83,8 @@ func answerOf[T any](t *testing.T, h http.Handler, path string) *T {
 	return out
 }
 
-// TestProcessesAreReadForViewers: nothing reads them until a client asks, and not any more a minute
-// after the last one has.
+// TestProcessesAreReadForViewers: processes are read only while a client requests them, and for a
+// minute after.
 func TestProcessesAreReadForViewers(t *testing.T) {
 	spec := tempFile(t, "spec.yaml", "processes: [{device: 2, pid: 2, memory: 5}]\n")
 	synctest.Test(t, func(t *testing.T) {
@@ -107,7 +107,7 @@ func TestProcessesAreReadForViewers(t *testing.T) {
 	})
 }
 
-// TestTheAPIShowsAnXID: an XID is an event, on the page, and counted.
+// TestTheAPIShowsAnXID: an XID appears as an event, on the page and in the counters.
 func TestTheAPIShowsAnXID(t *testing.T) {
 	spec := tempFile(t, "spec.yaml", "faults: [{device: 1, kind: xid, xid: 79, at: 5s}]\n")
 	synctest.Test(t, func(t *testing.T) {

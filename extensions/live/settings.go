@@ -9,35 +9,35 @@ import (
 	"warpgauge/pkg/config"
 )
 
-// Settings are the extension's flags.
+// Settings holds the extension's flags.
 type Settings struct {
 	Page     string // PageOff, PageAnonymous or PageFull
 	History  History
 	Recorder Recorder
 }
 
-// History says how many of the last samples are kept.
+// History limits the stored samples.
 type History struct {
 	Age   time.Duration
 	Bytes int64
 }
 
-// Wanted reports whether any are.
+// Wanted reports whether samples are stored.
 func (h History) Wanted() bool { return h.Age > 0 && h.Bytes > 0 }
 
 // Recorder configures the flight recorder.
 type Recorder struct {
-	Directory     string // "": nothing is recorded
+	Directory     string // "" disables the recorder
 	Before, After time.Duration
 	Files         int
 	Bytes         int64
-	Endpoint      bool // POST /-/record
+	Endpoint      bool // enable POST /-/record
 }
 
 // Values of Settings.Page.
 const (
 	PageOff       = "off"       // neither live page nor API
-	PageAnonymous = "anonymous" // both, without pods, jobs, users and processes
+	PageAnonymous = "anonymous" // both, but without pods, jobs, users and processes
 	PageFull      = "full"
 )
 
@@ -53,7 +53,7 @@ const group config.Group = "History and recordings"
 
 const flagRecorder = "recorder-directory"
 
-// Flags adds the extension's rows.
+// Flags adds the extension's flags.
 func (s *Settings) Flags(set *config.Set) {
 	set.Add(config.Section{Origin: config.Own, Check: s.check, Flags: []config.Flag{
 		{
@@ -95,16 +95,16 @@ func (s *Settings) Flags(set *config.Set) {
 	}})
 }
 
-// Limits of histories and recordings.
+// Limits of history and recordings.
 const (
-	minBytes       = 1 << 20 // less than a series of each field of one GPU takes
+	minBytes       = 1 << 20 // less than one GPU with a series per field needs
 	maxRecorded    = time.Hour
-	recorderMargin = 10 * time.Second // from the last sample to the file
+	recorderMargin = 10 * time.Second // from the last sample to the written file
 )
 
 func (s *Settings) check(*config.Config) error {
 	h, r := &s.History, &s.Recorder
-	if !h.Wanted() { // without a history nothing is recorded
+	if !h.Wanted() { // recordings need a history
 		return nil
 	}
 	errs := []error{config.AtLeast("history-age", h.Age, time.Second)}

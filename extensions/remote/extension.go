@@ -17,7 +17,7 @@ type Extension struct {
 	remote *Remote
 }
 
-// Remote returns what Start has made; nil: no server is asked.
+// Remote returns the Remote that Start created, or nil if no server is configured.
 func (e *Extension) Remote() *Remote { return e.remote }
 
 // NewExtension returns the extension with the defaults of its flags.
@@ -25,7 +25,7 @@ func NewExtension() *Extension { return &Extension{Settings: defaults()} }
 
 var _ exporter.Extension = (*Extension)(nil)
 
-// Start implements exporter.Extension. It puts the list that was kept on disk into service.
+// Start implements exporter.Extension. It serves the list that was saved on disk.
 func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, error) {
 	if !e.Wanted() {
 		return nil, nil, nil
@@ -41,8 +41,8 @@ func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, 
 	return []exporter.Stage{{Name: "lists of " + r.origin, Run: r.Run, Grace: exporter.ShortGrace}}, nil, nil
 }
 
-// ParseGuarded implements the door of the command check: it parses a list as one of a server. refused says what the guard
-// of this node refuses on the devices of a View.
+// ParseGuarded implements exporter.Guarded for the command check: it parses a list by the rules for server lists. refused
+// returns the guard's refusals for the devices of a View.
 func (e *Extension) ParseGuarded(in *config.Content, files *lists.Files) (p *lists.Parsed, refused func(*view.View) ([]field.Problem, error)) {
 	guard, suffix := newGuard(&e.Settings), filepath.Ext(in.Name)
 	p = guard.Parse(&lists.Offer{Origin: in.Name, Content: in.CSV, YAML: suffix == ".yaml" || suffix == ".yml"}, files)

@@ -13,11 +13,11 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// Guard checks a server's list. Flags set its limits, never a list.
+// Guard checks a server's list. Only flags set its limits.
 type Guard struct {
 	Limits
-	Profiling      bool // allowed: DCGM_FI_PROF_…
-	ChangingLabels bool // allowed: labels whose values change all the time
+	Profiling      bool // allow DCGM_FI_PROF_…
+	ChangingLabels bool // allow labels whose values change all the time
 }
 
 func newGuard(s *Settings) Guard {
@@ -32,11 +32,11 @@ type Parser interface {
 	ParseDelivered(content []byte, origin string, isYAML bool) *lists.Parsed
 }
 
-// errRefused means that the refusals say why.
+// errRefused means that the refusals have the reasons.
 var errRefused = errors.New("the list is refused")
 
-// Parse parses a list of a server. Its problems include what only such a list can have: a length above the guard's limit
-// and a time that cannot be read.
+// Parse parses a server's list. It also reports problems that only server lists can have: a length above the guard's
+// limit and an invalid validity comment.
 func (g *Guard) Parse(o *lists.Offer, parser Parser) *lists.Parsed {
 	if n := int64(len(o.Content)); n > g.Bytes {
 		text := fmt.Sprintf("the list has %d bytes, which is more than %d (--remote-limit bytes)", n, g.Bytes)
@@ -55,8 +55,8 @@ func (g *Guard) Parse(o *lists.Offer, parser Parser) *lists.Parsed {
 	return p
 }
 
-// Examine returns the faults of a list on a node with the devices of a View. An error says that the list cannot be
-// applied.
+// Examine returns what the guard refuses in a list on a node with the View's devices. It returns an error if the
+// list cannot be applied.
 func (g *Guard) Examine(p *lists.Parsed, v *view.View) (refused []lists.Refusal, err error) {
 	for i := range p.Problems {
 		if r := &p.Problems[i]; r.Severity == field.Error {
@@ -72,7 +72,7 @@ func (g *Guard) Examine(p *lists.Parsed, v *view.View) (refused []lists.Refusal,
 	return refused[:min(len(refused), maxRefusals)], err
 }
 
-// check returns the refusals of a list's fields.
+// check returns the refusals for a list's fields.
 func (g *Guard) check(list field.List, v *view.View) (out []lists.Refusal) {
 	if n := len(list.Fields); n > g.Fields {
 		out = append(out, lists.Refusal{Line: 0, Text: fmt.Sprintf("%d fields are more than %d (--remote-limit fields)", n, g.Fields)})
@@ -110,8 +110,8 @@ func (g *Guard) refuses(f *field.Field) string {
 // inventory counts the devices and columns of a View.
 type inventory struct {
 	levels  map[field.Level]int
-	columns map[field.ID]int  // series of a reading
-	bound   map[field.ID]bool // it is in the list that the View serves
+	columns map[field.ID]int  // number of series by reading
+	bound   map[field.ID]bool // readings in the View's list
 }
 
 func newInventory(v *view.View) *inventory {
@@ -120,7 +120,7 @@ func newInventory(v *view.View) *inventory {
 	seen := map[string]bool{}
 	for _, s := range v.Sources {
 		for i := range s.Devices {
-			if d := &s.Devices[i]; !devices[d.ID] { // two collectors can have it
+			if d := &s.Devices[i]; !devices[d.ID] { // two collectors can report one device
 				devices[d.ID] = true
 				n.levels[d.Level]++
 			}
@@ -187,12 +187,12 @@ func (n *inventory) series(f *field.Field) int {
 	return count
 }
 
-// maxDevices bounds the devices of a node that a collector finds only once a list asks for them.
+// maxDevices bounds the devices that a collector looks for only when a list needs them.
 var maxDevices = map[field.Level]int{field.Switch: 18, field.CPU: 4, field.Core: 576, field.ConnectX: 16}
 
 const (
-	linksOfGPU = 72 // with the ports at their other ends
-	codes      = 64 // XIDs of a device that have series
+	linksOfGPU = 72 // including the ports at the other ends
+	codes      = 64 // XIDs per device with a series
 )
 
 // perDevice bounds the series per device of readings with further labels. Manager.apply checks the actual number.
@@ -216,7 +216,7 @@ func (n *inventory) devices(l field.Level) int {
 	return maxDevices[l]
 }
 
-// costs holds the time in vendors' libraries by source, since its session began.
+// costs holds the time in vendors' libraries by source, since the source's session began.
 type costs map[string]time.Duration
 
 func newCosts(all []session.Costs) costs {
@@ -229,7 +229,7 @@ func newCosts(all []session.Costs) costs {
 	return out
 }
 
-// since returns the time after an earlier measurement. A sum that went back belongs to another session, so all of it counts.
+// since returns the time spent after an earlier measurement. A smaller total belongs to a new session and counts fully.
 func (c costs) since(before costs) (total time.Duration) {
 	for source, d := range c {
 		if was := before[source]; was <= d {

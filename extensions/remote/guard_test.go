@@ -19,7 +19,7 @@ func TestGuard(t *testing.T) {
 	for name, c := range map[string]struct {
 		text  string
 		guard func(*Guard)
-		want  []string // refusals, each "line text"; none: it is good
+		want  []string // refusals, each "line text"; empty: accepted
 	}{
 		"good":              {text: listB},
 		"bytes":             {text: listB, guard: func(g *Guard) { g.Bytes = 10 }, want: []string{"0 the list has 65 bytes, which is more than 10"}},
@@ -72,7 +72,7 @@ func TestRefusalsAreBounded(t *testing.T) {
 	}
 }
 
-// TestSeries: what is read already is counted, what is not is bounded from above.
+// TestSeries: series of current readings are counted; series of other readings are bounded from above.
 func TestSeries(t *testing.T) {
 	v := gpus(8, listA)
 	s := v.Sources[0]
@@ -104,13 +104,13 @@ func TestSeries(t *testing.T) {
 	if got, want := newInventory(v).series(&f), 9; got != want {
 		t.Errorf("a field of GPUs and instances: %d series, want %d", got, want)
 	}
-	// A second collector of the same GPUs adds none.
+	// A second collector of the same GPUs adds no series.
 	v.Sources = append(v.Sources, s)
 	f = gauge("DCGM_FI_DEV_GPU_TEMP")
 	if got := newInventory(v).series(&f); got != 8 {
 		t.Errorf("of two collectors: %d series, want 8", got)
 	}
-	// In the list, but no device supplies it.
+	// The list has the field, but no device supplies it.
 	s.Fields, s.Columns = field.List{Fields: []field.Field{gauge("DCGM_FI_DEV_POWER_USAGE")}}, nil
 	f = gauge("DCGM_FI_DEV_POWER_USAGE")
 	if got := newInventory(v).series(&f); got != 0 {

@@ -26,15 +26,15 @@ type List struct {
 	Fields field.List `json:"-"`
 }
 
-// span is the time in which a list may serve.
+// span is the period in which a list may serve.
 type span struct {
 	Hash    string    // SHA-256 of the list's content, hex
-	Applied time.Time // first, by the wall clock
-	Until   time.Time // zero: it stays
-	For     bool      // Until is only what the wall clock said at the beginning
+	Applied time.Time // first time, by the wall clock
+	Until   time.Time // zero: no end
+	For     bool      // the list gave a duration, so Until is an estimate by the wall clock
 }
 
-// service returns the list as the Desk serves it; nil, the local list, if l is nil.
+// service converts the list for the Desk. It returns nil, which means the local list, if l is nil.
 func (l *List) service() *lists.List {
 	if l == nil {
 		return nil
@@ -42,17 +42,17 @@ func (l *List) service() *lists.List {
 	return &lists.List{Origin: l.Origin, Revision: l.Revision, Hash: l.Hash, Until: l.Until, Fields: l.Fields}
 }
 
-// kept holds the lists that outlive the process.
+// kept is the state on disk.
 type kept struct {
-	Lasting *List  // the last good one without an end
-	Passing *List  // in service until its end; nil: none
-	Timed   []span // of lists with an end: delivering one again does not prolong it
+	Lasting *List  // last good list without an end
+	Passing *List  // in service until its end, or nil
+	Timed   []span // lists with an end: a second delivery does not prolong one
 }
 
-// maxTimed bounds how many are remembered; the oldest are forgotten.
+// maxTimed bounds the remembered spans; the oldest are forgotten.
 const maxTimed = 64
 
-// maxKept bounds the file: two lists in base64, and the spans.
+// maxKept bounds the file: two lists in base64 and the spans.
 const maxKept = 16 << 20
 
 const (
@@ -60,23 +60,23 @@ const (
 	idName   = "instance-id"
 )
 
-// hashOf is the SHA-256 as sha256sum prints it.
+// hashOf returns the SHA-256 in sha256sum's format.
 func hashOf(content []byte) string {
 	sum := sha256.Sum256(content)
 	return hex.EncodeToString(sum[:])
 }
 
-// directory is where lists are kept; "": they are not.
+// directory is the path for saved lists; "" disables saving.
 type directory string
 
 func (d directory) private() file.Private {
 	return file.Private{Path: string(d), Of: "lists", Flag: "remote-directory"}
 }
 
-// errSum means that a file has changed since it was written.
+// errSum reports that the saved list does not match its checksum.
 var errSum = errors.New("it is truncated or damaged")
 
-// load returns the kept lists. A file begins with the SHA-256 of the rest.
+// load reads the saved lists. The file begins with the SHA-256 of the rest.
 func (d directory) load() (k kept, err error) {
 	if d == "" {
 		return k, nil
@@ -97,7 +97,7 @@ func (d directory) load() (k kept, err error) {
 	return k, nil
 }
 
-// write replaces the kept lists.
+// write replaces the saved lists.
 func (d directory) write(k *kept) error {
 	if d == "" {
 		return nil
@@ -109,29 +109,29 @@ func (d directory) write(k *kept) error {
 	return d.private().Write(keptName, append([]byte(hashOf(rest)+"\n"), rest...))
 }
 
-// maxID is the length of an identifier as text.
+// maxID is the length of an identifier in text form.
 const maxID = 64
 
-// InstanceID returns the identifier of this node's exporter. It is the one in the directory; without one it is made
-// of the machine's id and of names that tell this exporter from others.
+// InstanceID returns the identifier of this node's exporter. It reads it from the directory. Without one it derives
+// it from the machine id and from names that distinguish exporters on one machine.
 func InstanceID(ctx context.Context, path string, names ...string) uuid.UUID {
 	d := directory(path)
-	machine, _ := file.NewReader(maxID).Read(ctx, "/etc/machine-id") // there may be none
+	machine, _ := file.NewReader(maxID).Read(ctx, "/etc/machine-id") // the file is optional
 	sum := sha256.Sum256([]byte("warpgauge\n" + strings.Join(names, "\n") + "\n" + strings.TrimSpace(string(machine))))
-	sum[6], sum[8] = sum[6]&0x0f|0x80, sum[8]&0x3f|0x80 // RFC 9562: version 8, made by us
+	sum[6], sum[8] = sum[6]&0x0f|0x80, sum[8]&0x3f|0x80 // RFC 9562: version 8, custom
 	made := uuid.UUID(sum[:16])
 	if d == "" {
 		return made
 	}
-	text, _ := d.private().Read(idName, maxID) // an error is reported when the lists are read
+	text, _ := d.private().Read(idName, maxID) // load reports a bad directory later
 	if id, err := uuid.Parse(strings.TrimSpace(string(text))); err == nil {
 		return id
 	}
-	_ = d.private().Write(idName, []byte(made.String()+"\n")) // the same is made again; the manager reports it
+	_ = d.private().Write(idName, []byte(made.String()+"\n")) // the next start derives the same id; the manager reports the error
 	return made
 }
 
-// span returns the time of a list with an end that the server has delivered before.
+// span returns the span of a timed list that the server delivered before.
 func (k *kept) span(hash string) (span, bool) {
 	if i := slices.IndexFunc(k.Timed, func(s span) bool { return s.Hash == hash }); i >= 0 {
 		return k.Timed[i], true
@@ -139,10 +139,10 @@ func (k *kept) span(hash string) (span, bool) {
 	return span{}, false
 }
 
-// remember records the time of a list.
+// remember records the span of a list.
 func (k *kept) remember(l *List) {
 	if _, known := k.span(l.Hash); known {
 		return
 	}
-	k.Timed = slices.Concat(k.Timed[max(0, len(k.Timed)-maxTimed+1):], []span{l.span}) // a copy: the former one may be on its way to the disk
+	k.Timed = slices.Concat(k.Timed[max(0, len(k.Timed)-maxTimed+1):], []span{l.span}) // a copy, because another goroutine may be writing the old slice
 }

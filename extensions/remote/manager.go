@@ -20,41 +20,41 @@ import (
 	"warpgauge/pkg/lists"
 )
 
-// Manager decides on the lists of a server and proposes the good ones to the Desk. Deliver, Answered, Unreachable and Refused
-// can be called by any goroutine.
+// Manager decides on a server's lists and proposes the accepted ones to the Desk. Deliver, Answered, Unreachable and Refused
+// are safe for concurrent use.
 type Manager struct {
 	o      Options
-	origin string // of the server: lists that other servers have delivered are not used
+	origin string // the server's; lists from other origins are not used
 	guard  Guard
 	log    *zap.Logger
 	wall   func() time.Time
 	save   func(*kept) error
-	wake   chan struct{} // the next time that Run waits for has changed
+	wake   chan struct{} // Run's next wake-up time has changed
 
-	// For the holder of the Desk's Turn.
+	// Guarded by the Desk's Turn.
 	kept    kept
-	last    []byte     // content that was parsed last
+	last    []byte     // last parsed content
 	end     end        // of the list in service
 	trial   trial      // of the list in service
-	back    *returning // the list in service has to go; nil: it stays
+	back    *returning // why the list in service must go; nil: it stays
 	changes *rate.Limiter
-	costly  map[string]string // by hash: why a list was taken back from service
+	costly  map[string]string // by hash: why a list was withdrawn
 	failure failure
 
-	saving  sync.Mutex           // held while kept is written
-	unsaved atomic.Pointer[kept] // nil: it is written
+	saving  sync.Mutex           // held while the state is written
+	unsaved atomic.Pointer[kept] // nil: everything is written
 
 	inService atomic.Pointer[List] // nil: the local list
 	mu        sync.Mutex
 	delivery  lists.Delivery
 }
 
-// How long a change may take, and how often one may come.
+// Time limit and rate limit of changes.
 const (
 	applyTimeout = time.Minute
 	maxChanges   = 10
 	changesIn    = 10 * time.Minute
-	firstRetry   = time.Minute // of a list that could not be put into service
+	firstRetry   = time.Minute // after a list could not be applied
 	lastRetry    = time.Hour
 )
 
@@ -72,11 +72,11 @@ func newManager(o Options) *Manager {
 	return m
 }
 
-// reports says whether lists are checked and compared, not applied.
+// reports reports whether lists are only checked and compared.
 func (m *Manager) reports() bool { return m.o.Settings.Mode == ModeReport }
 
-// restore puts the list that was kept into service, for a start without the server. It is called once, before the engine
-// runs and before everything else.
+// restore serves the saved list, so that the exporter can start without the server. New calls it once, before the engine
+// runs.
 func (m *Manager) restore(ctx context.Context) {
 	if m.reports() {
 		return
@@ -95,7 +95,7 @@ func (m *Manager) restore(ctx context.Context) {
 	}
 }
 
-// former returns the kept list that has to serve, and sets its end; nil means the local list.
+// former returns the saved list that should serve and sets its end. nil means the local list.
 func (m *Manager) former() *List {
 	m.end = end{}
 	for _, l := range []*List{m.kept.Passing, m.kept.Lasting} {
@@ -111,7 +111,7 @@ func (m *Manager) former() *List {
 	return nil
 }
 
-// revive prepares a kept list for service. The limits may have changed, and its time may be over.
+// revive prepares a saved list for service. Limits may have changed since, and the list may have ended.
 func (m *Manager) revive(l *List) error {
 	if l.Origin != m.origin {
 		return fmt.Errorf("it came from %s, not from %s", l.Origin, m.origin)
@@ -135,10 +135,10 @@ func (m *Manager) revive(l *List) error {
 	return nil
 }
 
-// backward is how far the wall clock may be set back before the end of a list is unknown.
+// backward is how far the wall clock may go back before a list counts as ended.
 const backward = time.Minute
 
-// left returns when a list ends.
+// left returns the end of a list, or an error if it is over.
 func (m *Manager) left(s span) (end, error) {
 	wall := m.wall()
 	switch {
@@ -156,10 +156,11 @@ func (m *Manager) left(s span) (end, error) {
 	return e, nil
 }
 
-// errEnded tells the server's operator what to do about a list whose time is over.
+// errEnded tells the server's operator how to replace an ended list.
 var errEnded = errors.New("deliver another list, or this one with another comment")
 
-// parse parses a list and logs its warnings, unless it is the list of before: a refused list comes with each request.
+// parse parses a list and logs its warnings, except for the same list twice in a row: the server sends a refused list
+// with every answer.
 func (m *Manager) parse(o *lists.Offer) *lists.Parsed {
 	p := m.guard.Parse(o, m.o.Desk)
 	if bytes.Equal(o.Content, m.last) {
@@ -176,10 +177,10 @@ func (m *Manager) parse(o *lists.Offer) *lists.Parsed {
 	return p
 }
 
-// maxWarnings bounds the warnings that are logged about one list.
+// maxWarnings bounds the logged warnings per list.
 const maxWarnings = 20
 
-// Deliver hands over an offer and returns when its list is in service or refused. Calls are served one after the other.
+// Deliver applies or refuses an offer and returns the outcome. Concurrent calls run one after the other.
 func (m *Manager) Deliver(ctx context.Context, o *lists.Offer) *lists.Outcome {
 	tried := hashOf(o.Content)
 	var out *lists.Outcome
@@ -196,8 +197,7 @@ func (m *Manager) Deliver(ctx context.Context, o *lists.Offer) *lists.Outcome {
 	return out
 }
 
-// inTurn calls do in a Turn of the Desk, and saves after it what do has changed in kept: a disk that hangs delays no other
-// change.
+// inTurn calls do in a Turn of the Desk and saves the state after the Turn, so that a hanging disk delays no other change.
 func (m *Manager) inTurn(ctx context.Context, do func(t *lists.Turn)) error {
 	t, err := m.o.Desk.Begin(ctx)
 	if err != nil {
@@ -220,7 +220,7 @@ func (m *Manager) running() string {
 	return s.Local.Hash
 }
 
-// decide is Deliver for the holder of the turn.
+// decide implements Deliver. The caller holds the Turn.
 func (m *Manager) decide(ctx context.Context, t *lists.Turn, o *lists.Offer, tried string) *lists.Outcome {
 	m.Answered()
 	if l := m.inService.Load(); l != nil && l.Hash == tried {
@@ -237,7 +237,7 @@ func (m *Manager) decide(ctx context.Context, t *lists.Turn, o *lists.Offer, tri
 		return failed(lists.Refused, errors.New(why), []lists.Refusal{{Text: why}})
 	}
 	next := &List{Offer: *o, span: span{Hash: tried, Applied: m.wall().UTC().Round(0)}}
-	next.Origin = m.origin // what a source calls it can be more
+	next.Origin = m.origin // the source's name for it can be longer
 	ends, err := m.timed(next)
 	if err != nil {
 		return failed(lists.Ended, err, nil)
@@ -246,8 +246,8 @@ func (m *Manager) decide(ctx context.Context, t *lists.Turn, o *lists.Offer, tri
 	refused, err := m.guard.Examine(p, m.o.Engine.Board().Load())
 	own := false
 	if err != nil {
-		// The node's own list can have what the guard takes from no server. One that ends a
-		// trial returns to it so.
+		// The guard does not apply to the node's local list. A server offers it to end a trial of another
+		// list.
 		s := m.o.Desk.Status()
 		if own = tried == s.Local.Hash || tried == hashOf(field.Format(s.Local.Fields)); !own {
 			return failed(lists.Refused, err, refused)
@@ -282,7 +282,7 @@ func (m *Manager) decide(ctx context.Context, t *lists.Turn, o *lists.Offer, tri
 	return &lists.Outcome{Answer: lists.Applied}
 }
 
-// revise records that the server calls the list in service something else now.
+// revise records a new revision of the list in service.
 func (m *Manager) revise(ctx context.Context, t *lists.Turn, l *List, revision string) {
 	next := *l
 	if next.Revision = revision; l.Revision == revision || t.Serve(ctx, next.service()) != nil {
@@ -296,29 +296,29 @@ func (m *Manager) revise(ctx context.Context, t *lists.Turn, l *List, revision s
 	}
 }
 
-// timed sets when a list ends. A list that was delivered before keeps its end.
+// timed sets the end of a list. A list that was delivered before keeps its end.
 func (m *Manager) timed(l *List) (end, error) {
 	if s, known := m.kept.span(l.Hash); known {
 		l.span = s
 		return m.left(s)
 	}
-	v, _ := readValidity(l.Content) // Deliver refuses invalid ones
+	v, _ := readValidity(l.Content) // Guard.Parse reports the invalid lines
 	if l.Until, l.For = v.until, v.length > 0; l.For {
 		l.Until = l.Applied.Add(v.length)
 	}
 	return m.left(l.span)
 }
 
-// failure is a list that could not be put into service.
+// failure is the last failed attempt to apply a list.
 type failure struct {
-	list  string // hash; "": there is none
+	list  string // hash, or ""
 	pause time.Duration
 	at    time.Time
 	err   error
 }
 
-// tooOften refuses a change after too many others, and a list that no collector could use a short time ago: each change begins
-// a session of every collector.
+// tooOften returns an error after too many changes, or too soon after a list failed: each change restarts the session of every
+// collector.
 func (m *Manager) tooOften(list string) error {
 	now := time.Now()
 	if f := &m.failure; f.list != list {
@@ -332,7 +332,7 @@ func (m *Manager) tooOften(list string) error {
 	return fmt.Errorf("the server has changed the list %d times in %v; the next change waits", maxChanges, changesIn)
 }
 
-// refuseAgain records that a list did harm in service, so that it is not tried again.
+// refuseAgain makes the manager refuse a list that did harm in service.
 func (m *Manager) refuseAgain(list, why string) {
 	if len(m.costly) >= maxTimed {
 		clear(m.costly)
@@ -340,7 +340,7 @@ func (m *Manager) refuseAgain(list, why string) {
 	m.costly[list] = why
 }
 
-// apply puts a list into service and keeps it.
+// apply puts a list into service and saves it.
 func (m *Manager) apply(ctx context.Context, t *lists.Turn, l *List, e end) error {
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
@@ -369,12 +369,12 @@ func (m *Manager) apply(ctx context.Context, t *lists.Turn, l *List, e end) erro
 	m.setKept()
 	select {
 	case m.wake <- struct{}{}:
-	default: // Run has not seen the change before
+	default: // Run has a wake-up pending
 	}
 	return nil
 }
 
-// withdraw puts the local list into service and keeps none of the server's.
+// withdraw puts the local list into service and forgets the server's lists.
 func (m *Manager) withdraw(ctx context.Context, t *lists.Turn) error {
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
@@ -390,19 +390,19 @@ func (m *Manager) withdraw(ctx context.Context, t *lists.Turn) error {
 	return nil
 }
 
-// setKept records that kept has to be saved. The caller holds the Turn.
+// setKept marks kept as unsaved. The caller holds the Turn.
 func (m *Manager) setKept() {
 	k := m.kept
 	m.unsaved.Store(&k)
 }
 
-// keep writes what outlives the process. A full disk leaves the list in service.
+// keep writes the state. If the disk is full, the list stays in service.
 func (m *Manager) keep() {
 	m.saving.Lock()
 	defer m.saving.Unlock()
 	k := m.unsaved.Swap(nil)
 	if k == nil {
-		return // another goroutine has written it
+		return // another goroutine wrote it
 	}
 	err := m.save(k)
 	m.update(func(s *lists.Delivery) {
@@ -413,7 +413,7 @@ func (m *Manager) keep() {
 	})
 }
 
-// difference says in words how a list differs from the list in service.
+// difference describes the changes between the list in service and another list.
 func (m *Manager) difference(list field.List) string {
 	now := m.o.Desk.Status().InService.Fields
 	lines := func(l field.List) map[string]string {
@@ -431,7 +431,7 @@ func (m *Manager) difference(list field.List) string {
 		some(is, func(name string) bool { return was[name] != "" && was[name] != is[name] }), series)
 }
 
-// some names the first few of the fields that a function chooses.
+// some returns the first few names that chosen accepts, as text.
 func some(lines map[string]string, chosen func(name string) bool) string {
 	const most = 10
 	var names []string
@@ -449,28 +449,28 @@ func some(lines map[string]string, chosen func(name string) bool) string {
 	return strings.Join(names, " ")
 }
 
-// trial measures the cost of a list after its change.
+// trial measures the cost of a new list.
 type trial struct {
-	list             string // hash; "": there is none
+	list             string // hash, or ""
 	began            time.Time
 	last             costs
-	passing, lasting *List // what was kept before
+	passing, lasting *List // saved lists before the change
 }
 
-// returning means that the list in service has to go.
+// returning tells why the list in service must go.
 type returning struct {
 	answer lists.Answer
 	why    string
 }
 
-// trialStep is long enough for slow fields at their usual interval.
+// Times of a trial. trialStep lets slow fields be read at their usual interval.
 const (
 	trialStep  = 30 * time.Second
-	wallPoll   = 5 * time.Second // how soon a step of the wall clock is seen
+	wallPoll   = 5 * time.Second // longest time until a step of the wall clock is noticed
 	retryAfter = 10 * time.Second
 )
 
-// Run ends lists whose time is over and those that cost too much, until ctx ends.
+// Run ends expired lists and lists that cost too much, until ctx ends.
 func (m *Manager) Run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -492,8 +492,8 @@ func (m *Manager) Run(ctx context.Context) error {
 	}
 }
 
-// check ends the list in service if its time is over or it costs too much. It returns when to check again; 0 means when the
-// next list is applied.
+// check ends the list in service if it has expired or costs too much. It returns the time until the next check, or 0 to
+// wait for the next list.
 func (m *Manager) check(ctx context.Context, t *lists.Turn) (next time.Duration) {
 	l := m.inService.Load()
 	if l == nil {
@@ -531,7 +531,7 @@ func (m *Manager) check(ctx context.Context, t *lists.Turn) (next time.Duration)
 	return next
 }
 
-// overBudget ends the trial of the list in service. It returns why the list costs too much, or nothing.
+// overBudget ends the trial of the list in service. It returns why the list costs too much, or "".
 func (m *Manager) overBudget(now time.Time) string {
 	t := &m.trial
 	cost := newCosts(m.o.Engine.Costs()).since(t.last).Seconds() / now.Sub(t.began).Seconds()
@@ -542,7 +542,7 @@ func (m *Manager) overBudget(now time.Time) string {
 	return fmt.Sprintf("in service the list took %.3f seconds in vendors' libraries per second, which is more than %v (--remote-limit cost)", cost, m.guard.Cost)
 }
 
-// serveFormer puts the former list, or the local one, into service in place of l. It reports whether that was possible.
+// serveFormer replaces l with the previous list, or with the local one. It reports success.
 func (m *Manager) serveFormer(ctx context.Context, t *lists.Turn, l *List) bool {
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()

@@ -34,26 +34,26 @@ const (
 	listC = listA + "DCGM_FI_DEV_SM_CLOCK, gauge, c\n"
 )
 
-// bench is a Manager over a Desk and a node that the test holds.
+// bench is a Manager with a Desk and a node that the test controls.
 type bench struct {
 	*Manager
 	t       *testing.T
 	o       Options
 	board   view.Board
 	local   string     // content of the local list
-	mu      sync.Mutex // for what follows
-	service []string   // lists that were put into service: b, c or local
-	fail    error      // of the next lists
-	tried   int        // lists that the engine was given
+	mu      sync.Mutex // guards the following fields
+	service []string   // lists put into service: b, c or local
+	fail    error      // error of the next reloads
+	tried   int        // number of reloads
 	series  int
 	states  []session.CollectorStatus
 	costs   session.Costs
-	step    atomic.Int64 // of the wall clock
+	step    atomic.Int64 // added to the wall clock
 }
 
 var usual = Guard{Limits: Limits{Bytes: 1 << 20, Fields: 500, Series: 1000, Interval: 100 * time.Millisecond, Cost: 0.5}}
 
-// gpus is a View of so many GPUs that serve a list.
+// gpus returns a View of n GPUs that serves a list.
 func gpus(n int, csv string) *view.View {
 	list, _, _ := field.Parse(strings.NewReader(csv), field.ParseOptions{})
 	s := &view.Source{Fields: list}
@@ -67,7 +67,7 @@ func gpus(n int, csv string) *view.View {
 	return &view.View{Sources: []*view.Source{s}}
 }
 
-// files parses lists as an exporter without flags does.
+// files returns the parser of an exporter without flags.
 func files() *lists.Files { return lists.NewFiles(config.Default(), nil, nil, nil) }
 
 func newBench(t *testing.T, change ...func(*bench)) *bench {
@@ -107,7 +107,7 @@ func (b *bench) Costs() []session.Costs {
 	return []session.Costs{b.costs}
 }
 
-// spend sets how long each GPU's calls took so far.
+// spend sets the total time of each GPU's calls.
 func (b *bench) spend(each ...time.Duration) {
 	sources := map[string]session.SourceCost{}
 	for i, d := range each {
@@ -142,7 +142,7 @@ func (*bench) Release(context.Context, string) error { return nil }
 func (*bench) Resume(string)                         {}
 func (*bench) Names() []string                       { return nil }
 
-// restored returns the list that a start without the server has put into service.
+// restored returns the list that a start without the server puts into service.
 func (b *bench) restored() *List {
 	b.restore(b.t.Context())
 	b.service = nil
@@ -151,7 +151,7 @@ func (b *bench) restored() *List {
 
 func in(dir string) func(*bench) { return func(b *bench) { b.o.Settings.Directory = dir } }
 
-// private is a directory as Private wants it.
+// private returns a directory with the required permissions.
 func private(t *testing.T) string {
 	dir := t.TempDir()
 	must(t, os.Chmod(dir, 0o700))
@@ -169,7 +169,7 @@ func (b *bench) deliver(name, content string) *lists.Outcome {
 	return b.Deliver(b.t.Context(), &lists.Offer{Origin: "https://lists", Revision: name, Content: []byte(content)})
 }
 
-// want delivers a list and checks what became of it and what was put into service so far.
+// want delivers a list and checks the outcome and the lists put into service so far.
 func (b *bench) want(name, content string, answer, condition lists.Answer, service string) *lists.Outcome {
 	b.t.Helper()
 	out := b.deliver(name, content)
@@ -191,14 +191,14 @@ func (b *bench) wantService(want string) {
 	}
 }
 
-// set changes the node while Run runs.
+// set changes the node while Run is running.
 func (b *bench) set(change func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	change()
 }
 
-// run starts Run, which ends with the test.
+// run starts Run until the test ends.
 func (b *bench) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -248,8 +248,8 @@ func TestDeliver(t *testing.T) {
 	}
 }
 
-// The node's own list can have what the guard takes from no server. A server that ends a trial
-// of another list offers it, and it returns.
+// TestOwnListReturns: the guard does not apply to the node's local list, so a server can end a
+// trial by offering it.
 func TestOwnListReturns(t *testing.T) {
 	own := files().Parse(&config.Content{CSV: []byte(listA + "DCGM_FI_PROF_SM_ACTIVE, gauge, s\n")}).Fields
 	dir := private(t)
@@ -296,15 +296,15 @@ func TestReportChangesNothing(t *testing.T) {
 func TestGuardLooksAgainInService(t *testing.T) {
 	b := newBench(t)
 	b.want("b", listB, lists.Applied, lists.Applied, "b")
-	b.series = 1001 // sharing, further labels: what only the page shows
+	b.series = 1001 // series of shared GPUs or further labels show only on the page
 	out := b.want("c", listC, lists.Refused, lists.Refused, "b c b")
 	if !strings.Contains(out.Err.Error(), "1001 series") || b.inService.Load().Revision != "b" {
 		t.Errorf("outcome = %+v, in service %q", out, b.inService.Load().Revision)
 	}
-	b.want("c", listC, lists.Refused, lists.Refused, "b c b") // it is known
+	b.want("c", listC, lists.Refused, lists.Refused, "b c b") // refused without another try
 }
 
-// TestListThatFailsIsTriedSeldom: each try ends the sessions that there are.
+// TestListThatFailsIsTriedSeldom: each try restarts all sessions.
 func TestListThatFailsIsTriedSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -344,7 +344,7 @@ func TestCostOverBudget(t *testing.T) {
 		b := newBench(t)
 		b.run()
 		b.want("b", listB, lists.Applied, lists.Applied, "b")
-		b.spend(5 * time.Second) // of 30
+		b.spend(5 * time.Second) // of 30 s
 		time.Sleep(trialStep + time.Second)
 		synctest.Wait()
 		b.wantService("b")
@@ -358,9 +358,9 @@ func TestCostOverBudget(t *testing.T) {
 		if s.Status != lists.Refused || !strings.Contains(s.Text, "0.600 seconds") || len(s.Refused) != 1 {
 			t.Errorf("state = %+v", s)
 		}
-		b.want("c", listC, lists.Refused, lists.Refused, "b c b") // it is known
+		b.want("c", listC, lists.Refused, lists.Refused, "b c b") // refused without another try
 		b.want("b", listB, lists.Unchanged, lists.Applied, "b c b")
-		b.spend(time.Hour) // later a GPU hangs, which is not the list's fault
+		b.spend(time.Hour) // a GPU hangs later; the list did not cause it
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		b.wantService("b c b")
@@ -407,7 +407,7 @@ func TestKept(t *testing.T) {
 		if b.restored() != nil || b.state().Unkept == "" {
 			t.Errorf("a file that is %s is used: %+v", name, b.state())
 		}
-		b.want("c", listC, lists.Applied, lists.Applied, "c") // and is replaced
+		b.want("c", listC, lists.Applied, lists.Applied, "c") // the file is replaced
 		if l := newBench(t, in(dir)).restored(); l == nil || l.Revision != "c" {
 			t.Errorf("after a file that was %s: %+v", name, l)
 		}

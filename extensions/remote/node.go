@@ -18,9 +18,9 @@ func (r *Remote) identity(ctx context.Context) opamp.Identity {
 	cfg := r.o.Config
 	hostname := r.o.Hostname
 	if hostname == "" {
-		hostname, _ = os.Hostname() // a server can do without
+		hostname, _ = os.Hostname() // the server accepts an empty one
 	}
-	vendors := fmt.Sprint(cfg.DCGM, cfg.NVML, cfg.ROCm, cfg.Only) // in Kubernetes two vendors on a node have a pod each
+	vendors := fmt.Sprint(cfg.DCGM, cfg.NVML, cfg.ROCm, cfg.Only) // two vendors on a Kubernetes node have one pod each
 	return opamp.Identity{
 		InstanceID: InstanceID(ctx, r.o.Settings.Directory, hostname, cfg.Web.Address, vendors), Version: r.o.Version, Hostname: hostname, Labels: r.o.Settings.NodeLabels,
 	}
@@ -95,13 +95,13 @@ func (r *Remote) Facts() opamp.Facts {
 	return out
 }
 
-// texts returns the keys of a set, sorted, without the empty one.
+// texts returns the set's keys, sorted, without "".
 func texts(set map[string]bool) []string {
 	delete(set, "")
 	return slices.Sorted(maps.Keys(set))
 }
 
-// listComponent is the delivery of lists as a part of the node.
+// listComponent describes the delivery of lists.
 func listComponent(d *lists.Delivery) opamp.Component {
 	c := opamp.Component{Name: "list", Status: string(d.Condition()), Since: d.Since, Healthy: true}
 	if d.Condition().Bad() {
@@ -110,7 +110,7 @@ func listComponent(d *lists.Delivery) opamp.Component {
 	return c
 }
 
-// components returns the collectors and the devices as parts of the node.
+// components describes the collectors and the devices.
 func components(all []session.CollectorStatus) (collectors, devices []opamp.Component) {
 	for _, c := range all {
 		rests := c.Cause == session.CauseReleased || c.Cause == session.CauseStandby

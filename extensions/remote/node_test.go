@@ -31,7 +31,7 @@ import (
 	"warpgauge/pkg/session"
 )
 
-// newExporter returns a node of two GPUs, and what takes lists for it.
+// newExporter returns a node of two GPUs and its Remote.
 func newExporter(t *testing.T, change func(*Settings)) (*bench, *Remote) {
 	t.Helper()
 	e := &bench{t: t, series: 16}
@@ -56,7 +56,7 @@ func newExporter(t *testing.T, change func(*Settings)) (*bench, *Remote) {
 	return e, r
 }
 
-// TestFacts: what an OpAMP server hears of a node.
+// TestFacts checks what a node reports to an OpAMP server.
 func TestFacts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, r := newExporter(t, func(*Settings) {})
@@ -89,20 +89,20 @@ func TestFacts(t *testing.T) {
 	})
 }
 
-// fleetNode is a node, and warpgauge-fleet over TLS with a token, whose directory and state outlive it.
+// fleetNode is a node and a warpgauge-fleet with TLS and a token. Directory and state survive a restart of the server.
 type fleetNode struct {
 	*testing.T
 	directory, state, token string
 	address, askAt          string
-	web                     *httptest.Server // for its certificate
+	web                     *httptest.Server // supplies the certificate
 }
 
-// offer writes the list of all nodes.
+// offer writes the list for all nodes.
 func (f *fleetNode) offer(list string) {
 	must(f.T, os.WriteFile(filepath.Join(f.directory, "a.csv"), []byte(list), 0o600))
 }
 
-// serve starts the server, and returns what ends it.
+// serve starts the server and returns a function that stops it.
 func (f *fleetNode) serve() (end func()) {
 	s := fleet.New(fleet.Options{
 		Directory: f.directory, ReloadInterval: 100 * time.Millisecond, State: file.Private{Path: f.state}, MaxAgents: 10, Registry: prometheus.NewRegistry(), Log: zap.NewNop(),
@@ -125,7 +125,7 @@ func (f *fleetNode) serve() (end func()) {
 	return func() { cancel(); must(f.T, <-ended) }
 }
 
-// await waits until the cohort's state has the words.
+// await waits until the cohort's state contains the words.
 func (f *fleetNode) await(words ...string) {
 	f.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
@@ -145,8 +145,8 @@ func (f *fleetNode) await(words ...string) {
 	})
 }
 
-// TestFleetDelivers: a node takes lists from warpgauge-fleet over TLS with a pinned CA and a token, also from one that was
-// started again, and keeps what it runs when the next list is not one for it.
+// TestFleetDelivers: a node takes lists from warpgauge-fleet over TLS with a pinned CA and a token, also after the server
+// restarts. It keeps its list when the next one is not acceptable.
 func TestFleetDelivers(t *testing.T) {
 	f := &fleetNode{T: t, directory: t.TempDir(), state: filepath.Join(t.TempDir(), "state"), address: "127.0.0.1:0", web: httptest.NewTLSServer(http.NotFoundHandler())}
 	defer f.web.Close()
@@ -176,7 +176,7 @@ func TestFleetDelivers(t *testing.T) {
 	end()
 }
 
-// Run asks no server before the collectors have been opened, and ends while it waits for them.
+// TestRunWaitsForDevices: Run sends no request before the collectors are open, and can end while it waits.
 func TestRunWaitsForDevices(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int64

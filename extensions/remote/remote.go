@@ -1,7 +1,7 @@
-// Package remote is the extension that takes field lists from a server. It checks each list against the guard, proposes
-// it to the Desk, keeps the last good one on disk, takes back a list that costs too much, and ends a list whose time is
-// over. The server is a web server (URL) or an OpAMP server (package opamp). Package fleet is the
-// reference server and not a part of the exporter.
+// Package remote is the extension that gets field lists from a server. It checks each list against the guard, proposes
+// it to the Desk and saves the last good one on disk. It withdraws lists that expire or cost too much. The server is a
+// web server (URL) or an OpAMP server (package opamp). Package fleet is the reference server and not a part of the
+// exporter.
 package remote
 
 import (
@@ -31,7 +31,7 @@ type Engine interface {
 	AwaitOpened(context.Context)
 }
 
-// Page is the page of metrics.
+// Page is the metrics page.
 type Page interface {
 	Sync(now time.Time)
 	Series() int // as of the last Sync
@@ -50,20 +50,19 @@ type Options struct {
 	Logger     *zap.Logger
 }
 
-// Remote asks a server for lists while it runs.
+// Remote polls a server for lists.
 type Remote struct {
 	*Manager
-	drivers []string // the last that a list with their label has shown
+	drivers []string // the last values of the driver label
 	source  interface{ Run(context.Context) error }
 }
 
-// New returns a Remote and puts the list that it has kept into service. It must be called before the engine runs. ctx
-// bounds its reading of files.
+// New returns a Remote and serves its saved list. Call it before the engine runs. ctx bounds the reading of files.
 func New(ctx context.Context, o Options) (*Remote, error) {
 	c := o.Settings
 	u, err := url.Parse(c.URL)
 	if err != nil {
-		return nil, err // config has checked it
+		return nil, err // the flags were checked
 	}
 	r := &Remote{Manager: newManager(o)}
 	if scheme, ok := strings.CutPrefix(u.Scheme, "opamp+"); ok {
@@ -84,10 +83,10 @@ func New(ctx context.Context, o Options) (*Remote, error) {
 	return r, nil
 }
 
-// openPatience is how long the server is not asked while collectors are being opened: the guard counts devices.
+// openPatience bounds the wait for the collectors before the first request: the guard counts devices.
 const openPatience = 30 * time.Second
 
-// Run asks the server until ctx ends.
+// Run polls the server until ctx ends.
 func (r *Remote) Run(ctx context.Context) error {
 	c := r.o.Settings
 	r.o.Logger.Info("lists come from a server", zap.String("server", r.origin), zap.String("mode", c.Mode), zap.Duration("interval", c.Interval))

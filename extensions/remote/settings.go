@@ -16,19 +16,19 @@ import (
 	"warpgauge/pkg/config"
 )
 
-// Settings are the extension's flags.
+// Settings holds the extension's flags.
 type Settings struct {
 	Mode       string // ModeOff, ModeReport, ModeApply
 	URL        string
 	Interval   time.Duration
-	Directory  string   // "": nothing is kept
+	Directory  string   // "" saves nothing
 	Allow      []string // AllowProfiling, AllowChangingLabels
 	Limits     Limits
 	NodeLabels map[string]string
 	transport.Credentials
 }
 
-// Limits bound a list of a server.
+// Limits bound a server's list.
 type Limits struct {
 	Bytes    int64
 	Fields   int
@@ -57,10 +57,10 @@ func defaults() Settings {
 	}
 }
 
-// Wanted says whether a server is asked.
+// Wanted reports whether a server is configured.
 func (s *Settings) Wanted() bool { return s.Mode != ModeOff }
 
-// minInterval keeps a slip from becoming a flood.
+// minInterval prevents a mistyped interval from flooding the server.
 const minInterval = time.Second
 
 func (s *Settings) check(*config.Config) error {
@@ -93,7 +93,7 @@ func (s *Settings) validateURL() error {
 	case s.URL == "":
 		return fmt.Errorf("--%s=%s without --remote-url: name the server", flagMode, s.Mode)
 	case err != nil:
-		return errors.New("--remote-url cannot be read: write https://HOST/PATH") // the URL can have a password, and url.Error has the URL
+		return errors.New("--remote-url cannot be read: write https://HOST/PATH") // url.Error quotes the URL, which can have a password
 	case !slices.Contains(schemes, u.Scheme) || u.Host == "":
 		return fmt.Errorf("--remote-url is %q: write a host and one of the schemes %s", u.Redacted(), strings.Join(schemes, ", "))
 	case s.TokenFile != "" && strings.HasSuffix(u.Scheme, "http") && !isLoopback(u.Hostname()):
@@ -107,7 +107,7 @@ func isLoopback(host string) bool {
 	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
-// Flags adds the extension's rows. They stay in this process: a URL can have a password.
+// Flags adds the extension's flags. Child processes do not get them, because a URL can have a password.
 func (s *Settings) Flags(set *config.Set) {
 	flag := func(name, metavar string, v config.Value, usage string) config.Flag {
 		return config.Flag{Name: name, Group: group, Value: v, Metavar: metavar, Needs: flagMode, Usage: usage}
@@ -142,7 +142,7 @@ func (s *Settings) Flags(set *config.Set) {
 	}})
 }
 
-// limits is the value of --remote-limit: each name that is given changes its limit.
+// limits implements the value of --remote-limit: each given name changes its limit.
 type limits struct{ at *Limits }
 
 func (l limits) Set(text string) error {
@@ -170,12 +170,12 @@ func (l limits) String() string {
 	return fmt.Sprintf("bytes=%s,fields=%d,series=%d,interval=%s,cost=%v", config.Bytes(&l.at.Bytes), l.at.Fields, l.at.Series, config.Duration(&l.at.Interval), l.at.Cost)
 }
 
-// pairs are names and values, which may also be given several times.
+// pairs implements a flag with names and values, which can be repeated.
 type pairs struct{ at *map[string]string }
 
 var labelName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_./-]{0,99}$`)
 
-// maxPair bounds what each request to a server carries.
+// maxPair bounds the labels, because every request carries them.
 const (
 	maxPairs      = 64
 	maxPairLength = 256

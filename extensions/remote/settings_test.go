@@ -14,9 +14,9 @@ func TestRemoteFlags(t *testing.T) {
 	}
 	for _, c := range []struct {
 		args []string
-		want string // in the error; empty: valid
+		want string // part of the error; empty: valid
 	}{
-		{args: []string{"--remote-url=garbage", "--remote-interval=0s"}}, // not used
+		{args: []string{"--remote-url=garbage", "--remote-interval=0s"}}, // ignored, because the mode is off
 		{args: on()},
 		{args: []string{"--remote-config=apply"}, want: "without --remote-url"},
 		{args: []string{"--remote-config=report", "--remote-url=ftp://user:secret@x/y"}, want: "one of the schemes"},
@@ -78,7 +78,7 @@ func TestRemoteLimits(t *testing.T) {
 	}
 }
 
-// TestRemoteFlagsStayInTheirProcess: all users see the arguments of a child.
+// TestRemoteFlagsStayInTheirProcess: any user can read the arguments of a child process.
 func TestRemoteFlagsStayInTheirProcess(t *testing.T) {
 	s, _, err := configtest.Parse(t, map[string]string{"WARPGAUGE_REMOTE_URL": "https://user:secret@x/", "WARPGAUGE_REMOTE_CONFIG": "apply"}, []configtest.Flags{NewExtension()})
 	must(t, err)

@@ -11,10 +11,10 @@ import (
 	"warpgauge/pkg/lists"
 )
 
-// Answered records that the server has answered, also without another list.
+// Answered records that the server answered, with or without a new list.
 func (m *Manager) Answered() { m.update(func(s *lists.Delivery) { s.Down = "" }) }
 
-// Unreachable records that a request has failed.
+// Unreachable records a failed request.
 func (m *Manager) Unreachable(err error) {
 	text := bounded(err.Error())
 	if m.state().Down != text {
@@ -23,10 +23,10 @@ func (m *Manager) Unreachable(err error) {
 	m.update(func(s *lists.Delivery) { s.Down = text })
 }
 
-// Refused records an offer without a list.
+// Refused records an offer without a usable list.
 func (m *Manager) Refused(err error) { m.say(lists.Refused, err.Error(), "", nil) }
 
-// state returns a copy of how lists come from the server.
+// state returns a copy of the delivery state.
 func (m *Manager) state() *lists.Delivery {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -34,7 +34,7 @@ func (m *Manager) state() *lists.Delivery {
 	return &d
 }
 
-// update changes the state and shows it to the Desk.
+// update changes the delivery state and reports it to the Desk.
 func (m *Manager) update(change func(*lists.Delivery)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -52,7 +52,7 @@ func bounded(text string) string {
 	return strings.ToValidUTF8(text, "")
 }
 
-// say records what became of a list, and logs it if that is new.
+// say records the outcome of a list and logs it if it is new.
 func (m *Manager) say(a lists.Answer, text, tried string, refused []lists.Refusal) {
 	text = bounded(text)
 	if was := m.state(); was.Status == a && was.Text == text && was.Tried == tried && slices.Equal(was.Refused, refused) {

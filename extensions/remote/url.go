@@ -17,31 +17,31 @@ import (
 	"warpgauge/pkg/lists"
 )
 
-// URL is a list on a web server. It asks the server again and again whether the list has changed.
+// URL polls a list on a web server.
 type URL struct {
-	url       *url.URL      // http or https
+	url       *url.URL      // scheme http or https
 	interval  time.Duration // between two requests, give or take a fifth
 	maxBytes  int64         // of an answer
 	userAgent string
 	to        opamp.Desk
 	client    *http.Client
 
-	// Of Run: what the server has called the list that was delivered last.
+	// Used by Run only: headers of the last delivered list.
 	etag, modified string
 }
 
 // Times of a URL.
 const (
-	requestTimeout = time.Minute     // a request with its answer
-	slowest        = 5 * time.Minute // between two requests after failures, if Interval is not longer
+	requestTimeout = time.Minute     // for a request and its answer
+	slowest        = 5 * time.Minute // longest pause after failures, unless interval is longer
 )
 
-// newURL returns a URL. Only Run asks the server.
+// newURL returns a URL. Only Run sends requests.
 func newURL(u *url.URL, t http.RoundTripper, s *Settings, userAgent string, to opamp.Desk) *URL {
 	return &URL{url: u, interval: s.Interval, maxBytes: s.Limits.Bytes, userAgent: userAgent, to: to, client: &http.Client{Transport: t, CheckRedirect: transport.Redirect}}
 }
 
-// Run asks the server until ctx ends.
+// Run polls the server until ctx ends.
 func (u *URL) Run(ctx context.Context) error {
 	defer u.client.CloseIdleConnections()
 	wait := u.interval / 10 // nodes that start together do not ask together
@@ -70,7 +70,7 @@ func (u *URL) Run(ctx context.Context) error {
 	}
 }
 
-// ask makes one request and delivers its list.
+// ask sends one request and delivers the list.
 func (u *URL) ask(ctx context.Context) error {
 	o, etag, modified, err := u.fetch(ctx)
 	if err != nil {
@@ -82,18 +82,18 @@ func (u *URL) ask(ctx context.Context) error {
 	}
 	out := u.to.Deliver(ctx, o)
 	if u.etag, u.modified = etag, modified; out.Err != nil {
-		u.etag, u.modified = "", "" // it is tried again: the reason can be this node's
+		u.etag, u.modified = "", "" // try again, because the cause can be on this node
 	}
 	return nil
 }
 
-// fetch returns the list, nil if it is the one that was delivered last.
+// fetch returns the list, or nil if it has not changed.
 func (u *URL) fetch(ctx context.Context) (o *lists.Offer, etag, modified string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.url.String(), nil)
 	if err != nil {
-		return nil, "", "", errors.New("the URL cannot be asked") // its error can have a password
+		return nil, "", "", errors.New("the URL cannot be asked") // the original error can contain a password
 	}
 	request.Header.Set("Accept", "text/csv, application/yaml, text/plain, */*;q=0.1")
 	request.Header.Set("Accept-Encoding", "identity")
@@ -108,7 +108,7 @@ func (u *URL) fetch(ctx context.Context) (o *lists.Offer, etag, modified string,
 	if err != nil {
 		return nil, "", "", plain(err)
 	}
-	defer answer.Body.Close() //nolint:errcheck // it was only read
+	defer answer.Body.Close() //nolint:errcheck // the body was only read
 	switch {
 	case answer.StatusCode == http.StatusNotModified && asked:
 		return nil, "", "", nil
@@ -131,7 +131,7 @@ func (u *URL) fetch(ctx context.Context) (o *lists.Offer, etag, modified string,
 	}, etag, modified, nil
 }
 
-// plain returns an error of a request without secrets.
+// plain returns a request's error without secrets.
 func plain(err error) error {
 	if err = transport.WithoutURL(err); errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("the server has not answered within %v", requestTimeout)
@@ -139,10 +139,10 @@ func plain(err error) error {
 	return err
 }
 
-// maxHeader bounds the header values that are kept, in bytes.
+// maxHeader bounds the stored header values, in bytes.
 const maxHeader = 256
 
-// printable returns a header that can be sent back and shown, else "".
+// printable returns a header value if it is safe to send back and show, else "".
 func printable(s string) string {
 	if len(s) > maxHeader || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) {
 		return ""
@@ -150,7 +150,7 @@ func printable(s string) string {
 	return s
 }
 
-// revision returns the server's name for the list.
+// revision returns the server's version of the list.
 func revision(etag, modified string) string {
 	if t, err := http.ParseTime(modified); etag == "" && err == nil {
 		return t.UTC().Format(time.RFC3339)
@@ -158,9 +158,9 @@ func revision(etag, modified string) string {
 	return strings.Trim(strings.TrimPrefix(etag, "W/"), `"`)
 }
 
-// isYAML decides by the content type, and by the file name if the type is neither.
+// isYAML decides by the content type, or else by the file name.
 func isYAML(a *http.Response) bool {
-	kind, _, _ := mime.ParseMediaType(a.Header.Get("Content-Type")) // one that cannot be read says nothing
+	kind, _, _ := mime.ParseMediaType(a.Header.Get("Content-Type")) // an invalid type counts as none
 	if strings.HasSuffix(kind, "yaml") {
 		return true
 	}

@@ -17,14 +17,14 @@ import (
 	"warpgauge/pkg/lists"
 )
 
-// serving is a URL source over a handler, without a network: time can be simulated.
+// serving is a URL source with a handler instead of a network, so that time can be simulated.
 type serving struct {
 	*URL
 	handler  http.HandlerFunc
 	requests []*http.Request
 	failed   []string
 	answered int
-	also     func(error) // hears of failures; nil: nothing does
+	also     func(error) // called on failures, unless nil
 	offers   []*lists.Offer
 	outcome  lists.Answer
 }
@@ -48,7 +48,7 @@ func newServing(handler http.HandlerFunc) *serving {
 	return s
 }
 
-// Deliver implements opamp.Desk, as the next three do.
+// Deliver and the next three methods implement opamp.Desk.
 func (s *serving) Deliver(_ context.Context, o *lists.Offer) *lists.Outcome {
 	s.offers = append(s.offers, o)
 	out := &lists.Outcome{Answer: s.outcome}
@@ -68,7 +68,7 @@ func (s *serving) Unreachable(err error) {
 	}
 }
 
-// run asks for that long.
+// run polls for that long.
 func (s *serving) run(t *testing.T, d time.Duration) {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	defer cancel()
@@ -102,7 +102,7 @@ func TestURL(t *testing.T) {
 		if len(s.offers) != 2 || s.offers[1].Revision != "two" {
 			t.Errorf("offers = %+v", s.offers)
 		}
-		// What this node does not take is tried again: the reason can be the node's.
+		// A refused list is tried again, because the cause can be on this node.
 		content, tag, s.outcome = listC, `"three"`, lists.Failed
 		s.run(t, 2*time.Minute)
 		if n := len(s.offers); n < 4 || n > 7 {
@@ -130,7 +130,7 @@ func TestURLWithoutETag(t *testing.T) {
 	})
 }
 
-// endless is a body of 10 GB, and counts what is read of it.
+// endless is a body of 10 GB that counts the bytes read.
 type endless struct{ read int64 }
 
 func (e *endless) Read(p []byte) (int, error) {
@@ -141,7 +141,7 @@ func (e *endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestURLFaults: nothing of this is delivered, each has a name, and the list in service stays.
+// TestURLFaults: each fault is reported, delivers nothing and leaves the list in service.
 func TestURLFaults(t *testing.T) {
 	bomb := &bytes.Buffer{}
 	z := gzip.NewWriter(bomb)
@@ -221,8 +221,8 @@ type brokenBody struct{}
 
 func (brokenBody) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
-// TestURLBacksOff: as the server asks, else twice as long each time, and at once to the
-// usual interval after an answer.
+// TestURLBacksOff: the pause follows the server's request, else doubles with each failure. After an
+// answer it returns to the usual interval.
 func TestURLBacksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		after, code := "600", http.StatusTooManyRequests

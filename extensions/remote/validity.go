@@ -9,21 +9,21 @@ import (
 	"warpgauge/pkg/lists"
 )
 
-// mark begins a comment line of a list that is for the exporter. Both CSV and YAML
-// have such comments, and readers that do not know the mark skip them.
+// mark begins a comment line with instructions for the exporter. CSV and YAML both have such
+// comments, and other readers skip them.
 const mark = "# warpgauge:"
 
-// longest is how long a list can be wanted for at most: beyond is a slip.
+// longest bounds the validity of a list; a longer one is a typing error.
 const longest = 366 * 24 * time.Hour
 
-// validity is how long a list is wanted. The zero validity is for good.
+// validity limits the time of a list. The zero value means no limit.
 type validity struct {
-	until  time.Time     // without monotonic part; zero: length counts
-	length time.Duration // zero: until counts
+	until  time.Time     // without a monotonic part; zero if length is set
+	length time.Duration // zero if until is set
 }
 
-// readValidity reads the marked lines among the comments at the top of a list. It refuses a line that it cannot read, because
-// a list for debugging must not stay after a slip.
+// readValidity reads the marked comment lines at the top of a list. It refuses an invalid line, because a typing error must
+// not make a debugging list permanent.
 func readValidity(content []byte) (v validity, refused []lists.Refusal) {
 	content = bytes.TrimPrefix(content, []byte("\ufeff"))
 	number := 0
@@ -48,7 +48,7 @@ func readValidity(content []byte) (v validity, refused []lists.Refusal) {
 	return v, refused
 }
 
-// maxDirective bounds a marked line.
+// maxDirective bounds the length of a marked line.
 const maxDirective = 1 << 10
 
 func (v *validity) set(option string) error {
@@ -74,13 +74,13 @@ func (v *validity) set(option string) error {
 	return nil
 }
 
-// end is when a list returns. The zero end is never.
+// end is when a list expires. The zero value means never.
 type end struct {
 	elapsed time.Time // by the monotonic clock
-	wall    time.Time // by the wall clock, if that counts
+	wall    time.Time // by the wall clock; zero if only elapsed counts
 }
 
-// over reports whether a list's time is over. A wall clock that is set back prolongs nothing, because elapsed time counts too.
+// over reports whether a list has expired. Setting the wall clock back does not prolong it, because elapsed time counts too.
 func (e end) over(now, wall time.Time) bool {
 	return !e.elapsed.IsZero() && (!now.Before(e.elapsed) || !e.wall.IsZero() && !wall.Before(e.wall))
 }

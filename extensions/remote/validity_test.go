@@ -14,7 +14,7 @@ func TestReadValidity(t *testing.T) {
 	at := time.Date(2026, 5, 1, 18, 0, 0, 0, time.UTC)
 	for text, want := range map[string]struct {
 		v    validity
-		line int // of the refusal; 0: none
+		line int // of the refusal; 0: accepted
 	}{
 		listA:                                    {},
 		"":                                       {},
@@ -72,7 +72,7 @@ func TestTemporaryList(t *testing.T) {
 				t.Errorf("%s: it ends after %v", name, got)
 			}
 			time.Sleep(29 * time.Minute)
-			b.want("c2", text, lists.Unchanged, lists.Applied, "b c") // delivered again: not prolonged
+			b.want("c2", text, lists.Unchanged, lists.Applied, "b c") // a second delivery does not prolong it
 			b.want("b", listB, lists.Applied, lists.Applied, "b c b")
 			b.want("c", text, lists.Applied, lists.Applied, "b c b c")
 			time.Sleep(30*time.Minute - time.Since(start) + time.Millisecond)
@@ -116,7 +116,7 @@ func TestListThatIsOverAlready(t *testing.T) {
 	})
 }
 
-// TestTemporaryListOverARestart: it ends when it would have, and its end is remembered.
+// TestTemporaryListOverARestart: a restart neither moves nor forgets the end of a list.
 func TestTemporaryListOverARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := private(t)
@@ -147,13 +147,13 @@ func TestClockSteps(t *testing.T) {
 	for name, c := range map[string]struct {
 		text string
 		step time.Duration
-		ends time.Duration // after the list came
+		ends time.Duration // after the delivery
 	}{
 		"for, back":        {half, -100 * 24 * time.Hour, 30 * time.Minute},
 		"for, a day on":    {half, 24 * time.Hour, 30 * time.Minute},
 		"until, back":      {evening, -100 * 24 * time.Hour, time.Hour},
 		"until, 10 min on": {evening, 10 * time.Minute, 50 * time.Minute},
-		"until, a day on":  {evening, 24 * time.Hour, 10*time.Minute + 4*time.Second}, // at once
+		"until, a day on":  {evening, 24 * time.Hour, 10*time.Minute + 4*time.Second}, // ends immediately
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -174,7 +174,7 @@ func TestClockSteps(t *testing.T) {
 	}
 }
 
-// TestClockThatIsSetBackBetweenStarts: how much time has passed is not known, so none is left.
+// TestClockThatIsSetBackBetweenStarts: the elapsed time is unknown, so the list has ended.
 func TestClockThatIsSetBackBetweenStarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for text, step := range map[string]time.Duration{half: -time.Hour, evening: -24 * time.Hour} {

@@ -23,7 +23,7 @@ import (
 
 // Config holds every setting from flags and environment.
 type Config struct {
-	// What is read.
+	// Input files.
 	Collectors   string   // path of the counters CSV, if CollectorsGiven
 	ConfigMap    string   // NAMESPACE:NAME of a ConfigMap with the CSV; "": none
 	ConfigFile   string   // path of the YAML configuration; "": none

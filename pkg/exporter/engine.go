@@ -30,7 +30,7 @@ type Engine struct {
 	failover   *supervisor.Failover                          // between DCGM and NVML; nil unless both are wanted
 	processes  *view.Board                                   // of the process readers; nil if there are none
 	listed     func(name string, list field.List) field.List // a collector's list, with the readings of extensions
-	takenOver  func(collector string)                        // receives failovers; set before Run; nil: nobody
+	takenOver  func(collector string)                        // receives failovers; set before Run; nil: none
 }
 
 // processReader reads the processes on a collector's devices. It is released and resumed with that collector.

@@ -124,7 +124,7 @@ func (b *Backlog) run() {
 	defer close(b.done)
 	for range b.wake {
 		for {
-			lines, unsaid, ended := b.take()
+			lines, unsaid, ended := b.dequeue()
 			if len(lines) == 0 {
 				if ended {
 					return
@@ -145,8 +145,8 @@ func (b *Backlog) run() {
 	}
 }
 
-// take returns the waiting lines, and how many are missing after them.
-func (b *Backlog) take() (lines []byte, unsaid uint64, ended bool) {
+// dequeue returns the waiting lines, and how many are missing after them.
+func (b *Backlog) dequeue() (lines []byte, unsaid uint64, ended bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	lines, b.waiting = b.waiting, nil

@@ -29,7 +29,7 @@ func TestBacklogNeverWaits(t *testing.T) {
 			cfg.Log.Format = format
 			log := NewLogger(cfg, b)
 			log.Info("first")
-			synctest.Wait() // it is being written, but nobody reads
+			synctest.Wait() // it is being written, and the reader is blocked
 			const each = 1000
 			for i := range 2 * backlogBytes / each {
 				fmt.Fprintf(b, "%0*d\n", each-1, i)

@@ -12,7 +12,7 @@ import (
 func notifier(log *zap.Logger) Stage {
 	say := func(state string) {
 		if _, err := daemon.SdNotify(false, state); err != nil {
-			log.Warn("systemd was not told", zap.String("state", state), zap.Error(err))
+			log.Warn("cannot notify systemd", zap.String("state", state), zap.Error(err))
 		}
 	}
 	return Stage{Name: "notices to systemd", Grace: ShortGrace, Run: func(ctx context.Context) error {

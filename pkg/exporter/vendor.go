@@ -20,7 +20,7 @@ type Vendor struct {
 	Supplies func(*field.Descriptor) bool
 	Maker    *field.Vendor // the devices' vendor; nil for simulated GPUs
 	// Processes makes the collector of the processes on the same devices, which runs next to this one. It
-	// returns nil if there is none, or if nobody wants processes.
+	// is nil if there is none, or if processes are off.
 	Processes collector.Factory
 	// Isolated means that sessions run in a child process, because they load a vendor's library.
 	Isolated bool

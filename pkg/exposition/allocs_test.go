@@ -23,8 +23,8 @@ func wantAllocs(t *testing.T, what string, most float64, f func()) {
 	}
 }
 
-// TestRenderAllocatesOnlyThePage renders after each tick, in the steady state: with
-// every kind of series, owners, values of users, a Store and metrics.
+// TestRenderAllocatesOnlyThePage renders after each tick in the steady state: with every kind of series,
+// owners, values per user, a Store and metrics.
 func TestRenderAllocatesOnlyThePage(t *testing.T) {
 	f := gpus(4, 20)
 	f.Fields.Fields = append(f.Fields.Fields,
@@ -57,11 +57,11 @@ func TestRenderAllocatesOnlyThePage(t *testing.T) {
 			owners.shares = next[n%2]
 			r.Page(format, false)
 		}
-		for range 200 { // the size becomes what the longest values need
+		for range 200 { // let the size grow to the longest values
 			fresh()
 		}
 		most := 2.0
-		if format == Protobuf { // histograms are made as messages: 4 here, some dozen objects each
+		if format == Protobuf { // histograms are built as messages: 4 here, with a dozen objects or more each
 			most = 100
 		}
 		wantAllocs(t, "render "+format.String(), most, fresh)

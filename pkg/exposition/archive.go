@@ -10,17 +10,17 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// Archived is a series that WriteArchive has written.
+// Archived is a series written by WriteArchive.
 type Archived struct {
 	Family         string
 	Source, Column int  // of the reading
-	Repeated       bool // another field or owner of the page has shown the same reading
+	Repeated       bool // another field or owner of the page shows the same reading
 }
 
-// WriteArchive writes samples of the past as OpenMetrics with time stamps, without the end marker, and returns the series
-// in their order in the text. Families and labels are the page's for v. samples returns the readings of a column of a
-// source: times, which ascend, in ms since 1970, and values; blank ones are skipped. Accumulated series are not written.
-// The caller flushes w, which keeps the first error.
+// WriteArchive writes past samples as OpenMetrics with time stamps, without the end marker, and returns the series in
+// text order. Families and labels are the page's for v. samples returns the readings of a source's column: ascending
+// times, in ms since 1970, and values; it skips blank ones. Accumulated series are not written. The caller flushes w,
+// which keeps the first error.
 func WriteArchive(w *bufio.Writer, v *view.View, o Options, samples func(source, column int) iter.Seq2[int64, float64]) []Archived {
 	o.Registerer = nil
 	r := New(new(view.Board), o)
@@ -72,7 +72,7 @@ func (a *archiver) codes(at [2]int) (codes []float64) {
 	return codes
 }
 
-// write writes a series; of one per XID, the samples with that code.
+// write writes a series. A series per XID gets only the samples with its code.
 func (a *archiver) write(f *family, s *sampleSeries, at [2]int, repeated, xid bool, code float64) {
 	labels, begun := s.labels.text[0], false
 	if xid {
@@ -93,7 +93,7 @@ func (a *archiver) write(f *family, s *sampleSeries, at [2]int, repeated, xid bo
 	}
 }
 
-// AppendSample appends the rest of a line of OpenMetrics, after its labels: value, time stamp and line end.
+// AppendSample appends the rest of an OpenMetrics line after the labels: value, time stamp and line end.
 func AppendSample(line []byte, v float64, ms int64) []byte {
 	line = append(appendValue(line, v), ' ')
 	return append(strconv.AppendFloat(line, float64(ms)/1000, 'f', 3, 64), '\n')

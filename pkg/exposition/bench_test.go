@@ -24,7 +24,7 @@ func forSizes(b *testing.B, sizes [][2]int, run func(b *testing.B, f *feed)) {
 	}
 }
 
-// benchRender renders after a new row each time; the row is not counted.
+// benchRender renders after each new row. It does not measure the row.
 func benchRender(b *testing.B, f *feed, format Format, gzip bool) {
 	r := New(boardOf(f), Options{Hostname: "node-1"})
 	render := func(n int) {
@@ -63,8 +63,8 @@ func BenchmarkRenderAndCompress(b *testing.B) {
 	forSizes(b, benchSizes[:2], func(b *testing.B, f *feed) { benchRender(b, f, Text, true) })
 }
 
-// BenchmarkClientGolang is the rival: const metrics made from the row, gathered
-// and encoded as text, into a buffer that is reused.
+// BenchmarkClientGolang is the rival: const metrics made from the row, gathered and encoded as text into a
+// reused buffer.
 func BenchmarkClientGolang(b *testing.B) {
 	forSizes(b, benchSizes, func(b *testing.B, f *feed) {
 		registry := prometheus.NewRegistry()

@@ -10,8 +10,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// fixedLabels appends the labels that a device's level calls for, in the order
-// in which dcgm-exporter prints them; the host's name is the last of them.
+// fixedLabels appends the labels of a device's level in dcgm-exporter's order; the host's name is last.
 func (o *Options) fixedLabels(to []collector.Label, d *collector.Device) []collector.Label {
 	always := func(name, value string) { to = append(to, collector.Label{Name: name, Value: value}) }
 	given := func(name, value string) {
@@ -31,8 +30,8 @@ func (o *Options) fixedLabels(to []collector.Label, d *collector.Device) []colle
 		given("model_name", o.model(d))
 		given("GPU_I_PROFILE", d.Instance.Profile)
 		given("GPU_I_ID", d.Instance.ID)
-	case field.Switch, field.CPU, field.Core, field.ConnectX: // no part of a GPU
-	default: // no own set: what the device has, as on a GPU
+	case field.Switch, field.CPU, field.Core, field.ConnectX: // not part of a GPU
+	default: // no fixed set: as on a GPU
 		o.gpuLabels(d, given, given)
 	}
 	given(o.HostnameLabel, o.Hostname)
@@ -61,8 +60,7 @@ func (o *Options) model(d *collector.Device) string {
 	return strings.Join(strings.Fields(d.Model), "-")
 }
 
-// owners returns who uses a device. What no job can be given (switches, CPUs,
-// cores, network adapters) has no owner.
+// owners returns the users of a device. Switches, CPUs, cores and network adapters have no users.
 func (o *Options) owners(d *collector.Device) []view.Owner {
 	if o.Owners == nil || !d.Ownable() {
 		return nil
@@ -75,7 +73,7 @@ func (o *Options) split(d *collector.Device, f field.ID) bool {
 	return o.Owners != nil && d.Ownable() && o.Owners.Split(d, f)
 }
 
-// deviceLabels makes the label sets of one device after the other.
+// deviceLabels makes the label sets of one device at a time.
 type deviceLabels struct {
 	b      *builder
 	device *collector.Device
@@ -89,9 +87,9 @@ type bareKind struct{ xid, single bool }
 
 func (b *builder) newDeviceLabels() *deviceLabels { return &deviceLabels{b: b} }
 
-// of returns the label sets of a column: one per owner, one if there is none or
-// if each owner has a value.
-func (l *deviceLabels) of(d *collector.Device, f field.ID, column []collector.Label, xid bool) []*labelSet {
+// setsOf returns the label sets of a column: one per owner, or one if there is no owner or each owner has a
+// value.
+func (l *deviceLabels) setsOf(d *collector.Device, f field.ID, column []collector.Label, xid bool) []*labelSet {
 	l.turn(d)
 	kind, owners := bareKind{xid, len(l.owners) == 0 || l.b.o.split(d, f)}, l.owners
 	if kind.single {
@@ -119,14 +117,14 @@ func (l *deviceLabels) make(owners []view.Owner, column []collector.Label, xid b
 	sets := make([]*labelSet, 0, len(owners))
 	for i := range owners {
 		set := l.one(&owners[i], column, xid)
-		if !slices.Contains(sets, set) { // owners with the same labels are one
+		if !slices.Contains(sets, set) { // owners with the same labels are merged
 			sets = append(sets, set)
 		}
 	}
 	return sets
 }
 
-// one is the label set of a series of one owner.
+// one returns the label set of a series of one owner.
 func (l *deviceLabels) one(o *view.Owner, column []collector.Label, xid bool) *labelSet {
 	labels := labelsOf{fixed: l.fixed, facts: l.device.Facts, column: column, pod: o.PodLabels, owner: o.Labels, xid: xid}
 	set := l.b.intern(labels.set())

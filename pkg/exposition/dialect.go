@@ -11,8 +11,8 @@ import (
 
 // Dialect shows devices under the names of another exporter. It is the Names of a list's field.Dialect.
 type Dialect interface {
-	// Series returns the series of all sources of v that have this Dialect in their list. A Renderer calls it when it
-	// lays out a page; owners returns who uses a device.
+	// Series returns the series of all sources of v whose list has this Dialect. A Renderer calls it when it lays out
+	// a page. owners returns the users of a device.
 	Series(v *view.View, hostname string, owners func(*collector.Device) []view.Owner) []Series
 }
 
@@ -23,7 +23,7 @@ type Series struct {
 	Source int               // index into the sources of the View
 	Device int               // index into the devices of the source
 	Column int               // index of the source's column with the value, unless Value is set
-	Value  func() float64    // returns the value for the next page and does not block; NaN: no series
+	Value  func() float64    // returns the value for the next page without blocking; NaN: no series
 	Always bool              // stays on the page while the device is stale
 }
 

@@ -12,7 +12,7 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// otherNames shows the first column of each device with Texts as other_energy, and a value of its own.
+// otherNames shows the first column of each device with Texts as other_energy, and a computed value.
 type otherNames struct {
 	prefix string
 	value  float64
@@ -35,7 +35,7 @@ func (n *otherNames) Series(v *view.View, hostname string, owners func(*collecto
 	return out
 }
 
-// withOther returns two GPUs, of which the first has the names of n.
+// withOther returns two GPUs; the first has the names of n.
 func withOther(n *otherNames, inPlace bool) *feed {
 	list := field.List{Fields: []field.Field{metric(descEnergy, "ENERGY", field.Counter, "Energy.")}}
 	list.Dialect = &field.Dialect{InPlace: inPlace, Readings: []field.ID{descEnergy.ID}, Texts: []field.ID{descDriver.ID}, Names: n}
@@ -45,7 +45,7 @@ func withOther(n *otherNames, inPlace bool) *feed {
 	return f
 }
 
-// linesOf returns the samples of a page, without labels of GPUs that do not matter here.
+// linesOf returns the samples of a page, without irrelevant GPU labels.
 func linesOf(page string) string {
 	var out []string
 	for line := range strings.Lines(page) {
@@ -62,8 +62,8 @@ func linesOf(page string) string {
 	return strings.Join(out, "\n")
 }
 
-// TestDialect: series of a dialect show the cells of their columns, and values computed for each page, next to the
-// names of the list or in their place.
+// TestDialect: a dialect's series show the cells of their columns, and values computed for each page, next to or
+// instead of the list's names.
 func TestDialect(t *testing.T) {
 	for _, inPlace := range []bool{false, true} {
 		n := &otherNames{value: 1}
@@ -99,7 +99,7 @@ other_energy{id="0",host="n1",users="2"} %v`
 	}
 }
 
-// TestDialectOfAStaleDevice: only series that are there always stay.
+// TestDialectOfAStaleDevice: only series marked as permanent stay.
 func TestDialectOfAStaleDevice(t *testing.T) {
 	now := time.Now()
 	f := withOther(&otherNames{value: 1}, true)
@@ -111,7 +111,7 @@ func TestDialectOfAStaleDevice(t *testing.T) {
 	}
 }
 
-// TestDialectCollision: a name that a field of the list has stays with the field.
+// TestDialectCollision: a field of the list keeps its name.
 func TestDialectCollision(t *testing.T) {
 	f := withOther(&otherNames{}, false)
 	f.Fields.Fields[0].Name = "other_energy"

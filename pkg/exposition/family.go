@@ -47,9 +47,9 @@ type family struct {
 	histograms []histogramSeries
 
 	head [dialects][]byte // HELP and TYPE lines
-	// created is the name of the lines that say in OpenMetrics when a count began; nil: there are none.
+	// created is the name of OpenMetrics' lines with the start of a count; nil: none.
 	created []byte
-	proto   []byte // name, help and type; made when first wanted
+	proto   []byte // name, help and type; made when first needed
 }
 
 // sampleSeries shows one number.
@@ -58,7 +58,7 @@ type sampleSeries struct {
 	scale  field.Scale
 	value  *float64 // in the snapshot, or of an accumulated series; NaN is left out
 	device int32    // in snapshot.live
-	// created is when the count began, Unix ns; 0: it has not. nil: it is not known, or not a count.
+	// created is the start of the count, Unix ns; 0: not started. nil: unknown, or not a count.
 	created *int64
 }
 
@@ -69,7 +69,7 @@ type histogramSeries struct {
 	device int32
 }
 
-// boundTexts is the end of each bucket's labels, `le="1"} `, the last for +Inf.
+// boundTexts holds the end of each bucket's labels, `le="1"} `; the last is for +Inf.
 type boundTexts [dialects][]string
 
 func newBoundTexts(bounds []float64) *boundTexts {
@@ -87,15 +87,14 @@ func (f *family) size() int {
 	return len(f.samples) + len(f.xids) + len(f.histograms)
 }
 
-// finish renders the head lines. taken reports whether another family has a name; created
-// asks for lines that say when counts began.
+// finish renders the head lines. taken reports whether another family has a name; created adds lines with the
+// start of counts.
 func (f *family) finish(created bool, taken func(name string) bool) {
 	f.head[classic] = appendHead(nil, f.name, f.help, f.kind.text(), false)
 
-	// A counter's sample in OpenMetrics must be called as its family plus _total.
-	// DCGM's counters have no such ending, and a series must not have another
-	// name in another format, so there they are of unknown type.
-	// Prometheus keeps types for people to read only.
+	// OpenMetrics requires a counter's samples to have the family's name plus _total. DCGM's counters lack
+	// that ending, and a series must not change its name with the format, so they have an unknown type there.
+	// Prometheus only shows types to people.
 	name, word := f.name, f.kind.openMetrics()
 	if f.kind == counter {
 		base, is := strings.CutSuffix(f.name, "_total")

@@ -18,7 +18,7 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// Descriptors of the tests, so that they depend on no catalogue.
+// Descriptors of the tests, independent of the catalogue.
 var (
 	descTemp   = &field.Descriptor{ID: 150, Name: "TEMP", Level: field.GPU, Unit: "celsius"}
 	descPower  = &field.Descriptor{ID: 155, Name: "POWER", Level: field.GPU, Unit: "W"}
@@ -78,7 +78,7 @@ func boardOf(feeds ...*feed) *view.Board {
 	return b
 }
 
-// gpus returns n GPUs × fields gauges, with values as GPUs have them.
+// gpus returns n GPUs × fields gauges, with realistic values.
 func gpus(devices, fields int) *feed {
 	list := field.List{}
 	for i := range fields {
@@ -178,15 +178,14 @@ func (s *testSelf) Text() []byte        { return s.text }
 func (s *testSelf) OpenMetrics() []byte { return s.openMetrics }
 func (s *testSelf) Protobuf() []byte    { return s.protob }
 
-// pageOf returns the newest page, as a scrape gets it that comes minRenderInterval
-// after the last.
+// pageOf returns the newest page for a scrape minRenderInterval after the last one.
 func pageOf(t testing.TB, r *Renderer, f Format) string {
 	t.Helper()
 	age(r)
 	return string(r.Page(f, false))
 }
 
-// age makes what was read old enough to be replaced if there are newer rows.
+// age makes the rows read so far old enough to be replaced by newer ones.
 func age(r *Renderer) {
 	const long = -time.Minute
 	r.mu.Lock()
@@ -205,8 +204,7 @@ func age(r *Renderer) {
 	}
 }
 
-// node is a view with every level of device, awkward text, and everything that
-// is accumulated.
+// node is a view with every level of device, awkward text, and all kinds of accumulated series.
 func node(t testing.TB) (*view.Board, Options, store) {
 	t.Helper()
 	fields := field.List{Fields: []field.Field{

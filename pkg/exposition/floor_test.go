@@ -10,8 +10,8 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// counting is a source of GPUs a and b with energy, which is a counter, of both and
-// power, which is not, of a, and replays of a link of a.
+// counting is a source of GPUs a and b: energy, a counter, for both; power, a gauge, for a; replays for a
+// link of a.
 func counting(order ...int) *feed {
 	list := field.List{Fields: []field.Field{
 		metric(descEnergy, "ENERGY", field.Counter, ""), metric(descPower, "POWER", field.Gauge, ""), metric(descLink, "REPLAYS", field.Counter, ""),
@@ -27,8 +27,8 @@ func counting(order ...int) *feed {
 	return newFeed(list, []collector.Device{{ID: "a", Level: field.GPU}, {ID: "b", Level: field.GPU}}, placed)
 }
 
-// TestCountersDoNotGoBack: when another source takes a device over, whatever the order
-// of its columns, its counters start at what was shown.
+// TestCountersDoNotGoBack: when another source takes a device over, its counters start at the value shown
+// before, for any order of columns.
 func TestCountersDoNotGoBack(t *testing.T) {
 	const staleAfter = 30 * time.Second
 	now := time.Unix(1_800_000_000, 0)
@@ -42,7 +42,7 @@ func TestCountersDoNotGoBack(t *testing.T) {
 			copy(src.row, row)
 			src.tick(now)
 		}
-		s.take(v, staleAfter, now)
+		s.capture(v, staleAfter, now)
 		for i, w := range want {
 			if got := s.cells[i]; got != w && !(math.IsNaN(got) && math.IsNaN(w)) {
 				t.Errorf("%s: cells are %v, want %v", what, s.cells, want)
@@ -71,6 +71,6 @@ func TestCountersDoNotGoBack(t *testing.T) {
 	f("for longer than that: it was restarted", two, dcgm, []float64{6, 200, 499, 950}, 6, 200, 499, 950)
 
 	now = now.Add(staleAfter)
-	s.take(two, staleAfter, now)
+	s.capture(two, staleAfter, now)
 	f("a counter that the last page did not have", one, nvml, []float64{1, 1, 300, 1}, 1, 1, 300, 1)
 }

@@ -16,14 +16,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestRunLosesNothing: without scrapes, every row of the fastest tick is
-// read, and a new View is laid out.
+// TestRunLosesNothing: without scrapes, Run reads every row of the fastest tick and lays out a new View.
 func TestRunLosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		power := &field.Descriptor{ID: 155, Name: "POWER", Level: field.GPU, Unit: "W", Max: 1000}
 		fields := []field.Field{{Desc: power, Name: "H", Type: field.Histogram, Scale: 1, Buckets: []float64{100}}}
 		f := one("0", fields, power)
-		f.Ring, f.Interval = ring.Make(1024, 1, 1), 10*time.Millisecond // as a session makes it for that tick
+		f.Ring, f.Interval = ring.Make(1024, 1, 1), 10*time.Millisecond // a session's ring size for that tick
 		store := accumulate.New(accumulate.Options{})
 		r := New(boardOf(f), Options{Store: store})
 		ctx, cancel := context.WithCancel(t.Context())

@@ -1,20 +1,16 @@
-// Package exposition turns the newest rows of all rings into pages that
-// Prometheus reads.
+// Package exposition turns the newest rows of all rings into pages that Prometheus reads.
 //
-// A layout says which families and series there are and holds their label text,
-// rendered once; a new one is built only when sources, fields, owners, accumulated
-// series or the set of values per user change. A page is the layout plus the newest
-// row of each ring and those values. It is immutable and shared by all scrapes until
-// the next one is rendered.
+// A layout lists the families and series and holds their label text, rendered once; a new one is built only
+// when sources, fields, owners, accumulated series or the set of values per user change. A page is the layout
+// plus the newest row of each ring and those values. It is immutable and shared by all scrapes until the next
+// one is rendered.
 //
-// A page is rendered when a scrape finds the last one out of date, and for new rows
-// at most once per minRenderInterval and format: a served page is at most that much
-// older than the rows, however many sources there are. A change of devices, owners,
-// accumulated series or own metrics is on the next page at once.
+// A page is rendered when a scrape finds the last one out of date, and for new rows at most once per
+// minRenderInterval and format: a served page is at most that much older than the rows, however many sources
+// there are. A change of devices, owners, accumulated series or own metrics is on the next page at once.
 //
-// All methods of a Renderer may be called by any number of goroutines. Its lock
-// is held while the processor works, never while anything is waited for: not
-// for a GPU, a session, a disk or a client.
+// All methods of a Renderer may be called by any number of goroutines. A holder of its lock only computes and
+// never waits for a GPU, a session, a disk or a client.
 package exposition
 
 import (
@@ -31,7 +27,7 @@ const (
 	Text           Format = iota // Prometheus text 0.0.4
 	OpenMetrics                  // OpenMetrics 1.0.0
 	Protobuf                     // length-delimited io.prometheus.client.MetricFamily
-	OpenMetrics001               // the bytes of OpenMetrics, for clients that know version 0.0.1 only
+	OpenMetrics001               // OpenMetrics' bytes, for clients that only know version 0.0.1
 
 	formats = iota
 )
@@ -47,9 +43,9 @@ func (f Format) String() string {
 	return "text"
 }
 
-// ContentType returns the value of the Content-Type header for pages of the
-// format. There is no escaping parameter: every name that we write is valid in
-// the legacy character set, so all escaping schemes give the same page.
+// ContentType returns the value of the Content-Type header for pages of the format. It has no escaping
+// parameter: every name on our pages is valid in the legacy character set, so all escaping schemes give the
+// same page.
 func (f Format) ContentType() string {
 	switch f {
 	case OpenMetrics:
@@ -73,14 +69,12 @@ func (f Format) bytes() Format {
 	return Text
 }
 
-// Negotiate returns the format to answer an Accept header with. What cannot be
-// served (protobuf as text, unknown versions) or understood is answered with
-// Text, as Prometheus' own client libraries do.
+// Negotiate returns the format for an Accept header. If it cannot serve (protobuf as text, unknown versions)
+// or parse the header, it returns Text, as Prometheus' own client libraries do.
 //
-// A client that prefers OpenMetrics gets it only if it names neither of the others. The
-// names of most counters do not end in _total, so that in OpenMetrics they are of unknown
-// type (family.finish), and a client that stores types, such as an OpenTelemetry receiver,
-// would take them for gauges.
+// A client that prefers OpenMetrics gets it only if it names no other format. The names of most counters do
+// not end in _total, so in OpenMetrics they have an unknown type (family.finish), and a client that stores
+// types, such as an OpenTelemetry receiver, would store them as gauges.
 func Negotiate(accept string) Format {
 	accept = acceptable(accept)
 	if got := negotiate(accept); got != OpenMetrics && got != OpenMetrics001 {
@@ -92,14 +86,13 @@ func Negotiate(accept string) Format {
 	return negotiate(accept)
 }
 
-// Negotiated returns the newest page in the form that a scraper's Accept and Accept-Encoding headers ask for.
+// Negotiated returns the newest page for a scraper's Accept and Accept-Encoding headers.
 func (r *Renderer) Negotiated(accept, acceptEncoding string) (page []byte, contentType string, gzip bool) {
 	f, gzip := Negotiate(accept), AcceptsGzip(acceptEncoding)
 	return r.Page(f, gzip), f.ContentType(), gzip
 }
 
-// typed returns what of an Accept header names a format that has the type of every
-// counter.
+// typed returns the parts of an Accept header that name a format with the type of every counter.
 func typed(accept string) string {
 	var kept []string
 	for item := range strings.SplitSeq(accept, ",") {
@@ -127,8 +120,7 @@ func negotiate(accept string) Format {
 	return Text
 }
 
-// acceptable removes what the client says it does not accept, with q=0; expfmt
-// takes that for a low preference.
+// acceptable removes formats that the client rejects with q=0, because expfmt reads that as a low preference.
 func acceptable(accept string) string {
 	if !strings.Contains(accept, "=0") {
 		return accept
@@ -150,7 +142,7 @@ func AcceptsGzip(acceptEncoding string) bool {
 		coding, _, _ := strings.Cut(item, ";")
 		switch coding = strings.TrimSpace(coding); {
 		case strings.EqualFold(coding, "gzip"), strings.EqualFold(coding, "x-gzip"):
-			return !refused(item) // says more than a * does
+			return !refused(item) // more specific than a *
 		case coding == "*":
 			wildcard = !refused(item)
 		}

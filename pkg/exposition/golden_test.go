@@ -24,8 +24,8 @@ func TestGolden(t *testing.T) {
 	golden.Check(t, filepath.Join("testdata", "no-hostname.prom"), pageOf(t, newNode(t, func(o *Options) { o.Hostname = "" }), Text))
 }
 
-// describe prints a protobuf page, one metric per line, in a form that does not
-// change from version to version of the library.
+// describe prints a protobuf page, one metric per line, in a form that does not depend on the library's
+// version.
 func describe(t *testing.T, page string) string {
 	t.Helper()
 	var b strings.Builder

@@ -10,36 +10,31 @@ import (
 	"warpgauge/pkg/collector"
 )
 
-// Labels that depend on the value of a sample, on the field that holds the last
-// XID only. They are rendered with the sample; the rest is rendered once, around
-// them.
+// Labels that depend on a sample's value, only for the field with the last XID. They are rendered with the
+// sample; the others are rendered once, around them.
 const (
 	errCode = "err_code"
 	errMsg  = "err_msg"
 )
 
-// bucketLabel distinguishes the buckets of a histogram, so nothing else may have
-// that name.
+// bucketLabel distinguishes the buckets of a histogram, so no other label may have that name.
 const bucketLabel = "le"
 
-// labelSet is the labels of one or many series, checked and in page order.
-// Series of one device share a set, so that a page of thousands of series reads
-// few label texts.
+// labelSet holds the labels of one or many series, checked and in page order. Series of one device share a
+// set, so that a page of thousands of series reads few label texts.
 type labelSet struct {
 	pairs []collector.Label // printable, without err_code and err_msg
-	cut   [2]int            // where those belong in pairs; only if xid
+	cut   [2]int            // position of those two in pairs; only if xid
 	xid   bool
 
-	// What stands before, between and after err_code and err_msg; without them
-	// only the first is used. Text is `{a="b",c="d"} `, or a blank if there are
-	// no labels. Protobuf is LabelPair fields, encoded when first wanted.
+	// The text before, between and after err_code and err_msg; without them only the first is used. Text is
+	// `{a="b",c="d"} `, or a blank without labels. Protobuf is LabelPair fields, encoded when first needed.
 	text  [3][]byte
 	proto [3][]byte
 }
 
-// labelsOf puts the labels of a series together. The later of two with one name
-// is dropped, and so is one whose name is illegal or taken; dropped says how
-// many. An empty value is, to Prometheus, no label: only fixed labels keep it.
+// labelsOf joins the labels of a series. It drops a label whose name repeats an earlier one, is illegal or is
+// reserved; dropped counts them. Prometheus treats an empty value as no label: only fixed labels keep it.
 type labelsOf struct {
 	fixed   []collector.Label // in page order
 	facts   []collector.Label
@@ -81,7 +76,7 @@ func (l *labelsOf) addSet(s *labelSet, pairs []collector.Label) {
 	}
 }
 
-// addPod adds the labels of the pod that leave the owner's alone.
+// addPod adds the pod's labels that do not clash with the owner's.
 func (l *labelsOf) addPod(s *labelSet) {
 	for _, p := range l.pod {
 		switch {
@@ -127,7 +122,7 @@ func (s *labelSet) renderText() {
 	s.text[2] = closePairs(appendPairs([]byte{','}, parts[2]))
 }
 
-// key returns a text that is different for different sets.
+// key returns a text that differs for different sets.
 func (s *labelSet) key() string {
 	if !s.xid {
 		return string(s.text[0])
@@ -164,8 +159,8 @@ func appendLabelValue(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
-// escapers escape backslash and newline, and the double quote if the format wants
-// that: in label values, and in OpenMetrics' HELP but not in that of text 0.0.4.
+// escapers escape backslash and newline, and the double quote where the format requires it: in label values,
+// and in HELP of OpenMetrics but not of text 0.0.4.
 var escapers = map[bool]*strings.Replacer{
 	false: strings.NewReplacer(`\`, `\\`, "\n", `\n`),
 	true:  strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`),
@@ -175,8 +170,8 @@ func appendEscaped(b []byte, s string, quote bool) []byte {
 	return append(b, escapers[quote].Replace(s)...)
 }
 
-// isLabelName reports whether s may be the name of a label of ours: legal in
-// every format and not one that Prometheus keeps for itself.
+// isLabelName reports whether s may name one of our labels: it is legal in every format, and Prometheus does
+// not reserve it.
 func isLabelName(s string) bool {
 	return model.LegacyValidation.IsValidLabelName(s) && !strings.HasPrefix(s, "__")
 }

@@ -32,7 +32,7 @@ func TestLabelsOf(t *testing.T) {
 	f(labelsOf{facts: labelsFrom("a", ""), owner: labelsFrom("b", "")}, " ", 0) // to Prometheus, empty is absent
 	f(labelsOf{facts: labelsFrom("z", "1"), owner: labelsFrom("a", "2")}, `{z="1",a="2"} `, 0)
 
-	// Whatever comes first keeps its name.
+	// The first label keeps its name.
 	f(labelsOf{fixed: labelsFrom("gpu", "0"), facts: labelsFrom("gpu", "1", "f", "1"), column: labelsFrom("f", "2", "c", "3"), owner: labelsFrom("c", "4", "gpu", "5", "o", "6", "o", "7")},
 		`{gpu="0",c="3",f="1",o="6"} `, 5)
 	// Names that no page can carry, or that mean something else.
@@ -40,7 +40,7 @@ func TestLabelsOf(t *testing.T) {
 	f(labelsOf{owner: labelsFrom("err_code", "1", "err_msg", "2", "x", "3"), xid: true}, `{,,x="3"} `, 2)
 	f(labelsOf{owner: labelsFrom("err_code", "1", "err_msg", "2")}, `{err_code="1",err_msg="2"} `, 0)
 
-	// Labels of a pod: an owner's label is worth more than one that a user gave to the pod.
+	// Pod labels: an owner's label wins over a label that a user gave to the pod.
 	f(labelsOf{facts: labelsFrom("z", "1", "b", "2"), pod: labelsFrom("y", "3", "a", "4"), owner: labelsFrom("c", "5")}, `{a="4",b="2",y="3",z="1",c="5"} `, 0)
 	f(labelsOf{fixed: labelsFrom("gpu", "0"), facts: labelsFrom("f", "1"), pod: labelsFrom("gpu", "p", "f", "p", "c", "p"), column: labelsFrom("c", "2")},
 		`{gpu="0",c="2",f="1"} `, 3)
@@ -78,7 +78,7 @@ func TestOwnersByLevel(t *testing.T) {
 	f(field.GPU, "x", "p", "")
 	f(field.Instance, "x", "p", "") // a job on the GPU is not a job on its instance
 	f(field.ComputeInstance, "d", "p", "own")
-	f(field.ComputeInstance, "x", "p", "parent") // what is inherited is for the table to say
+	f(field.ComputeInstance, "x", "p", "parent") // the table decides about inheritance
 	f(field.Link, "d", "p", "own")
 	f(field.Switch, "d", "", "")
 	f(field.CPU, "d", "", "")
@@ -87,8 +87,7 @@ func TestOwnersByLevel(t *testing.T) {
 	f(field.Global, "d", "", "own")
 }
 
-// FuzzLabels: whatever text comes from a driver, a pod or a CSV, the page reads
-// back as what was meant, in each format.
+// FuzzLabels: any text from a driver, a pod or a CSV reads back from the page unchanged, in each format.
 func FuzzLabels(f *testing.F) {
 	f.Add("A100", "train-0", "Help.", uint8(0))
 	f.Add("a\"b\\c\nd", "\\", "\\n \" \n", uint8(1))

@@ -10,8 +10,8 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// layout is which families and series there are, sorted by name, and where the
-// value of each lies. It is immutable, except for computed values and the protobuf parts, which are encoded at first use.
+// layout lists the families and series, sorted by name, and the place of each value. It is immutable, except for
+// computed values and the protobuf parts, which are encoded at first use.
 type layout struct {
 	view     *view.View
 	store    uint64 // version of the accumulated series
@@ -50,8 +50,8 @@ type identity struct {
 	labels *labelSet
 }
 
-// build returns the layout for v, its accumulated series and the shares of its devices' users,
-// which may be nil. s holds the values of v.
+// build returns the layout for v, its accumulated series and the shares of its devices' users, which may be
+// nil. s holds the values of v.
 func build(o *Options, v *view.View, s *snapshot, accumulated []accumulate.Series, shares *view.Shares) *layout {
 	b := &builder{
 		o:        o,
@@ -71,8 +71,8 @@ func build(o *Options, v *view.View, s *snapshot, accumulated []accumulate.Serie
 	return b.finish()
 }
 
-// addSource adds a series for every column, metric field of its reading and
-// owner of its device; device by device, whatever the order of the columns.
+// addSource adds a series for every column, metric field of its reading and owner of its device, device by
+// device in any order of columns.
 func (b *builder) addSource(index int, s *view.Source) {
 	byReading := metricsByReading(s)
 	order := make([]int, len(s.Columns))
@@ -96,7 +96,7 @@ func (b *builder) addSource(index int, s *view.Source) {
 			continue
 		}
 		xid := c.Field == field.XIDErrors
-		sets := labels.of(&s.Devices[c.Device], c.Field, c.Labels, xid)
+		sets := labels.setsOf(&s.Devices[c.Device], c.Field, c.Labels, xid)
 		at, device := b.snap.roster.at(index, i, c.Device)
 		for _, f := range fields {
 			b.addCell(f, sets, xid, at, device)
@@ -104,8 +104,7 @@ func (b *builder) addSource(index int, s *view.Source) {
 	}
 }
 
-// metricsByReading returns the fields of a source that show the newest value of a
-// reading.
+// metricsByReading returns the fields of a source that show the newest value of a reading.
 func metricsByReading(s *view.Source) map[field.ID][]*field.Field {
 	by := map[field.ID][]*field.Field{}
 	for i := range s.Fields.Fields {
@@ -154,7 +153,7 @@ func (b *builder) addAccumulated(all []accumulate.Series) {
 		if id := s.Field.Desc.ID; id == field.XIDErrorsCount || id == field.XIDErrorsTotal {
 			device = b.snap.roster.event(device)
 		}
-		b.addSeries(s, labels.of(&s.Source.Devices[s.Device], s.Field.Desc.ID, s.Labels, false), device)
+		b.addSeries(s, labels.setsOf(&s.Source.Devices[s.Device], s.Field.Desc.ID, s.Labels, false), device)
 	}
 }
 
@@ -179,9 +178,8 @@ func (b *builder) addSeries(s *accumulate.Series, sets []*labelSet, device int32
 	}
 }
 
-// family returns the family of a field. Where several sources or lines share a
-// name, the first in the order of the View says type and help, and nil is
-// returned if a histogram would have to share it with single values.
+// family returns the family of a field. If several sources or lines share a name, the first in the View's
+// order sets type and help. It returns nil if a histogram would share the family with single values.
 func (b *builder) family(f *field.Field, k kind) *family {
 	if fam := b.families[f.Name]; fam != nil {
 		if (fam.kind == histogram) != (k == histogram) {
@@ -192,15 +190,14 @@ func (b *builder) family(f *field.Field, k kind) *family {
 	if !isMetricName(f.Name) {
 		return nil
 	}
-	help := strings.TrimSpace(printable(f.Help)) // text 0.0.4 cannot say blanks around it
+	help := strings.TrimSpace(printable(f.Help)) // text 0.0.4 cannot have blanks around it
 	fam := &family{name: f.Name, help: help, kind: k}
 	b.families[f.Name] = fam
 	return fam
 }
 
-// claim reports whether a series may be added: no other has its name and labels,
-// or only such as are never on the same page, being those of the same device
-// from another source.
+// claim reports whether a series may be added: no other series has its name and labels, except series of the
+// same device from another source, which are never on the same page.
 func (b *builder) claim(f *family, set *labelSet, device int32) bool {
 	id := identity{f, set}
 	last, taken := b.claimed[id]
@@ -262,8 +259,8 @@ func (b *builder) intern(set *labelSet) *labelSet {
 	return set
 }
 
-// addShares adds a series for every Share, metric field of its reading and source
-// that has its device: of those sources one at most is on a page.
+// addShares adds a series for every Share, metric field of its reading and source that has its device. At
+// most one of those sources is on a page.
 func (b *builder) addShares(shares *view.Shares) {
 	if shares == nil || len(shares.Series) == 0 {
 		return

@@ -65,7 +65,7 @@ func TestLayout(t *testing.T) {
 	f("devices with the same labels", "# TYPE T gauge\nT{cpu=\"0\"} 1\n", layoutStats{series: 1, duplicates: 1}, a, b)
 
 	a, b = one("0", temp("T", field.Gauge, ""), descTemp), one("0", temp("T", field.Gauge, ""), descTemp)
-	a.Devices[0].ID, b.Devices[0].ID = "", "" // unknown, so not known to be the same
+	a.Devices[0].ID, b.Devices[0].ID = "", "" // unknown, so perhaps different
 	f("devices without id", "# TYPE T gauge\nT{cpu=\"0\"} 1\n", layoutStats{series: 1, duplicates: 1}, a, b)
 
 	f("an illegal name", "", layoutStats{misfits: 1}, one("0", temp("T T", field.Gauge, ""), descTemp))
@@ -81,8 +81,8 @@ func TestLayout(t *testing.T) {
 	f("columns in another order than devices", "# TYPE T gauge\nT{cpu=\"0\"} 10\nT{cpu=\"1\"} 11\n", layoutStats{series: 2}, a)
 }
 
-// TestTotal: OpenMetrics takes _total off the name of a counter's family, unless
-// another family has that name.
+// TestTotal: OpenMetrics removes _total from the name of a counter's family, unless another family has that
+// name.
 func TestTotal(t *testing.T) {
 	f := func(want string, fields ...field.Field) {
 		t.Helper()

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are the Renderer's own.
+// metrics holds the Renderer's own metrics.
 type metrics struct {
 	renders  *prometheus.CounterVec
 	duration *prometheus.HistogramVec

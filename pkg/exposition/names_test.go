@@ -11,9 +11,8 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// namedCounters has fields that kept their unit and fields that did not, a label, a field
-// that kept its name, one that the list has under both names, and a name that a histogram
-// has already.
+// namedCounters has fields with the old unit and with a new one, a label, a field that kept its name, a field
+// listed under both names, and a name that a histogram already has.
 const namedCounters = `DCGM_FI_DEV_GPU_TEMP, gauge, GPU temperature (in C).
 DCGM_FI_DEV_SM_CLOCK, gauge, SM clock frequency (in MHz).
 DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION, counter, Energy since boot (in mJ).
@@ -28,7 +27,7 @@ DCGM_FI_PROF_PCIE_TX_BYTES, gauge, Bytes sent over PCIe.
 DCGM_FI_DRIVER_VERSION, label, Driver Version
 `
 
-// TestFieldNames: one row of readings under the names of either generation, or both.
+// TestFieldNames shows one row of readings under the names of either generation, or both.
 func TestFieldNames(t *testing.T) {
 	list, problems, err := field.Parse(strings.NewReader(namedCounters), field.ParseOptions{Strict: true})
 	if err != nil {

@@ -6,13 +6,13 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// Owners says who uses a device. The owner table (pods, jobs) satisfies it; its
-// answers come from memory, so they never block.
+// Owners returns the users of a device. The owner table (pods, jobs) implements it; its answers come from
+// memory, so they never block.
 type Owners interface {
 	// Version changes whenever any answer of Owners or Split changes.
 	Version() uint64
-	// Owners returns the users of a device. Each becomes a copy of the device's
-	// series with these labels added; none means one series without them.
+	// Owners returns the users of a device. Each user gets a copy of the device's series with these labels
+	// added; without users there is one copy without them.
 	Owners(d *collector.Device) []view.Owner
 	// Split reports whether a reading of the device is split per user, by Shares:
 	// then the device's own series stays single and without owners.

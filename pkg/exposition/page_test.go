@@ -12,8 +12,8 @@ import (
 	"warpgauge/pkg/ring"
 )
 
-// TestRowsAreRenderedEachInterval: one page serves all scrapes until there are new rows and it is minRenderInterval
-// old, so that 200 sources which tick one after the other are rendered ten times a second.
+// TestRowsAreRenderedEachInterval: one page serves all scrapes until it is minRenderInterval old and there are new
+// rows, so that 200 sources that tick one after the other are rendered ten times a second.
 func TestRowsAreRenderedEachInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := gpus(2, 3)
@@ -52,8 +52,8 @@ func TestRowsAreRenderedEachInterval(t *testing.T) {
 	})
 }
 
-// TestEveryPartChangesThePage: whatever a page is made from, a change of it is
-// seen by the next scrape, and only what the layout depends on builds a new one.
+// TestEveryPartChangesThePage: the next scrape shows a change of any part of a page, and only parts of the
+// layout cause a new layout.
 func TestEveryPartChangesThePage(t *testing.T) {
 	f := gpus(1, 1)
 	f.tick(time.Now())
@@ -95,7 +95,7 @@ func TestEveryPartChangesThePage(t *testing.T) {
 		one := 1.0
 		accumulated.version++
 		accumulated.series = append(accumulated.series, accumulatedValue(f.Source, &one))
-		f.tick(time.Now()) // what is accumulated changes only with rows
+		f.tick(time.Now()) // accumulated series change only with rows
 		age(r)
 	})
 	if pageOf(t, r, Text) != last || r.layout != layout {
@@ -146,7 +146,7 @@ func TestStaleDevicesLeave(t *testing.T) {
 			t.Fatal("fresh devices are missing")
 		}
 		time.Sleep(3 * time.Second)
-		f.stamps[0] = time.Now().UnixNano() // only the first is sampled now
+		f.stamps[0] = time.Now().UnixNano() // now only the first is sampled
 		f.Ring.Append(time.Now().UnixNano(), f.stamps, f.row)
 		if !has("0") || !has("1") {
 			t.Error("devices are missing before they are stale")
@@ -155,7 +155,7 @@ func TestStaleDevicesLeave(t *testing.T) {
 		if !has("1") {
 			t.Error("the second device left too early")
 		}
-		time.Sleep(1 * time.Nanosecond) // no tick, so nothing but the time has changed
+		time.Sleep(1 * time.Nanosecond) // no tick, so only the time has changed
 		if !has("0") || has("1") {
 			t.Error("the second device has not left alone")
 		}
@@ -171,8 +171,8 @@ func TestStaleDevicesLeave(t *testing.T) {
 	})
 }
 
-// TestDeviceIsReportedOnce: of two collectors that know a device, the first in
-// the View shows it as long as it is fresh.
+// TestDeviceIsReportedOnce: if two collectors know a device, the first one in the View shows it while it is
+// fresh.
 func TestDeviceIsReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, second, third := gpus(2, 1), gpus(3, 1), gpus(2, 1)
@@ -215,8 +215,7 @@ func TestDeviceIsReportedOnce(t *testing.T) {
 	})
 }
 
-// TestUnreadableRow: a row that cannot be read leaves the one before on the page
-// until the next.
+// TestUnreadableRow: if a row cannot be read, the page keeps the previous row.
 func TestUnreadableRow(t *testing.T) {
 	f := gpus(1, 1)
 	mem := make([]atomic.Uint64, ring.Words(2, 1, 1))

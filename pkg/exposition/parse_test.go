@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/prometheus/model/textparse"
 )
 
-// said is what a page says, to Prometheus' own parser.
+// said is the content of a page, from Prometheus' own parser.
 type said struct {
 	Values     map[string]float64
 	Types      map[string]model.MetricType
@@ -56,7 +56,7 @@ func parse(t testing.TB, page string, f Format) said {
 				t.Errorf("%v: a series has a time stamp", f)
 			}
 			s.Values[once(l.WithoutEmpty().String())] = v
-			s.Began[l.Get(model.MetricNameLabel)+l.Get("xid")] = p.StartTimestamp() // looks ahead, so it is asked last
+			s.Began[l.Get(model.MetricNameLabel)+l.Get("xid")] = p.StartTimestamp() // it reads ahead, so call it last
 		case textparse.EntryHistogram:
 			_, _, whole, _ := p.Histogram()
 			p.Labels(&l)
@@ -105,7 +105,7 @@ func TestAllFormatsSayTheSame(t *testing.T) {
 	if diff := cmp.Diff(text.Help, proto.Help); diff != "" {
 		t.Errorf("protobuf has other help (-text +protobuf):\n%s", diff)
 	}
-	// OpenMetrics: a counter without _total is unknown, one with it has a family without.
+	// OpenMetrics: a counter without _total is unknown; the family of one with it has no _total.
 	types, help := map[string]model.MetricType{}, map[string]string{}
 	for name, kind := range text.Types {
 		if kind == model.MetricTypeCounter {

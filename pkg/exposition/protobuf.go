@@ -37,8 +37,7 @@ const (
 	nanos   = 2
 )
 
-// valueSize is the size of Gauge, Counter or Untyped in a Metric: tag and
-// length, then tag and eight bytes.
+// valueSize is the size of Gauge, Counter or Untyped in a Metric: tag and length, then tag and eight bytes.
 const valueSize = 2 + 9
 
 func (l *layout) appendProtobuf(b []byte, s *snapshot) []byte {
@@ -51,7 +50,7 @@ func (l *layout) appendProtobuf(b []byte, s *snapshot) []byte {
 	return b
 }
 
-// encode makes what only protobuf pages need, when the first one is wanted.
+// encode makes the parts that only protobuf pages need, for the first such page.
 func (l *layout) encode() {
 	for _, set := range l.sets {
 		for i, part := range set.parts() {
@@ -118,7 +117,7 @@ func (f *family) appendMetric(b, labels []byte, v float64) []byte {
 	return f.kind.appendValueMessage(b, v)
 }
 
-// appendCountMetric appends a counter with the time at which it began, Unix ns.
+// appendCountMetric appends a counter with its start time in Unix ns.
 func appendCountMetric(b, labels []byte, v float64, created int64) []byte {
 	b, metric := openMessage(protowire.AppendTag(b, familyMetric, protowire.BytesType))
 	b = append(b, labels...)
@@ -183,8 +182,8 @@ func (k kind) protobuf() uint64 {
 // message of 2^35 bytes.
 const messageRoom = 5
 
-// openMessage begins a message whose length is not known yet, after its tag if
-// it has one; closeMessage puts the length before it and closes the gap.
+// openMessage begins a message of unknown length, after its tag if it has one. closeMessage writes the length
+// before it and closes the gap.
 func openMessage(b []byte) (out []byte, start int) {
 	return append(b, make([]byte, messageRoom)...), len(b)
 }
@@ -209,9 +208,8 @@ func appendDouble(b []byte, field protowire.Number, v float64) []byte {
 // for an empty bucket is a byte or two, a new span four to six.
 const maxGap = 2
 
-// appendHistogramMetric appends a Metric with classic and native buckets; a
-// scraper takes those that it is configured for. Histograms are few, so that
-// client_model's messages are fast enough for them.
+// appendHistogramMetric appends a Metric with classic and native buckets; a scraper uses the kind that it is
+// configured for. Histograms are few, so client_model's messages are fast enough.
 func appendHistogramMetric(b []byte, c *histogramSeries) []byte {
 	b, metric := openMessage(protowire.AppendTag(b, familyMetric, protowire.BytesType))
 	b = append(b, c.labels.proto[0]...)
@@ -230,7 +228,7 @@ func histogramMessage(h *accumulate.Histogram) *dto.Histogram {
 		m.CreatedTimestamp = timestamppb.New(time.Unix(0, h.Created))
 	}
 	below := uint64(0)
-	for i, bound := range h.Bounds { // without +Inf, as client_golang: the histogram's count has it
+	for i, bound := range h.Bounds { // without +Inf, as in client_golang: the histogram's count covers it
 		below += h.Counts[i]
 		m.Bucket = append(m.Bucket, &dto.Bucket{CumulativeCount: proto.Uint64(below), UpperBound: proto.Float64(bound)})
 	}
@@ -251,8 +249,8 @@ func histogramMessage(h *accumulate.Histogram) *dto.Histogram {
 	return m
 }
 
-// nextSpan returns the first run of buckets at or after i that begins and ends
-// with a count and bridges gaps of at most maxGap. It is empty if there is none.
+// nextSpan returns the first run of buckets at or after i that begins and ends with a count and has gaps of
+// at most maxGap, or an empty run.
 func nextSpan(counts []uint64, i int) (from, to int) {
 	for i < len(counts) && counts[i] == 0 {
 		i++

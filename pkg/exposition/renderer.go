@@ -17,8 +17,8 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// Self is the part of the page about this process. It is gathered in the
-// background, so asking for it never blocks. All bytes are immutable.
+// Self is the part of the page about this process. It is gathered in the background, so its methods never
+// block. All bytes are immutable.
 type Self interface {
 	Version() uint64     // changes when the bytes have changed; each scrape calls it
 	Text() []byte        // families in text 0.0.4
@@ -28,29 +28,29 @@ type Self interface {
 
 // Options of New. The zero value is usable.
 type Options struct {
-	Hostname      string // value of the label that names the host; "" means no such label
+	Hostname      string // value of the host label; "": no such label
 	HostnameLabel string // its name; "" means "hostname"
 
 	OldNamespace         bool          // the label UUID is called uuid
 	ReplaceBlanksInModel bool          // blanks in model names become hyphens
-	CreatedLines         bool          // OpenMetrics says when counts began, in lines of their own
-	StaleAfter           time.Duration // series of a device that was sampled longer ago are left out; 0 means 30 s
+	CreatedLines         bool          // OpenMetrics has lines with the start of counts
+	StaleAfter           time.Duration // leave out a device's series when its last sample is older; 0 means 30 s
 
 	Store  *accumulate.Store // accumulated series; nil for none
-	Owners Owners            // who uses devices; nil for no owners
+	Owners Owners            // users of devices; nil for no owners
 	Self   Self              // our own metrics; nil for none
 
-	Registerer prometheus.Registerer // of metrics about rendering; nil for none
-	Now        func() time.Time      // of a replay, the time that is shown; nil means time.Now
+	Registerer prometheus.Registerer // for metrics about rendering; nil for none
+	Now        func() time.Time      // for a replay, the time to show; nil means time.Now
 }
 
 const (
 	defaultHostnameLabel = "hostname"
 	defaultStaleAfter    = 30 * time.Second
 
-	// minRenderInterval is how long a page is served though there are newer rows.
-	// Sources tick one after the other, so with 200 of them there is always a newer
-	// row; rendering all of them again for each would be most of the work.
+	// minRenderInterval is how long a page is served when there are newer rows. With 200 sources that tick
+	// one after the other there is always a newer row; rendering everything for each would be most of the
+	// work.
 	minRenderInterval = 100 * time.Millisecond
 )
 
@@ -72,9 +72,9 @@ type Renderer struct {
 	metrics *metrics
 	zips    sync.Pool // of *gzip.Writer
 
-	pages        [formats]atomic.Pointer[page] // the newest, by Format.bytes
-	storeVersion atomic.Uint64                 // of the series after the last Sync
-	generation   atomic.Uint64                 // of the values on pages: grows when rows are read
+	pages        [formats]atomic.Pointer[page] // the newest page, by Format.bytes
+	storeVersion atomic.Uint64                 // number of series after the last Sync
+	generation   atomic.Uint64                 // version of the values: grows when rows are read
 
 	// mu guards what follows. Its holder only computes.
 	mu      sync.Mutex
@@ -85,27 +85,26 @@ type Renderer struct {
 	taken   taken
 }
 
-// taken identifies the state that the rows in snap belong to. All formats show the same rows, so
-// no value goes back for a client that changes its format.
+// taken identifies the state of the rows in snap. All formats show the same rows, so no value goes back for a
+// client that changes its format.
 type taken struct {
 	of   origin
 	rows uint64    // sum of the heads of all rings; each only grows
 	at   time.Time // zero: never
 }
 
-// page is a rendered page. It is immutable, except that its compressed form is made
-// at the first request for it.
+// page is a rendered page. It is immutable, except that the first request for its compressed form makes that.
 type page struct {
 	data       []byte
 	taken      taken
 	generation uint64
-	expires    int64 // Unix ns: the first device on it becomes stale
+	expires    int64 // Unix ns: when the first device on it becomes stale
 
 	once   sync.Once
 	zipped []byte
 }
 
-// origin identifies everything that a page was made from, except the rows.
+// origin identifies all inputs of a page, except the rows.
 type origin struct {
 	view   *view.View
 	store  uint64
@@ -114,8 +113,8 @@ type origin struct {
 	self   uint64
 }
 
-// New returns a Renderer of the Views that hang on board. It panics if
-// o.Registerer has metrics of another Renderer already.
+// New returns a Renderer of the board's Views. It panics if o.Registerer already has metrics of another
+// Renderer.
 func New(board *view.Board, o Options) *Renderer {
 	if o.HostnameLabel == "" {
 		o.HostnameLabel = defaultHostnameLabel
@@ -141,9 +140,8 @@ func New(board *view.Board, o Options) *Renderer {
 	return r
 }
 
-// Page returns the newest page, compressed with gzip if zipped. It must not be
-// changed. If the last one is still up to date, no lock is taken; else one caller
-// renders and the others of that moment wait for it.
+// Page returns the newest page, compressed with gzip if zipped. It must not be changed. If the last page is
+// up to date, Page takes no lock; else one caller renders and the other callers wait for it.
 func (r *Renderer) Page(f Format, zipped bool) []byte {
 	p := r.newest(f.bytes(), r.o.Now())
 	if !zipped {
@@ -165,8 +163,8 @@ func (r *Renderer) newest(f Format, now time.Time) *page {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	// Read before everything else: what comes in while we render may be on the page
-	// but is not in its origin, so the next scrape renders again.
+	// Read this first: changes during the rendering may be on the page but are not in its origin, so the next
+	// scrape renders again.
 	of, rows = r.origin()
 	last := r.pages[f].Load()
 	if r.serves(last, of, rows, now) {
@@ -177,17 +175,17 @@ func (r *Renderer) newest(f Format, now time.Time) *page {
 	return p
 }
 
-// serves reports whether p, which may be nil, is still the page of an origin.
+// serves reports whether p, which may be nil, is still valid for an origin.
 func (r *Renderer) serves(p *page, of origin, rows uint64, now time.Time) bool {
 	return p != nil && p.generation == r.generation.Load() && now.UnixNano() < p.expires && p.taken.serve(of, rows, now)
 }
 
-// serve reports whether rows that were read are new enough for a page of an origin.
+// serve reports whether the last rows are new enough for a page of an origin.
 func (t *taken) serve(of origin, rows uint64, now time.Time) bool {
 	return !t.at.IsZero() && t.of == of && (t.rows == rows || now.Sub(t.at) < minRenderInterval)
 }
 
-// origin returns what a page would now be made from, and the sum of all heads.
+// origin returns the inputs of a page made now, and the sum of all heads.
 func (r *Renderer) origin() (of origin, rows uint64) {
 	of = origin{view: r.board.Load(), store: r.storeVersion.Load()}
 	for _, s := range of.view.Sources {
@@ -203,8 +201,7 @@ func (r *Renderer) origin() (of origin, rows uint64) {
 	return of, rows
 }
 
-// render makes a page, of rows that were read already if they are new enough. The
-// caller holds mu.
+// render makes a page. It uses the last rows if they are new enough. The caller holds mu.
 func (r *Renderer) render(f Format, of origin, rows uint64, now time.Time, last *page) *page {
 	start := time.Now()
 	fresh := now.UnixNano() >= r.snap.expires || !r.taken.serve(of, rows, now)
@@ -225,7 +222,7 @@ func (r *Renderer) render(f Format, of origin, rows uint64, now time.Time, last 
 		r.taken = taken{of, rows, now}
 		r.generation.Add(1)
 	} else if r.store != nil && r.store.Rows() != r.counted {
-		r.generation.Add(1) // this page has counted more than the pages that there are
+		r.generation.Add(1) // this page has counted more rows than the existing pages
 	}
 	if r.store != nil {
 		r.counted = r.store.Rows()
@@ -239,11 +236,11 @@ func (r *Renderer) render(f Format, of origin, rows uint64, now time.Time, last 
 	return p
 }
 
-// capture takes the newest rows of v, and then counts all of them. It returns the View that
-// both are of, which is a newer one if the Views have changed meanwhile.
+// capture reads the newest rows of v, and then counts all rows. It returns the View of both, which is newer
+// than v if the Views have changed meanwhile.
 func (r *Renderer) capture(v *view.View, now time.Time) *view.View {
 	for {
-		r.snap.take(v, r.o.StaleAfter, now)
+		r.snap.capture(v, r.o.StaleAfter, now)
 		if r.store == nil {
 			return v
 		}
@@ -255,8 +252,8 @@ func (r *Renderer) capture(v *view.View, now time.Time) *view.View {
 	}
 }
 
-// refresh builds a layout if sources, series or owners are not those that the last one was
-// built for. The caller holds mu and the store's lock.
+// refresh builds a layout if sources, series or owners differ from the last layout's. The caller holds mu and
+// the store's lock.
 func (r *Renderer) refresh(v *view.View, owners uint64, shares *view.Shares, now time.Time) {
 	var series []accumulate.Series
 	if r.store != nil {
@@ -313,16 +310,15 @@ func (r *Renderer) compress(plain []byte) []byte {
 	if err != nil {
 		panic(fmt.Sprintf("exposition: compress into memory: %v", err)) // a Buffer never fails
 	}
-	return bytes.Clone(out.Bytes()) // a slow reader holds no spare room
+	return bytes.Clone(out.Bytes()) // a slow reader keeps no spare room
 }
 
-// syncEvery is how often Run reads the rings. A ring holds the rows of a minute, at
-// least 16 and at most 1,024: ten seconds at the fastest tick.
+// syncEvery is how often Run reads the rings. A ring holds the rows of a minute, at least 16 and at most
+// 1,024: ten seconds at the fastest tick.
 const syncEvery = time.Second
 
-// Run reads rows between scrapes, so that none is missing from the accumulated series, and builds a new
-// layout when one is needed, so that the next scrape need not. It returns ctx's
-// error when ctx is done. A Renderer works without it, but then rows are lost if
+// Run reads rows between scrapes, so that the accumulated series miss none. It also builds new layouts, so
+// that the next scrape need not. It returns ctx's error when ctx is done. Without Run, rows are lost if
 // scrapes are further apart than the rings are long.
 func (r *Renderer) Run(ctx context.Context) error {
 	ticker := time.NewTicker(syncEvery)
@@ -345,7 +341,7 @@ type Count struct {
 	Value  float64
 }
 
-// Counts returns the counts that there are, as of the last Sync or page.
+// Counts returns the counts as of the last Sync or page.
 func (r *Renderer) Counts() (out []Count) {
 	if r.store == nil {
 		return nil
@@ -363,7 +359,7 @@ func (r *Renderer) Counts() (out []Count) {
 	return out
 }
 
-// Series returns how many series the page has room for, as of the last Sync or page; a histogram is one.
+// Series returns how many series the page has room for, as of the last Sync or page; a histogram counts once.
 func (r *Renderer) Series() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -373,8 +369,7 @@ func (r *Renderer) Series() int {
 	return r.layout.stats.series
 }
 
-// Sync reads all rows that are in the rings now, and builds a new layout if one
-// is needed.
+// Sync reads all rows that are in the rings now, and builds a new layout if needed.
 func (r *Renderer) Sync(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

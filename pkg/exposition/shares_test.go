@@ -22,8 +22,8 @@ func share(device string, f field.ID, pod string) view.Share {
 	return view.Share{Device: device, Field: f, Owner: view.Owner{PodLabels: labelsFrom("team", "x"), Labels: labelsFrom("pod", pod)}}
 }
 
-// shared is a GPU with two users: its temperature is split per user, its power is
-// not, and one family has another scale.
+// shared is a GPU with two users: its temperature is split per user, its power is not, and one family has
+// another scale.
 func shared() (*feed, *testOwners) {
 	fields := field.List{Fields: []field.Field{
 		metric(descTemp, "A", field.Gauge, ""),
@@ -61,7 +61,7 @@ func TestShares(t *testing.T) {
 	want("# TYPE A gauge\nA 70\n" + `A{team="x",pod="x"} 50` + "\n" + `A{team="x",pod="y"} 20` + "\n" +
 		"# TYPE A_KELVINISH gauge\nA_KELVINISH 0.7\n" + `A_KELVINISH{team="x",pod="x"} 0.5` + "\n" + `A_KELVINISH{team="x",pod="y"} 0.2` + "\n" + power)
 
-	// What is not known is not there, and a change of values is no new layout.
+	// Unknown values have no series, and a change of values needs no new layout.
 	layout := r.layout
 	owners.shares = &view.Shares{Set: 1, Series: owners.shares.Series, Values: []float64{math.NaN(), 21, 1, 2}}
 	want("# TYPE A gauge\nA 70\n" + `A{team="x",pod="y"} 21` + "\n" + "# TYPE A_KELVINISH gauge\nA_KELVINISH 0.7\n" + `A_KELVINISH{team="x",pod="y"} 0.21` + "\n" + power)
@@ -78,7 +78,7 @@ func TestShares(t *testing.T) {
 	want("# TYPE A gauge\nA 70\n# TYPE A_KELVINISH gauge\nA_KELVINISH 0.7\n" + power)
 }
 
-// TestSharesNeverRepeatTheDevice: a user without labels would be the device itself.
+// TestSharesNeverRepeatTheDevice: a user without labels would repeat the device's own series.
 func TestSharesNeverRepeatTheDevice(t *testing.T) {
 	f, owners := shared()
 	owners.shares = &view.Shares{Set: 1, Series: []view.Share{{Device: "g", Field: descTemp.ID}}, Values: []float64{5}}
@@ -91,8 +91,7 @@ func TestSharesNeverRepeatTheDevice(t *testing.T) {
 	}
 }
 
-// TestSharesLeaveWithTheirDevice: also where two sources have it, of which one is
-// stale.
+// TestSharesLeaveWithTheirDevice also covers a device with two sources, one stale.
 func TestSharesLeaveWithTheirDevice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, owners := shared()
@@ -119,8 +118,7 @@ func TestSharesLeaveWithTheirDevice(t *testing.T) {
 	})
 }
 
-// TestHammerShares scrapes while Sets and values change: on each page each user
-// has the values of one Set.
+// TestHammerShares scrapes while Sets and values change: on each page each user has the values of one Set.
 func TestHammerShares(t *testing.T) {
 	f, _ := shared()
 	owners := &changingShares{}
@@ -154,7 +152,7 @@ func TestHammerShares(t *testing.T) {
 	writer.Wait()
 }
 
-// changingShares has, in Set s, s%5+1 users; the value of user i ends in its digit.
+// changingShares has s%5+1 users in Set s; the value of user i ends in its digit.
 type changingShares struct{ p atomic.Pointer[view.Shares] }
 
 func (c *changingShares) change(n int) {

@@ -9,7 +9,7 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// roster numbers the devices and cells of all sources of a View through.
+// roster numbers the devices and cells of all sources of a View consecutively.
 type roster struct {
 	cells   []int32 // per source: number of its first cell
 	devices []int32 // per source: number of its first device
@@ -46,51 +46,50 @@ func (r *roster) at(source, column, device int) (cell, dev int32) {
 	return r.cells[source] + int32(column), r.devices[source] + int32(device)
 }
 
-// snapshot is the newest row of every ring, one after the other, and which
-// devices belong on a page. Layouts point into cells and shares.
+// snapshot holds the newest row of every ring, one after the other, and which devices belong on a page.
+// Layouts point into cells and shares.
 type snapshot struct {
 	view   *view.View
 	roster *roster
-	row    view.Row // read into, so that a failed read leaves the last row alone
+	row    view.Row // read into, so that a failed read keeps the last row
 	cells  []float64
 	stamps []int64
-	shares []float64 // values of the shares that the layout was built for
-	// live has two entries for each device. The first says that it has been sampled
-	// lately and that no source before has it; the second, at roster.event, that it shows
-	// its events: XIDs are valid for a stale device, too.
+	shares []float64 // values of the shares in the current layout
+	// live has two entries for each device. The first is true if it has been sampled lately and no earlier
+	// source has it. The second, at roster.event, is true if it shows its events: XIDs are valid for a stale
+	// device, too.
 	live    []bool
 	taken   []bool // by device: it or one before it with the same ID is live
 	expires int64  // Unix ns at which the next device becomes stale
 
 	floors []floor
-	xids   map[string]float64 // the last XID of each device, in whichever session it was
+	xids   map[string]float64 // the last XID of each device, from any session
 }
 
 // maxXIDs bounds the memory of devices that had an XID.
 const maxXIDs = 4096
 
-// event is the number of a device's second entry in snapshot.live.
+// event returns the number of a device's second entry in snapshot.live.
 func (r *roster) event(device int32) int32 { return int32(len(r.first)) + device }
 
-// firstOf is the first device with the same ID as that of an entry in snapshot.live.
+// firstOf returns the first device with the same ID as an entry's device in snapshot.live.
 func (r *roster) firstOf(entry int32) int32 { return r.first[int(entry)%len(r.first)] }
 
-// take reads the rings of v. All cells of a source come from one row; a ring whose
-// writer is too fast to be read leaves the row before.
-func (s *snapshot) take(v *view.View, staleAfter time.Duration, now time.Time) {
+// capture reads the rings of v. All cells of a source come from one row. If the writer is too fast to read,
+// the previous row stays.
+func (s *snapshot) capture(v *view.View, staleAfter time.Duration, now time.Time) {
 	if s.view != v {
 		s.reset(v, staleAfter, now)
 	}
 	s.readRings()
 	s.applyFloors(now)
-	s.judge(staleAfter, now.UnixNano())
+	s.markLive(staleAfter, now.UnixNano())
 	s.hideOldZeros()
 }
 
-// judge decides which devices belong on a page. A stamp that lies as far ahead
-// as a stale one lies behind is not fresh either: the clock was set back, or the
-// process that writes the ring has gone mad, and the value could stay for ever.
-func (s *snapshot) judge(limit time.Duration, now int64) {
+// markLive decides which devices belong on a page. A stamp that is too far in the future is not fresh either:
+// the clock was set back, or the writer is faulty, and the value could stay for ever.
+func (s *snapshot) markLive(limit time.Duration, now int64) {
 	s.expires = math.MaxInt64
 	source, end := -1, 0
 	for d, stamp := range s.stamps {
@@ -138,8 +137,8 @@ func (s *snapshot) xidCells(f func(cell *float64, id string, device int32)) {
 	}
 }
 
-// rememberXIDs keeps the last XID of each device, and shows it if the session has
-// not seen it: it began later.
+// rememberXIDs keeps the last XID of each device. It shows it if the current session, which began later, has
+// not seen it.
 func (s *snapshot) rememberXIDs() {
 	s.xidCells(func(cell *float64, id string, _ int32) {
 		last, known := s.xids[id]
@@ -152,8 +151,8 @@ func (s *snapshot) rememberXIDs() {
 	})
 }
 
-// hideOldZeros takes the zeros of stale devices off the page: an XID stays true, but that
-// there was none is not known any more.
+// hideOldZeros removes the zeros of stale devices from the page: an XID stays true, but zero may have become
+// wrong.
 func (s *snapshot) hideOldZeros() {
 	s.xidCells(func(cell *float64, _ string, device int32) {
 		if *cell == 0 && !s.live[device] {
@@ -172,11 +171,11 @@ func (s *snapshot) readRings() {
 	s.rememberXIDs()
 }
 
-// reset begins the rows of another View. The last rows of a session come after the
-// last page of it, and the XIDs in them are in no other.
+// reset begins the rows of another View. The last rows of a session may come after its last page; their XIDs
+// are in no other row.
 func (s *snapshot) reset(v *view.View, staleAfter time.Duration, now time.Time) {
 	r := newRoster(v)
-	floors := s.nextFloors(v, r, now.Add(2*staleAfter)) // of the values that were shown, not of those rows
+	floors := s.nextFloors(v, r, now.Add(2*staleAfter)) // from the values shown, not from those rows
 	if s.view != nil {
 		s.readRings()
 	}
@@ -197,29 +196,27 @@ func (s *snapshot) reset(v *view.View, staleAfter time.Duration, now time.Time) 
 	s.taken = make([]bool, len(r.first))
 }
 
-// floor is the least that a counter shows after a change of the View.
+// floor is the minimum that a counter shows after a change of the View.
 //
-// Prometheus takes a counter that goes back for one that was restarted, and adds
-// all of it to every rate. The next source of a device may have read a counter up
-// to an interval earlier than the last one did (a DCGM engine and NVML never read
-// at the same time). So what was shown last stays until the next source has passed
-// it. That ends after twice the time after which a device is stale: a counter that
-// is still lower then has been restarted, and is shown as it is.
+// Prometheus treats a counter that goes back as restarted, and adds all of it to every rate. The next source
+// of a device may have read a counter up to an interval earlier than the last source (a DCGM engine and NVML
+// never read at the same time). So the last shown value stays until the next source has passed it, for at
+// most twice the stale age: a counter that is still lower then has been restarted, and shows its own value.
 type floor struct {
 	cell  int32
 	least float64
 	until time.Time
 }
 
-// counterKey is a counter of a device, whichever source has it.
+// counterKey is a counter of a device, in any source.
 type counterKey struct {
 	device string
 	field  field.ID
 	labels string
 }
 
-// nextFloors returns the floors of v, whose cells are numbered by r: what s shows
-// of the same counters.
+// nextFloors returns the floors of v, whose cells are numbered by r, from the shown values of the same
+// counters in s.
 func (s *snapshot) nextFloors(v *view.View, r *roster, until time.Time) (out []floor) {
 	if s.view == nil {
 		return nil
@@ -246,7 +243,7 @@ func (s *snapshot) applyFloors(now time.Time) {
 		if v > f.least || !now.Before(f.until) {
 			continue
 		}
-		if v < f.least { // a blank stays one
+		if v < f.least { // a blank stays a blank
 			s.cells[f.cell] = f.least
 		}
 		kept = append(kept, f)

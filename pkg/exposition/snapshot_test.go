@@ -11,8 +11,8 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// TestFreshness checks with which stamps, relative to now, a device is on the page. A source of which only slow fields
-// are read has three intervals.
+// TestFreshness checks which stamps, relative to now, put a device on the page. A source with only slow fields has
+// three intervals.
 func TestFreshness(t *testing.T) {
 	const staleAfter = 30 * time.Second
 	now := time.Unix(1_800_000_000, 0)
@@ -22,7 +22,7 @@ func TestFreshness(t *testing.T) {
 		src := &view.Source{Devices: []collector.Device{{ID: "GPU-a"}}, Ring: ring.Make(2, 1, 0), Interval: interval}
 		src.Ring.Append(stamp, []int64{stamp}, nil)
 		var s snapshot
-		s.take(&view.View{Version: 1, Sources: []*view.Source{src}}, staleAfter, now)
+		s.capture(&view.View{Version: 1, Sources: []*view.Source{src}}, staleAfter, now)
 		if s.live[0] != want {
 			t.Errorf("stamp %d s from now: fresh is %v, want %v", (stamp-now.UnixNano())/int64(time.Second), s.live[0], want)
 		}
@@ -43,8 +43,8 @@ func TestFreshness(t *testing.T) {
 	f(at(-181*time.Second), false)
 }
 
-// TestSlowDevice: a device of which something is read every 30 s stays between two readings, next to
-// one that is read each second.
+// TestSlowDevice: a device that is read every 30 s stays between two readings, next to one that is read each
+// second.
 func TestSlowDevice(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	src := &view.Source{
@@ -55,14 +55,14 @@ func TestSlowDevice(t *testing.T) {
 		var s snapshot
 		stamp := now.Add(-age).UnixNano()
 		src.Ring.Append(now.UnixNano(), []int64{stamp, stamp}, []float64{1})
-		if s.take(&view.View{Sources: []*view.Source{src}}, 30*time.Second, now); s.live[0] != want[0] || s.live[1] != want[1] {
+		if s.capture(&view.View{Sources: []*view.Source{src}}, 30*time.Second, now); s.live[0] != want[0] || s.live[1] != want[1] {
 			t.Errorf("values of %v ago: fresh %v, want %v", age, s.live[:2], want)
 		}
 	}
 }
 
-// TestXIDsStay: the last XID of a device is shown while the device is stale, and by a
-// session that has not seen it.
+// TestXIDsStay: the last XID of a device is shown while the device is stale, and in a new session that has
+// not seen it.
 func TestXIDsStay(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	view1 := func(version uint64, stamp int64, xid float64) *view.View {
@@ -78,7 +78,7 @@ func TestXIDsStay(t *testing.T) {
 	var s snapshot
 	f := func(what string, v *view.View, live, event bool, want float64) {
 		t.Helper()
-		s.take(v, 30*time.Second, now)
+		s.capture(v, 30*time.Second, now)
 		if s.live[0] != live || s.live[1] != event || !(s.cells[0] == want || math.IsNaN(s.cells[0]) && math.IsNaN(want)) {
 			t.Errorf("%s: live %v, XID %v; want [%v %v] and %v", what, s.live, s.cells[0], live, event, want)
 		}

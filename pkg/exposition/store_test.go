@@ -11,7 +11,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// TestCreated reads with Prometheus' own parser when counts began.
+// TestCreated reads the start of counts with Prometheus' own parser.
 func TestCreated(t *testing.T) {
 	power := &field.Descriptor{ID: 155, Name: "POWER", Level: field.GPU, Unit: "W", Max: 1000}
 	xid, _ := field.ByID(field.XIDEvent)
@@ -19,7 +19,7 @@ func TestCreated(t *testing.T) {
 	count, _ := field.ByID(field.XIDErrorsCount)
 	fields := []field.Field{
 		{Desc: power, Name: "H", Type: field.Histogram, Scale: 1, Buckets: []float64{100, 200}},
-		metric(power, "DRIVERS_OWN_TOTAL", field.Counter, ""), // it is not known since when it counts
+		metric(power, "DRIVERS_OWN_TOTAL", field.Counter, ""), // its start is unknown
 		metric(total, total.Name, field.Counter, ""),
 		metric(count, count.Name, field.Gauge, ""),
 	}
@@ -36,12 +36,12 @@ func TestCreated(t *testing.T) {
 			}
 			f.tick(first.Add(time.Duration(i) * time.Second))
 		}
-		began := first.Add(-time.Second).UnixMilli() // the first row stands for the second before it
+		began := first.Add(-time.Second).UnixMilli() // the first row counts for the second before it
 		for _, format := range []Format{OpenMetrics, Protobuf} {
 			page := pageOf(t, r, format)
 			got := parse(t, page, format).Began
 			want := map[string]int64{"H": began, "DRIVERS_OWN_TOTAL": 0, total.Name + "79": began, total.Name + "48": began, count.Name + "79": 0}
-			if format == OpenMetrics { // which knows no counter of such a name
+			if format == OpenMetrics { // which has no such counter
 				want = map[string]int64{"H_bucket": began, "H_sum": began, "H_count": began, "DRIVERS_OWN_TOTAL": 0, total.Name + "79": 0, count.Name + "79": 0}
 			}
 			if format == OpenMetrics && !lines {

@@ -8,8 +8,8 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// appendText appends all families in one of the two line-based formats. They
-// differ in their head lines and in how bounds of buckets are written.
+// appendText appends all families in one of the two line-based formats. They differ in their head lines and
+// in the form of bucket bounds.
 func (l *layout) appendText(b []byte, d dialect, s *snapshot) []byte {
 	for _, f := range l.families {
 		b = f.appendText(b, d, s)
@@ -49,7 +49,7 @@ func (f *family) appendSamples(b []byte, d dialect, s *snapshot) []byte {
 	return b
 }
 
-// appendCreated appends the line that says when a count began, in seconds, if it has.
+// appendCreated appends the line with the start of a count, in seconds, if it has started.
 func (f *family) appendCreated(b []byte, labels *labelSet, created int64) []byte {
 	if created == 0 {
 		return b
@@ -133,7 +133,7 @@ func (f *family) appendBuckets(b []byte, c *histogramSeries, bounds []string) []
 	return b
 }
 
-// xidText says what an XID means, for label err_msg. It allocates nothing.
+// xidText returns the text of an XID for label err_msg, without allocating.
 func xidText(code float64) string {
 	if math.Abs(code) > math.MaxInt32 {
 		code = -1
@@ -141,10 +141,9 @@ func xidText(code float64) string {
 	return field.XIDText(int(code))
 }
 
-// appendValue appends a sample's value: an integer as decimal digits, anything
-// else in the shortest form that reads back as the same float64, with an
-// exponent only where the number would be hard to read without. All three text
-// dialects of Prometheus read it.
+// appendValue appends a sample's value: an integer as decimal digits, any other number in the shortest form
+// that reads back as the same float64, with an exponent only for numbers that are hard to read without one.
+// All three text dialects of Prometheus can read it.
 func appendValue(b []byte, v float64) []byte {
 	const tooBigForInt64 = 1 << 63
 	switch {
@@ -169,8 +168,8 @@ func appendSpecial(b []byte, v float64) []byte {
 	return append(b, "NaN"...)
 }
 
-// appendBound appends the upper bound of a bucket as text 0.0.4 has it, like
-// client_golang: 1, 0.25, 1e+06.
+// appendBound appends a bucket's upper bound in the form of text 0.0.4, as client_golang does: 1, 0.25,
+// 1e+06.
 func appendBound(b []byte, v float64) []byte {
 	if math.IsInf(v, 1) {
 		return append(b, "+Inf"...)
@@ -178,8 +177,8 @@ func appendBound(b []byte, v float64) []byte {
 	return strconv.AppendFloat(b, v, 'g', -1, 64)
 }
 
-// appendCanonicalBound appends the upper bound of a bucket as OpenMetrics wants
-// it, recognisable as a float: 1.0, 0.25, 1e+06.
+// appendCanonicalBound appends a bucket's upper bound in the form of OpenMetrics, recognisable as a float:
+// 1.0, 0.25, 1e+06.
 func appendCanonicalBound(b []byte, v float64) []byte {
 	start := len(b)
 	b = appendBound(b, v)

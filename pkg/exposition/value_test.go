@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// FuzzValue: what is written reads back as the same float64 and has no digit
-// more than needed.
+// FuzzValue: a written value reads back as the same float64 and has no unnecessary digit.
 func FuzzValue(f *testing.F) {
 	for _, v := range []float64{0, 1, -1, 0.1, 0.001, 1.0005, 12.3456, 1e15 + 0.5, 1e-300, 1 << 60, 1 << 62, -1 << 63, 1e18, 1e30, 999999999999.999, 9999999999999.999, 5e-324, math.MaxFloat64} {
 		f.Add(v)

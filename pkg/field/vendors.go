@@ -21,13 +21,13 @@ var nvidiaFields = [...]Descriptor{
 	{ID: NVIDIAOFABusy, Name: "nvidia_gpu_ofa_busy_ratio", Kind: Double, Level: GPU, Unit: "ratio", Max: 1.1, Help: "Utilisation of the optical flow engines"},
 	{ID: NVIDIAComputeProcesses, Name: "nvidia_gpu_compute_processes", Kind: Int64, Level: Instance, Max: 1e6, Help: "Processes that compute on the GPU"},
 	{ID: NVIDIAGraphicsProcesses, Name: "nvidia_gpu_graphics_processes", Kind: Int64, Level: Instance, Max: 1e6, Help: "Processes that draw on the GPU"},
-	{ID: NVLinkPackets, Name: "nvidia_nvlink_packets_total", Kind: Int64, Level: Link, Max: mostCycles, Help: "Packets over the link by direction: tx, rx"},
-	{ID: NVLinkBytes, Name: "nvidia_nvlink_bytes_total", Kind: Int64, Level: Link, Meanings: []Meaning{{Role: RoleLinkSent, Label: "tx"}, {Role: RoleLinkReceived, Label: "rx"}}, Unit: "bytes", Max: mostCycles, Help: "Data over the link by direction: tx, rx"},
-	{ID: NVLinkErrors, Name: "nvidia_nvlink_errors_total", Kind: Int64, Level: Link, Meanings: []Meaning{{Role: RoleLinkErrors, Label: AnyLabel}}, Cost: Slow, Max: mostCycles, Help: "Errors of the link by kind: malformed_packet, buffer_overrun, receive, remote, general, integrity, transmit_discard, symbol, effective"},
-	{ID: NVLinkRecoveries, Name: "nvidia_nvlink_recoveries_total", Kind: Int64, Level: Link, Meanings: []Meaning{{Role: RoleLinkErrors, Label: AnyLabel}}, Cost: Slow, Max: mostCycles, Help: "Recoveries of the link by result: successful, failed"},
-	{ID: NVLinkRecoveryEvents, Name: "nvidia_nvlink_recovery_events_total", Kind: Int64, Level: Link, Cost: Slow, Max: mostCycles, Help: "Times the link went into recovery, whatever came of it"},
+	{ID: NVLinkPackets, Name: "nvidia_nvlink_packets_total", Kind: Int64, Level: Link, Max: maxCycles, Help: "Packets over the link by direction: tx, rx"},
+	{ID: NVLinkBytes, Name: "nvidia_nvlink_bytes_total", Kind: Int64, Level: Link, Meanings: []Meaning{{Role: RoleLinkSent, Label: "tx"}, {Role: RoleLinkReceived, Label: "rx"}}, Unit: "bytes", Max: maxCycles, Help: "Data over the link by direction: tx, rx"},
+	{ID: NVLinkErrors, Name: "nvidia_nvlink_errors_total", Kind: Int64, Level: Link, Meanings: []Meaning{{Role: RoleLinkErrors, Label: AnyLabel}}, Cost: Slow, Max: maxCycles, Help: "Errors of the link by kind: malformed_packet, buffer_overrun, receive, remote, general, integrity, transmit_discard, symbol, effective"},
+	{ID: NVLinkRecoveries, Name: "nvidia_nvlink_recoveries_total", Kind: Int64, Level: Link, Meanings: []Meaning{{Role: RoleLinkErrors, Label: AnyLabel}}, Cost: Slow, Max: maxCycles, Help: "Recoveries of the link by result: successful, failed"},
+	{ID: NVLinkRecoveryEvents, Name: "nvidia_nvlink_recovery_events_total", Kind: Int64, Level: Link, Cost: Slow, Max: maxCycles, Help: "Times the link went into recovery, whatever came of it"},
 	{ID: NVLinkBER, Name: "nvidia_nvlink_bit_error_ratio", Kind: Double, Level: Link, Cost: Slow, Max: 1, Help: "Bit error rate of the link by kind: symbol, effective"},
-	{ID: NVLinkFEC, Name: "nvidia_nvlink_fec_blocks_total", Kind: Int64, Level: Link, Cost: Slow, Max: mostCycles, Help: "Blocks over the link by symbols that were corrected in them: 0 to 15"},
+	{ID: NVLinkFEC, Name: "nvidia_nvlink_fec_blocks_total", Kind: Int64, Level: Link, Cost: Slow, Max: maxCycles, Help: "Blocks over the link by symbols that were corrected in them: 0 to 15"},
 }
 
 // Readings that only AMD's GPUs have. Names and units follow Prometheus: base units, and _total for counters.
@@ -90,42 +90,42 @@ const (
 
 // Plausible ranges of several fields.
 const (
-	mostCycles  = 9e18
-	mostBytes   = 1e18
-	mostSeconds = 1e10
-	mostCelsius = 150
+	maxCycles  = 9e18
+	maxBytes   = 1e18
+	maxSeconds = 1e10
+	maxCelsius = 150
 )
 
 // amdFields lists these fields by ascending id.
 var amdFields = [...]Descriptor{
-	{ID: AMDTemperature, Name: "amd_gpu_temperature_celsius", Kind: Double, Level: GPU, Meanings: []Meaning{{Role: RoleTemperature, Label: "edge"}, {Role: RoleTemperature, Label: "junction"}, {Role: RoleMemoryTemperature, Label: "mem"}}, Unit: "celsius", Min: -50, Max: mostCelsius, Help: "Temperature by sensor: edge, junction, mem, hbm0 to hbm7, vrgfx, vrsoc, vrmem, soc"},
-	{ID: AMDBusySeconds, Name: "amd_gpu_busy_seconds_total", Kind: Double, Level: GPU, Unit: "s", Max: mostSeconds, Help: "Busy time as the firmware adds it up every millisecond; by engine: gfx, umc"},
+	{ID: AMDTemperature, Name: "amd_gpu_temperature_celsius", Kind: Double, Level: GPU, Meanings: []Meaning{{Role: RoleTemperature, Label: "edge"}, {Role: RoleTemperature, Label: "junction"}, {Role: RoleMemoryTemperature, Label: "mem"}}, Unit: "celsius", Min: -50, Max: maxCelsius, Help: "Temperature by sensor: edge, junction, mem, hbm0 to hbm7, vrgfx, vrsoc, vrmem, soc"},
+	{ID: AMDBusySeconds, Name: "amd_gpu_busy_seconds_total", Kind: Double, Level: GPU, Unit: "s", Max: maxSeconds, Help: "Busy time as the firmware adds it up every millisecond; by engine: gfx, umc"},
 	{ID: AMDVCNBusy, Name: "amd_gpu_vcn_busy_ratio", Kind: Double, Level: Instance, Unit: "ratio", Max: 1.1, Help: "Utilisation of a video engine, which encodes and decodes"},
 	{ID: AMDJPEGBusy, Name: "amd_gpu_jpeg_busy_ratio", Kind: Double, Level: Instance, Unit: "ratio", Max: 1.1, Help: "Utilisation of a JPEG engine"},
 	{ID: AMDXCCBusy, Name: "amd_gpu_xcc_busy_ratio", Kind: Double, Level: Instance, Unit: "ratio", Max: 1.1, Help: "Utilisation of a chiplet with compute units"},
-	{ID: AMDXCCBusySeconds, Name: "amd_gpu_xcc_busy_seconds_total", Kind: Double, Level: Instance, Unit: "s", Max: mostSeconds, Help: "Busy time of a chiplet with compute units; added up every millisecond"},
+	{ID: AMDXCCBusySeconds, Name: "amd_gpu_xcc_busy_seconds_total", Kind: Double, Level: Instance, Unit: "s", Max: maxSeconds, Help: "Busy time of a chiplet with compute units; added up every millisecond"},
 	{ID: AMDClock, Name: "amd_gpu_clock_hertz", Kind: Double, Level: GPU, Meanings: []Meaning{{Role: RoleClock, Label: "gfx"}, {Role: RoleMemoryClock, Label: "mem"}}, Unit: "Hz", Max: 2e10, Help: "Clock: gfx, mem, fabric, soc, video, decode"},
 	{ID: AMDXCCClock, Name: "amd_gpu_xcc_clock_hertz", Kind: Double, Level: GPU, Unit: "Hz", Max: 2e10, Help: "Clock of a chiplet with compute units"},
 	{ID: AMDVoltage, Name: "amd_gpu_voltage_volts", Kind: Double, Level: GPU, Unit: "V", Max: 100, Help: "Voltage by rail: gfx, soc, mem"},
 	{ID: AMDFan, Name: "amd_gpu_fan_speed_rpm", Kind: Double, Level: GPU, Unit: "1/min", Max: 1e5, Help: "Revolutions of the fan per minute"},
-	{ID: AMDMemoryUsed, Name: "amd_gpu_memory_used_bytes", Kind: Double, Level: GPU, Meanings: []Meaning{{Role: RoleMemoryUsed, Label: "vram"}}, Unit: "bytes", Max: mostBytes, Help: "Memory in use: vram; visible, the part of it that the CPU reaches; gtt, the host's as the GPU maps it"},
-	{ID: AMDMemorySize, Name: "amd_gpu_memory_size_bytes", Kind: Double, Level: GPU, Meanings: []Meaning{{Role: RoleMemoryTotal, Label: "vram"}}, Unit: "bytes", Max: mostBytes, Cost: Slow, Help: "Size of memory: vram, visible, gtt"},
-	{ID: AMDXGMIBytes, Name: "amd_gpu_xgmi_bytes_total", Kind: Double, Level: GPU, Meanings: []Meaning{{Role: RoleLinkSent, Label: "write"}, {Role: RoleLinkReceived, Label: "read"}}, Unit: "bytes", Max: mostBytes, Help: "Data over an XGMI link by direction: read, write"},
+	{ID: AMDMemoryUsed, Name: "amd_gpu_memory_used_bytes", Kind: Double, Level: GPU, Meanings: []Meaning{{Role: RoleMemoryUsed, Label: "vram"}}, Unit: "bytes", Max: maxBytes, Help: "Memory in use: vram; visible, the part of it that the CPU reaches; gtt, the host's as the GPU maps it"},
+	{ID: AMDMemorySize, Name: "amd_gpu_memory_size_bytes", Kind: Double, Level: GPU, Meanings: []Meaning{{Role: RoleMemoryTotal, Label: "vram"}}, Unit: "bytes", Max: maxBytes, Cost: Slow, Help: "Size of memory: vram, visible, gtt"},
+	{ID: AMDXGMIBytes, Name: "amd_gpu_xgmi_bytes_total", Kind: Double, Level: GPU, Meanings: []Meaning{{Role: RoleLinkSent, Label: "write"}, {Role: RoleLinkReceived, Label: "read"}}, Unit: "bytes", Max: maxBytes, Help: "Data over an XGMI link by direction: read, write"},
 	{ID: AMDXGMILinkUp, Name: "amd_gpu_xgmi_link_up", Kind: Int64, Level: GPU, Meanings: []Meaning{{Role: RoleLinkUp, Label: AnyLabel}}, Unit: "bool", Max: 1, Help: "The XGMI link is up"},
 	{ID: AMDXGMILinkWidth, Name: "amd_gpu_xgmi_link_width_lanes", Kind: Int64, Level: GPU, Unit: "lanes", Max: 1024, Help: "Lanes of an XGMI link"},
 	{ID: AMDXGMILinkSpeed, Name: "amd_gpu_xgmi_link_speed_bits_per_second", Kind: Double, Level: GPU, Unit: "bit/s", Max: 1e15, Help: "Speed of a lane of XGMI"},
 	{ID: AMDPCIeThroughput, Name: "amd_gpu_pcie_throughput_bytes_per_second", Kind: Double, Level: GPU, Unit: "bytes/s", Max: 1e15, Help: "PCIe data in both directions, as firmware estimates it"},
-	{ID: AMDPCIeRecoveries, Name: "amd_gpu_pcie_recoveries_total", Kind: Int64, Level: GPU, Max: mostCycles, Help: "Times the PCIe link had to recover"},
-	{ID: AMDPCIeRollovers, Name: "amd_gpu_pcie_replay_rollovers_total", Kind: Int64, Level: GPU, Max: mostCycles, Help: "PCIe replays that were repeated so often that the link was trained again"},
-	{ID: AMDPCIeNAKs, Name: "amd_gpu_pcie_naks_total", Kind: Int64, Level: GPU, Max: mostCycles, Help: "PCIe packets that were refused, by direction of the refusal: sent, received"},
-	{ID: AMDThrottleResidency, Name: "amd_gpu_throttle_residency_total", Kind: Int64, Level: GPU, Unit: "cycles", Max: mostCycles, Help: "Firmware cycles in which something held the GPU back, by reason; as a share of amd_gpu_accumulation_cycles_total"},
-	{ID: AMDAccumulationCycles, Name: "amd_gpu_accumulation_cycles_total", Kind: Int64, Level: GPU, Unit: "cycles", Max: mostCycles, Help: "Firmware cycles in all"},
+	{ID: AMDPCIeRecoveries, Name: "amd_gpu_pcie_recoveries_total", Kind: Int64, Level: GPU, Max: maxCycles, Help: "Times the PCIe link had to recover"},
+	{ID: AMDPCIeRollovers, Name: "amd_gpu_pcie_replay_rollovers_total", Kind: Int64, Level: GPU, Max: maxCycles, Help: "PCIe replays that were repeated so often that the link was trained again"},
+	{ID: AMDPCIeNAKs, Name: "amd_gpu_pcie_naks_total", Kind: Int64, Level: GPU, Max: maxCycles, Help: "PCIe packets that were refused, by direction of the refusal: sent, received"},
+	{ID: AMDThrottleResidency, Name: "amd_gpu_throttle_residency_total", Kind: Int64, Level: GPU, Unit: "cycles", Max: maxCycles, Help: "Firmware cycles in which something held the GPU back, by reason; as a share of amd_gpu_accumulation_cycles_total"},
+	{ID: AMDAccumulationCycles, Name: "amd_gpu_accumulation_cycles_total", Kind: Int64, Level: GPU, Unit: "cycles", Max: maxCycles, Help: "Firmware cycles in all"},
 	{ID: AMDThrottleActive, Name: "amd_gpu_throttle_active", Kind: Int64, Level: GPU, Meanings: []Meaning{{Role: RoleThrottling, Label: AnyLabel}}, Unit: "bool", Max: 1, Help: "Something holds the GPU back now, by reason: power, current, thermal, prochot"},
-	{ID: AMDBelowLimit, Name: "amd_gpu_gfxclk_below_limit_total", Kind: Int64, Level: Instance, Unit: "cycles", Max: mostCycles, Help: "Firmware cycles with a chiplet's clock below the host's limit, by reason: host_limit, power, thermal, low_utilization, any"},
-	{ID: AMDRASErrors, Name: "amd_gpu_ras_errors_total", Kind: Int64, Level: GPU, Cost: Slow, Max: mostCycles, Help: "Errors by block and severity: ce corrected, ue uncorrected, de deferred"},
+	{ID: AMDBelowLimit, Name: "amd_gpu_gfxclk_below_limit_total", Kind: Int64, Level: Instance, Unit: "cycles", Max: maxCycles, Help: "Firmware cycles with a chiplet's clock below the host's limit, by reason: host_limit, power, thermal, low_utilization, any"},
+	{ID: AMDRASErrors, Name: "amd_gpu_ras_errors_total", Kind: Int64, Level: GPU, Cost: Slow, Max: maxCycles, Help: "Errors by block and severity: ce corrected, ue uncorrected, de deferred"},
 	{ID: AMDBadPages, Name: "amd_gpu_bad_pages", Kind: Int64, Level: GPU, Cost: Slow, Max: 1e9, Help: "Bad memory pages by state: retired, pending, failed"},
 	{ID: AMDProcesses, Name: "amd_gpu_processes", Kind: Int64, Level: Instance, Cost: Slow, Max: 1e7, Help: "Processes that compute on the GPU"},
-	{ID: AMDProcessMemory, Name: "amd_gpu_process_memory_bytes", Kind: Double, Level: Instance, Unit: "bytes", Cost: Slow, Max: mostBytes, Help: "Memory of all processes that compute on the GPU"},
+	{ID: AMDProcessMemory, Name: "amd_gpu_process_memory_bytes", Kind: Double, Level: Instance, Unit: "bytes", Cost: Slow, Max: maxBytes, Help: "Memory of all processes that compute on the GPU"},
 	{ID: AMDComputeUnits, Name: "amd_gpu_compute_units", Kind: Int64, Level: Instance, Cost: Static, Max: 1e5, Help: "Compute units"},
 	{ID: AMDOccupancy, Name: "amd_gpu_compute_unit_occupancy_ratio", Kind: Double, Level: Instance, Unit: "ratio", Cost: Slow, Max: 1.1, Help: "Compute units that have waves of a process, as a share of all"},
 	{ID: AMDPartition, Name: "amd_gpu_partition_info", Kind: Int64, Level: GPU, Cost: Static, Max: 1, Help: "How the GPU is divided: label compute is SPX, DPX, TPX, QPX or CPX; memory is NPS1, NPS2, NPS4 or NPS8"},
@@ -140,14 +140,14 @@ var amdFields = [...]Descriptor{
 	{ID: AMDUUID, Name: "amd_gpu_smi_uuid", Kind: String, Level: Instance, Cost: Static, Help: "UUID as AMD SMI makes it of the unique id, the PCI device id and the partition"},
 	{ID: AMDDeployment, Name: "amd_gpu_deployment_mode", Kind: String, Level: GPU, Cost: Static, Help: "How the node has the GPU: baremetal; in a virtual machine vm_vf, a virtual function, or vm_pf, the whole GPU"},
 	{ID: AMDPowerAverage, Name: "amd_gpu_average_power_watts", Kind: Double, Level: GPU, Meanings: []Meaning{{Role: RolePower}}, Unit: "W", Max: 1e5, Help: "Power as a mean over time; MI300 and later have none"},
-	{ID: AMDMemoryFree, Name: "amd_gpu_memory_free_bytes", Kind: Double, Level: GPU, Meanings: []Meaning{{Role: RoleMemoryFree, Label: "vram"}}, Unit: "bytes", Max: mostBytes, Help: "Memory that is free: vram, visible, gtt"},
+	{ID: AMDMemoryFree, Name: "amd_gpu_memory_free_bytes", Kind: Double, Level: GPU, Meanings: []Meaning{{Role: RoleMemoryFree, Label: "vram"}}, Unit: "bytes", Max: maxBytes, Help: "Memory that is free: vram, visible, gtt"},
 	{ID: AMDMaxBandwidth, Name: "amd_gpu_memory_max_bandwidth_bytes_per_second", Kind: Double, Level: GPU, Unit: "bytes/s", Max: 1e15, Cost: Slow, Help: "Bandwidth of memory at its highest clock"},
 	{ID: AMDEngineClock, Name: "amd_gpu_engine_clock_hertz", Kind: Double, Level: GPU, Unit: "Hz", Max: 2e10, Help: "Clock of each video engine: video, decode"},
 	{ID: AMDClockMin, Name: "amd_gpu_min_clock_hertz", Kind: Double, Level: GPU, Unit: "Hz", Max: 2e10, Cost: Slow, Help: "Lowest level of a clock: gfx, mem, fabric, soc, video, decode"},
 	{ID: AMDClockMax, Name: "amd_gpu_max_clock_hertz", Kind: Double, Level: GPU, Meanings: []Meaning{{Role: RoleMaxClock, Label: "gfx"}}, Unit: "Hz", Max: 2e10, Cost: Slow, Help: "Highest level of a clock: gfx, mem, fabric, soc, video, decode"},
 	{ID: AMDPCIeSpeed, Name: "amd_gpu_pcie_link_speed_transfers_per_second", Kind: Double, Level: GPU, Unit: "1/s", Max: 1e12, Help: "Speed of a lane of PCIe"},
 	{ID: AMDPCIeSpeedMax, Name: "amd_gpu_pcie_max_link_speed_transfers_per_second", Kind: Double, Level: GPU, Unit: "1/s", Max: 1e12, Cost: Slow, Help: "Highest speed of a lane of PCIe"},
-	{ID: AMDDeferred, Name: "amd_gpu_ras_deferred_errors_total", Kind: Int64, Level: GPU, Cost: Slow, Max: mostCycles, Help: "Deferred errors of all blocks"},
+	{ID: AMDDeferred, Name: "amd_gpu_ras_deferred_errors_total", Kind: Int64, Level: GPU, Cost: Slow, Max: maxCycles, Help: "Deferred errors of all blocks"},
 	{ID: AMDThrottleShare, Name: "amd_gpu_throttle_ratio", Kind: Double, Level: GPU, Unit: "ratio", Max: 1.1, Help: "Share of time since the last sample in which something held the GPU back, by reason"},
 	{ID: AMDBelowLimitShare, Name: "amd_gpu_gfxclk_below_limit_ratio", Kind: Double, Level: Instance, Unit: "ratio", Max: 1.1, Help: "Share of time since the last sample with a chiplet's clock below the host's limit, by reason: power, thermal, low_utilization, any"},
 }

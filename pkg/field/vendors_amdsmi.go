@@ -19,8 +19,8 @@ const (
 // amdSMIFields lists these fields by ascending id.
 var amdSMIFields = [...]Descriptor{
 	{ID: AMDRecords, Name: "amd_gpu_cper_records", Kind: Int64, Level: GPU, Cost: Slow, Max: 1e6, Help: "Records of errors (CPER) that the driver keeps, by severity: fatal, non_fatal_uncorrected, non_fatal_corrected"},
-	{ID: AMDRecordTime, Name: "amd_gpu_cper_timestamp_seconds", Kind: Int64, Level: GPU, Unit: "s", Cost: Slow, Max: mostSeconds, Help: "Time of the newest record of errors by severity, in Unix seconds"},
-	{ID: AMDRecordAge, Name: "amd_gpu_cper_age_seconds", Kind: Double, Level: GPU, Unit: "s", Cost: Slow, Max: mostSeconds, Help: "Age of the newest record of errors by severity"},
+	{ID: AMDRecordTime, Name: "amd_gpu_cper_timestamp_seconds", Kind: Int64, Level: GPU, Unit: "s", Cost: Slow, Max: maxSeconds, Help: "Time of the newest record of errors by severity, in Unix seconds"},
+	{ID: AMDRecordAge, Name: "amd_gpu_cper_age_seconds", Kind: Double, Level: GPU, Unit: "s", Cost: Slow, Max: maxSeconds, Help: "Age of the newest record of errors by severity"},
 	{ID: AMDAFID, Name: "amd_gpu_cper_afid", Kind: Int64, Level: GPU, Cost: Slow, Max: 1e6, Help: "AMD field ids of the newest record of errors, by severity and index: 0 to 11"},
 	{ID: AMDMemoryWidth, Name: "amd_gpu_memory_bus_width_bits", Kind: Int64, Level: GPU, Unit: "bits", Cost: Slow, Max: 1e6, Help: "Width of the memory bus"},
 	{ID: AMDManufacturer, Name: "amd_gpu_board_manufacturer", Kind: String, Level: GPU, Cost: Static, Help: "Manufacturer of the board"},

@@ -12,9 +12,8 @@
 //	/livez         200 "ok": the process answers.
 //	/readyz        200 "ok", or 503 and a reason per line.
 //	/-/reload      POST, PUT: 200 when the new configuration is in service, 500 and
-//	               what is wrong with it otherwise, 403 when not enabled or asked for
-//	               by a page of another site in a browser, or by one under a name
-//	               that is not this machine's.
+//	               the problems otherwise, 403 when not enabled, or when a browser sends
+//	               it for a page of another site or under another machine's name.
 //	/-/release, /-/resume, /-/profiling/pause, /-/profiling/resume
 //	               the same for what Desk releases, pauses and resumes; 400 for a wrong query,
 //	               404 for an unknown collector.

@@ -80,7 +80,7 @@ func (s *Session) bind(sources []collector.Source) (*binding, error) {
 	return out, nil
 }
 
-// validate refuses sources that would lead readers out of bounds, and sources that read nothing: they would be up for
+// validate rejects sources that would lead readers out of bounds, and sources without readings, which would be up for
 // ever without a value.
 func validate(sources []collector.Source) error {
 	if len(sources) == 0 {
@@ -107,7 +107,7 @@ func ringRows(span, tick time.Duration) int {
 	return int(min(max(span/tick, 16), 1024))
 }
 
-// kept is the selected part of a source. The other devices and columns are never due, so they are not read either.
+// kept is the selected part of a source. The other devices and columns are never due, so they are not read.
 type kept struct {
 	shown   []int // by device of the source: index of the selected device, or -1
 	columns []int // by selected column: column of the source

@@ -11,7 +11,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// Costs count what a session has done since it began. A child sends them to its parent.
+// Costs hold the counts of a session since it began. A child sends them to its parent.
 type Costs struct {
 	Collector    string
 	Began        time.Time
@@ -19,24 +19,24 @@ type Costs struct {
 	Calls        map[string]collector.CallCost // by kind, if the collector counts calls
 	Implausible  map[string]uint64             // dropped values, by field
 	RescanErrors uint64
-	LeftOut      int64 // devices that are not shown
+	LeftOut      int64 // devices that cannot be shown
 }
 
-// SourceCost is the cost of the samples of a source.
+// SourceCost is the cost of a source's samples.
 type SourceCost struct {
 	Samples     uint64
 	Time        time.Duration              // in the library
-	Within      [len(sampleBuckets)]uint64 // samples that took at most that long
-	Failed      uint64                     // samples in which a device failed
+	Within      [len(sampleBuckets)]uint64 // samples up to that duration
+	Failed      uint64                     // samples with a failed device
 	MissedTicks uint64
 }
 
 // sampleBuckets are the upper bounds of the histogram of sample durations, in seconds.
 var sampleBuckets = [...]float64{1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1, 10}
 
-// counters are the counts of a source. Its worker writes them, and any goroutine reads them.
+// counters holds the counts of a source. Its worker writes them, and any goroutine reads them.
 type counters struct {
-	durations      [len(sampleBuckets) + 1]atomic.Uint64 // the last is beyond all bounds
+	durations      [len(sampleBuckets) + 1]atomic.Uint64 // the last one is above all bounds
 	time           atomic.Int64
 	failed, missed atomic.Uint64
 }
@@ -80,7 +80,7 @@ var (
 		"Time spent in them.", byCall, nil)
 )
 
-// Collect sends the costs as metrics. Each session counts from 0, so they say when it began.
+// Collect sends the costs as metrics. Each session counts from 0, so they have its start time.
 func (c *Costs) Collect(ch chan<- prometheus.Metric) {
 	count := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetricWithCreatedTimestamp(d, prometheus.CounterValue, v, c.Began, append([]string{c.Collector}, labels...)...)
@@ -158,7 +158,7 @@ func CollectStates(ch chan<- prometheus.Metric, st CollectorStatus) {
 			expected++
 		}
 		if d.Device.Level == field.Link || d.Device.Level == field.Core {
-			continue // a node has hundreds of them; they are counted
+			continue // a node has hundreds of links, so only count them
 		}
 		labels := []string{st.Name, d.Device.ID, d.Device.GPU}
 		gauge(descState, 1, append(labels, d.State.String())...)

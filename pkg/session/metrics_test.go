@@ -28,7 +28,7 @@ func (c collected) Collect(ch chan<- prometheus.Metric) {
 	c.Costs.Collect(ch)
 }
 
-// A device that two sources have is one series, and links are counted only.
+// A device with two sources is one series, and links are only counted.
 func TestSeries(t *testing.T) {
 	gpu := DeviceStatus{Device: collector.Device{ID: "a", GPU: "0", Level: field.GPU}, State: Stalled, Cause: CauseStarting}
 	link := DeviceStatus{Device: collector.Device{ID: "a/l", Parent: "a", Level: field.Link}}

@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// newNode is a library of so many devices, whose cells are 42.
+// newNode is a library with the given number of devices, whose cells are 42.
 func newNode(tb testing.TB, n int) *sessiontest.Library {
 	tb.Helper()
 	l := sessiontest.New(tb)

@@ -14,7 +14,7 @@ import (
 	"warpgauge/pkg/ring"
 )
 
-// explaining is a stub that says why.
+// explaining is a stub with explanations.
 type explaining struct {
 	*stub
 	explanations []collector.Explanation
@@ -24,8 +24,7 @@ type explaining struct {
 func (e *explaining) Explanations() []collector.Explanation { return e.explanations }
 func (e *explaining) Absent() []collector.Absence           { return e.absent }
 
-// Reasons are of the devices that are shown, under their numbers, and a column that the
-// selection hides has one, too.
+// Reasons have the numbers of the shown devices, and a column that the selection hides has a reason, too.
 func TestReasonsOfWhatIsShown(t *testing.T) {
 	mig := hardware(1, 0, 0, map[int][]string{0: {"1", "2"}})
 	src := &explaining{mig[0].(*stub), []collector.Explanation{
@@ -52,7 +51,7 @@ func TestReasonsOfWhatIsShown(t *testing.T) {
 	f("i:2", "GPU-0/2 203 unknown: ?")
 }
 
-// What blank cells say of themselves comes to readers of the ring.
+// Readers of the ring receive the reasons in blank cells.
 func TestReasonsOfCells(t *testing.T) {
 	util, _, _ := field.ByName("DCGM_FI_DEV_GPU_UTIL")
 	var why collector.Absences

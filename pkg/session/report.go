@@ -12,9 +12,9 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// Report lists, for each device and each field of the list, the current value or why there is none. It joins the
-// collectors' explanations (collector.Explainer), the reasons in blank cells, and the states of devices. It is made
-// from memory only, by any goroutine, and is the caller's.
+// Report lists, for each device and each field of the list, the current value or the reason for its absence. It
+// joins the collectors' explanations (collector.Explainer), the reasons in blank cells, and the states of devices.
+// Any goroutine can make one from memory; the caller owns it.
 type Report struct {
 	Devices []ReportDevice // in the order of the View, then those that only a collector's status has
 	// Nowhere lists the fields that no device of the node could have, for example switch fields without a switch.

@@ -38,10 +38,10 @@ func parse(t *testing.T, text string) field.List {
 	return list
 }
 
-// now is when Reports of the tests are made.
+// now is the time of the tests' Reports.
 var now = time.Unix(1_800_000_000, 0)
 
-// source makes one of GPU 0 with the cells as its columns, sampled at a time; zero: never.
+// source makes a source of GPU 0 with the cells as its columns, sampled at a time; zero: never.
 func source(name string, list field.List, sampled time.Time, cells []cell) *view.Source {
 	s := &view.Source{
 		Collector: name, Fields: list, Interval: time.Second,
@@ -124,7 +124,7 @@ func TestValuesAndReasons(t *testing.T) {
 		t.Errorf("report (-want +got):\n%s", diff)
 	}
 
-	// In a row that is too old every value has the device's state as its reason.
+	// In a row that is too old, every value has the device's state as its reason.
 	o.Now = now.Add(time.Minute)
 	f := func(st DeviceStatus, want string) {
 		t.Helper()
@@ -145,7 +145,7 @@ func TestValuesAndReasons(t *testing.T) {
 	f(DeviceStatus{State: Released, Cause: CauseReleased, Reason: "released"}, "released: released")
 }
 
-// A device that no source has any more is reported by its state.
+// A device without a source is reported by its state.
 func TestDevicesOutsideOfTheView(t *testing.T) {
 	list := parse(t, "DCGM_FI_DEV_GPU_TEMP, gauge, temperature\n")
 	gone := DeviceStatus{Device: collector.Device{ID: "GPU-b", Level: field.GPU}, State: Absent, Reason: "no longer found"}
@@ -158,7 +158,8 @@ func TestDevicesOutsideOfTheView(t *testing.T) {
 	}
 }
 
-// A collector reads a switch's counter from a GPU: the report shows the value there, not the lack of a switch.
+// A collector reads a switch's counter from a GPU: the report shows the value there, and does not report a
+// missing switch.
 func TestReadingOfAnotherLevel(t *testing.T) {
 	list := parse(t, "DCGM_FI_DEV_NVSWITCH_FATAL_ERRORS, gauge, switches\n")
 	reading := list.Fields[0].Desc.ID
@@ -169,7 +170,7 @@ func TestReadingOfAnotherLevel(t *testing.T) {
 	}
 }
 
-// Two collectors have one GPU: the first that is fresh serves it, as on the page.
+// Two collectors have one GPU: the first fresh one serves it, as on the page.
 func TestTwoCollectors(t *testing.T) {
 	list := parse(t, "DCGM_FI_DEV_GPU_TEMP, gauge, temperature\nDCGM_FI_DEV_FAN_SPEED, gauge, fan\n")
 	status := []CollectorStatus{
@@ -189,7 +190,7 @@ func TestTwoCollectors(t *testing.T) {
 	f(time.Minute, "nvml GPU-a GPU_TEMP = 41[]", "nvml GPU-a FAN_SPEED = 30[]")
 }
 
-// A collector that could not open a new list serves the one before.
+// A collector that could not open a new list serves the previous list.
 func TestFormerList(t *testing.T) {
 	former := parse(t, "DCGM_FI_DEV_GPU_TEMP, gauge, temperature\n")
 	list := parse(t, "DCGM_FI_DEV_FAN_SPEED, gauge, fan\n")

@@ -12,7 +12,7 @@ type schedule struct {
 	tick    time.Duration // shortest interval of any column, so that every tick has due columns
 	groups  []dueGroup
 	due     []bool // by column; rewritten by at
-	devices []bool // by device: a column of it is due; rewritten by at
+	devices []bool // by device: one of its columns is due; rewritten by at
 }
 
 // dueGroup is a set of columns that share an interval.

@@ -19,7 +19,7 @@ type Selector interface {
 	MatchWhole(n int) bool        // a GPU, switch or CPU; n is -1 if it has no number
 	MatchPart(n int) bool         // an instance of a GPU, a link of a switch, a core of a CPU
 	Named() (wholes, parts []int) // the numbers in the flag
-	Flexible() bool               // where instances report a reading, use them instead of their GPU
+	Flexible() bool               // for readings that instances have, use them instead of their GPU
 	String() string
 }
 
@@ -125,7 +125,7 @@ func (s *selecting) matches(d *collector.Device) bool {
 	return true
 }
 
-// number returns the number in "3" or "nvswitch3", -1 if there is none.
+// number returns the number in "3" or "nvswitch3", or -1.
 func number(name string) int {
 	n, err := strconv.Atoi(strings.TrimPrefix(name, "nvswitch"))
 	if err != nil {

@@ -49,8 +49,8 @@ const (
 	used        field.ID = 252
 )
 
-// hardware is a node with so many GPUs with a link, switches with two links, and
-// CPUs with four cores. mig names the instances of a GPU.
+// hardware is a node with the given number of GPUs with one link, switches with two links, and CPUs with four
+// cores. mig names the instances of a GPU.
 func hardware(gpus, switches, cpus int, mig map[int][]string) (out []collector.Source) {
 	for i := range gpus {
 		n := fmt.Sprint(i)
@@ -96,8 +96,7 @@ func labels(pairs ...string) (out []collector.Label) {
 	return out
 }
 
-// shown binds sources and names what the selection leaves: devices, or columns as
-// "device field".
+// shown binds sources and names the selected devices, or columns as "device field".
 func shown(t *testing.T, sel Selection, sources []collector.Source) (devices, columns []string) {
 	t.Helper()
 	for _, w := range bind(t, oneField, Options{Select: sel}, sources...).workers {
@@ -139,9 +138,8 @@ func TestSelection(t *testing.T) {
 	}
 }
 
-// With f a GPU that has instances keeps what they do not report, so that its
-// temperature stays on the page and nothing is reported twice; XIDs of the whole GPU
-// are none of its instances'.
+// With f a GPU with instances keeps the readings that they lack, so that its temperature stays on the page
+// and nothing is reported twice. XIDs of the whole GPU do not belong to its instances.
 func TestFlexibleSelectionReportsNothingTwice(t *testing.T) {
 	mig := hardware(2, 0, 0, map[int][]string{0: {"1"}})
 	for gpus, want := range map[string][]string{
@@ -180,7 +178,7 @@ func TestSelectionNamesWhatDoesNotExist(t *testing.T) {
 	}
 }
 
-// What is hidden is never due, and the rest keeps its value where it is not due.
+// Hidden columns are never due, and the others keep their values while they are not due.
 func TestHiddenColumnsAreNotRead(t *testing.T) {
 	var dues []bool
 	src := &stub{devices: devices(3), columns: []collector.Column{{Device: 0, Field: 60001}, {Device: 1, Field: 60001}, {Device: 2, Field: 60002}}}
@@ -210,8 +208,8 @@ func TestHiddenColumnsAreNotRead(t *testing.T) {
 	f(1, []bool{false, true, false}, 12, 21)
 }
 
-// An error of a hidden device concerns no other; one of a device that the source
-// does not have is a bug of the collector and concerns all.
+// An error of a hidden device concerns no other device. An error of a device that the source does not have is
+// a bug of the collector and concerns all.
 func TestErrorsOfHiddenDevices(t *testing.T) {
 	lost := func(i int) error { return &collector.DeviceError{Device: i, Err: collector.ErrDeviceLost} }
 	src := &stub{devices: devices(3), columns: []collector.Column{{Device: 0, Field: 60001}, {Device: 1, Field: 60001}, {Device: 2, Field: 60001}}}
@@ -247,7 +245,7 @@ type limited struct{ collector.Collector }
 
 func (limited) LeftOut() int { return 44 }
 
-// What a library cannot have is cut off, and the rest is shown.
+// The session drops devices beyond its limits and shows the rest.
 func TestImpossibleSizes(t *testing.T) {
 	many := devices(MaxDevices + 10)
 	for i := range many {
@@ -287,7 +285,7 @@ func TestImpossibleSizes(t *testing.T) {
 	}
 }
 
-// FuzzIdentity: a library writes what it likes into its buffers.
+// FuzzIdentity: a library may write anything into its buffers.
 func FuzzIdentity(f *testing.F) {
 	f.Add("GPU-1", "GPU-1", "NVIDIA H100")
 	f.Add("GPU-\xff", "GPU-\xfe", strings.Repeat("\xff", 300))

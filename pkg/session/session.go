@@ -47,9 +47,9 @@ type Options struct {
 	RescanInterval time.Duration // how often to scan for other devices; 0 means 1 min
 	RingSpan       time.Duration // minimum time that a ring holds; 0 means 1 min. A ring has 16 to 1024 rows
 	Select         Selection     // selected devices; the zero value selects all
-	// Until holds, by device, up to when earlier sessions have reported XIDs, for a collector.Resumer.
+	// Until holds, by device, until when earlier sessions have reported XIDs, for a collector.Resumer.
 	Until map[string]int64
-	// Former is the session before this one in the same process. Its event sets are inherited. Nil: there was none.
+	// Former is the previous session in the same process; this one inherits its event sets. Nil: there was none.
 	Former *Session
 	// Keep leaves the event sets open for the next session, whose Former is this one.
 	Keep   bool
@@ -170,7 +170,7 @@ func (s *Session) Run(ctx context.Context) error {
 	return err
 }
 
-// Release frees what Options.Keep has kept, if no session follows.
+// Release closes the event sets that Options.Keep left open, if no session follows.
 func (s *Session) Release() {
 	if k, ok := s.collector.(collector.Keeper); ok {
 		k.Release()
@@ -226,7 +226,7 @@ func (s *Session) watch(ctx context.Context) error {
 		case errors.Is(err, collector.ErrOutdated):
 			return err
 		case errors.Is(err, collector.ErrColumnsChanged) && errors.Is(err, collector.ErrNotLoaded):
-			return collector.ErrColumnsChanged // there is no reason to wait
+			return collector.ErrColumnsChanged // no need to wait
 		case errors.Is(err, collector.ErrColumnsChanged):
 			end.Reset(max(0, ChangeSpacing-time.Since(s.born)))
 		case errors.Is(err, collector.ErrDeviceLost):
@@ -235,7 +235,7 @@ func (s *Session) watch(ctx context.Context) error {
 	}
 }
 
-// scanned is the result of a Rescan.
+// scanned holds the result of a Rescan.
 type scanned struct {
 	changed bool
 	err     error

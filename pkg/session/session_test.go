@@ -43,7 +43,7 @@ func TestSamplesOnTheGrid(t *testing.T) {
 	})
 }
 
-// Run returns after every call has, however long that takes, and closes after that.
+// Run returns after every call has returned, and then closes the library.
 func TestRunWaitsForCalls(t *testing.T) {
 	f := func(name string, wait time.Duration, prepare func(n *sessiontest.Library)) {
 		t.Helper()
@@ -128,7 +128,7 @@ func TestWhatOpenReturns(t *testing.T) {
 	f("no memory", func(_ *sessiontest.Library, o *Options) { o.Parent = &parent{err: none} }, none, CauseError, 1)
 }
 
-// A device hangs: it alone is stalled, and no second call is made into it.
+// When a device hangs, it alone is stalled, and the session makes no second call into it.
 func TestHungCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t, 2)
@@ -186,7 +186,7 @@ func TestFailuresBackOff(t *testing.T) {
 	})
 }
 
-// Other devices or columns end a session, but not before ChangeSpacing.
+// A change of devices or columns ends a session, but not before ChangeSpacing.
 func TestColumnsChangedEndsTheSession(t *testing.T) {
 	f := func(name string, change func(n *sessiontest.Library), at, ends time.Duration) {
 		t.Helper()
@@ -255,7 +255,7 @@ func TestScans(t *testing.T) {
 			t.Errorf("%v scans have failed, want 1", got)
 		}
 		hang := make(chan struct{})
-		n.Set(func() { n.ScanHang = hang }) // one that does not return has no second
+		n.Set(func() { n.ScanHang = hang }) // a call that does not return is not repeated
 		time.Sleep(2 * time.Minute)
 		n.Set(func() {
 			if n.Scans != 5 || n.Inside != 1 {
@@ -267,7 +267,7 @@ func TestScans(t *testing.T) {
 	})
 }
 
-// parent is a Parent that keeps what it gives and gets.
+// parent is a Parent that records its memory and the sources.
 type parent struct {
 	mem       []atomic.Uint64
 	published [][]*view.Source
@@ -281,8 +281,8 @@ func (p *parent) Memory(words int) ([]atomic.Uint64, any, error) {
 
 func (p *parent) Publish(sources []*view.Source) { p.published = append(p.published, sources) }
 
-// When a session ends, events since the last tick are read once more: the next one
-// does not see them.
+// When a session ends, it reads the events since the last tick once more, because the next session does not
+// see them.
 func TestLastRowHasEvents(t *testing.T) {
 	xid, ok := field.ByID(field.XIDEvent)
 	last, known := field.ByID(field.XIDErrors)

@@ -7,7 +7,7 @@ import (
 	"warpgauge/pkg/collector"
 )
 
-// State of a device.
+// State is the state of a device.
 type State uint8
 
 // States of a device.

@@ -29,9 +29,9 @@ type worker struct {
 	// Used by the goroutine only, sized once.
 	row    []float64
 	stamps []int64
-	errs   []error // by device, of the current tick
+	errs   []error // by device, in the current tick
 	events []int   // columns that are NaN unless an event occurs
-	xids   []int   // other columns of XIDs
+	xids   []int   // other columns about XIDs
 	min    []float64
 	max    []float64
 
@@ -126,7 +126,7 @@ func labelsOf(v *view.Source) (out []labelled) {
 	return out
 }
 
-// checkLabels requests another session if a label has another value now.
+// checkLabels requests another session if a label's value has changed.
 func (w *worker) checkLabels(now time.Time) {
 	if len(w.labels) == 0 || now.Sub(w.checked) < field.LabelInterval {
 		return

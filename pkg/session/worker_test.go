@@ -84,8 +84,7 @@ func TestSchedule(t *testing.T) {
 	}
 }
 
-// Two names of one reading: the shorter interval serves both. A list of slow fields
-// alone ticks at their interval.
+// Two names of one reading share the shorter interval. A list with only slow fields ticks at their interval.
 func TestTick(t *testing.T) {
 	f := func(d *field.Descriptor, first, second, want time.Duration) {
 		t.Helper()
@@ -106,8 +105,8 @@ func TestTick(t *testing.T) {
 	f(desc(60001, field.EachTick), 0, 0, time.Second)
 }
 
-// A device of which nothing is due keeps its stamp and its state; one without
-// columns is as fresh as its source.
+// A device without due columns keeps its stamp and its state; a device without columns is as fresh as its
+// source.
 func TestOnlyDevicesThatAreDueAreFresh(t *testing.T) {
 	fast, slow := desc(60001, field.EachTick), desc(60002, field.Slow)
 	var err error
@@ -140,7 +139,7 @@ func TestOnlyDevicesThatAreDueAreFresh(t *testing.T) {
 	if st := w.device(1, time.Now()); st.State != Stalled || st.Cause != CauseError {
 		t.Errorf("after a failure of all the device of which nothing was due is %+v", st)
 	}
-	f(32, nil, 32, 32, 32) // all is due after a failure of all
+	f(32, nil, 32, 32, 32) // everything is due after all failed
 }
 
 func TestAListOfSlowFieldsHangs(t *testing.T) {
@@ -263,7 +262,7 @@ func TestTickDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// The cell of an event is blank before each call, other cells keep their value.
+// The cell of an event is blank before each call; other cells keep their value.
 func TestCellsBeforeACall(t *testing.T) {
 	xid, ok := field.ByID(field.XIDEvent)
 	if !ok {
@@ -290,7 +289,7 @@ func TestCellsBeforeACall(t *testing.T) {
 	}
 }
 
-// dating is a source whose library keeps values.
+// dating is a source whose library dates its values.
 type dating struct {
 	*stub
 	at []int64 // by device, Unix ns
@@ -298,7 +297,7 @@ type dating struct {
 
 func (d dating) Dated(device int) int64 { return d.at[device] }
 
-// The stamp of a device is that of its values, if the source has it.
+// A device's stamp is the time of its values, if the source knows it.
 func TestStampsOfValues(t *testing.T) {
 	for name, sel := range map[string]Selection{"all": {}, "one device": choose(t, "g:1", "f", "f")} {
 		src := &stub{devices: devices(2), columns: []collector.Column{{Field: 60001}, {Device: 1, Field: 60001}}}
@@ -319,8 +318,8 @@ func TestStampsOfValues(t *testing.T) {
 	}
 }
 
-// TestALabelThatMovesAsksForAnotherSession: a label has the value that its device had at
-// Open, until it is compared.
+// TestALabelThatMovesAsksForAnotherSession: a label keeps the device's value from Open until the next
+// comparison.
 func TestALabelThatMovesAsksForAnotherSession(t *testing.T) {
 	f := func(label string, reading float64, want bool) {
 		t.Helper()

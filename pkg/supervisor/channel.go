@@ -221,7 +221,7 @@ func (r *receiver) storeFD(oob []byte, flags int) error {
 	return fmt.Errorf("%w: %d descriptors with a message: %w", errChannel, len(fds), err)
 }
 
-// takeFD returns the descriptor of the current message, -1 if there is none. The caller owns it.
+// takeFD returns the descriptor of the current message, or -1. The caller owns it.
 func (r *receiver) takeFD() int {
 	fd := r.fd
 	r.fd = -1

@@ -24,7 +24,7 @@ import (
 	"warpgauge/pkg/session"
 )
 
-// pair is both ends of a control channel.
+// pair holds both ends of a control channel.
 func pair(tb testing.TB) (parent *receiver, child *net.UnixConn) {
 	tb.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
@@ -41,7 +41,7 @@ func pair(tb testing.TB) (parent *receiver, child *net.UnixConn) {
 	return &receiver{conn: ends[0], fd: -1}, ends[1]
 }
 
-// receiving is a child of which only the receiving end exists.
+// receiving is a child with only the receiving end.
 func receiving(conn *receiver) *child {
 	return &child{
 		o: &Options{Name: "toy"}, log: zap.NewNop(), conn: conn, list: list(1), born: time.Now(),
@@ -70,7 +70,7 @@ func memory(tb testing.TB, m *viewMessage) *ring.Region {
 	return r
 }
 
-// exampleView is a view with something in every part.
+// exampleView is a view with content in every part.
 func exampleView() *viewMessage {
 	return &viewMessage{Sources: []sourceMessage{
 		{
@@ -92,7 +92,7 @@ func exampleView() *viewMessage {
 	}}
 }
 
-// A view, states and metrics come through as they were sent.
+// A view, states and metrics arrive as they were sent.
 func TestMessages(t *testing.T) {
 	parent, conn := pair(t)
 	c, to := receiving(parent), &sender{conn: conn}
@@ -134,7 +134,7 @@ func TestMessages(t *testing.T) {
 			t.Errorf("source %d is %+v", i, got)
 		}
 	}
-	// What the child writes is read, and what it never wrote is not invented.
+	// The parent reads the child's rows and does not invent any.
 	r, err := ring.Attach(region.Words(), 16, 2, 2)
 	check(err)
 	at := time.Now()
@@ -154,7 +154,7 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// costs are what a session of a child has spent.
+// costs are example costs of a child's session.
 func costs() *session.Costs {
 	return &session.Costs{
 		Collector: "toy", Began: time.Unix(1795348800, 0).UTC(), Sources: map[string]session.SourceCost{"a": {Samples: 2, Time: time.Second, Failed: 1}},
@@ -195,7 +195,7 @@ func TestViewsThatAreRefused(t *testing.T) {
 	f("a fact with an illegal name", func(m *viewMessage) { m.Sources[0].Devices[0].Facts[0].Name = "x\n" })
 }
 
-// What breaks a rule of the channel ends it with an error, and leaves no descriptor open.
+// A breach of the channel's rules ends it with an error, and leaves no descriptor open.
 func TestHostileMessages(t *testing.T) {
 	f := func(what string, send func(s *sender, region *ring.Region) error, want string) {
 		t.Helper()
@@ -295,7 +295,7 @@ func TestHostileMessages(t *testing.T) {
 	}, "descriptors")
 }
 
-// descriptors counts those of this process.
+// descriptors returns how many descriptors this process has open.
 func descriptors(tb testing.TB) int {
 	tb.Helper()
 	all, err := os.ReadDir("/proc/self/fd")
@@ -320,7 +320,7 @@ func TestTheEndOfTheChannel(t *testing.T) {
 	}
 }
 
-// A length alone takes no memory.
+// A length alone allocates no memory.
 func TestALongMessageThatDoesNotComeTakesNoMemory(t *testing.T) {
 	parent, conn := pair(t)
 	if _, err := conn.Write(append(binary.BigEndian.AppendUint32(nil, maxBytes[kindView]), byte(kindView), '{')); err != nil {
@@ -341,9 +341,9 @@ func TestALongMessageThatDoesNotComeTakesNoMemory(t *testing.T) {
 	}
 }
 
-// FuzzReceiver lets the parent read what a child gone mad may send: any bytes, with
-// descriptors of good memory among them. It neither panics nor holds more than the
-// bounds allow, and what it accepts can be read.
+// FuzzReceiver sends the parent anything that a faulty child could: any bytes, with descriptors of good
+// memory among them. The parent must not panic or hold more than the bounds allow, and what it accepts must
+// be readable.
 func FuzzReceiver(f *testing.F) {
 	message := func(k kind, payload []byte) []byte {
 		b := binary.BigEndian.AppendUint32(nil, uint32(len(payload)))
@@ -424,7 +424,7 @@ func decodeDevices[T ~[]collector.Device](b []byte) *T {
 	return &s.Devices
 }
 
-// However many devices are in trouble, and whatever a library says about it, the states can be sent.
+// The states fit into a message with any number of failed devices and any text from a library.
 func TestStatesOfMostDevicesFit(t *testing.T) {
 	all := make([]session.DeviceStatus, maxDevices)
 	for i := range all {

@@ -31,7 +31,7 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// The environment of children: a file that is theirs, and the deadline of calls.
+// The environment of children: a file of their own, and the deadline of calls.
 const (
 	envFile     = "WARPGAUGE_TEST_FILE"
 	envDeadline = "WARPGAUGE_TEST_DEADLINE"
@@ -42,13 +42,13 @@ func beChild() {
 	if len(os.Args) > 2 && os.Args[1] == "child" {
 		if err := childMain(os.Args[2]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1) //nolint:forbidigo // it is main now
+			os.Exit(1) //nolint:forbidigo // this process is the child now
 		}
-		os.Exit(0) //nolint:forbidigo // it is main now
+		os.Exit(0) //nolint:forbidigo // this process is the child now
 	}
 }
 
-// childMain is a child that behaves as its mode says.
+// childMain is a child that behaves according to its mode.
 func childMain(mode string) error {
 	control := os.NewFile(ControlFD, "control")
 	switch mode {
@@ -78,9 +78,9 @@ func childMain(mode string) error {
 
 func asItIs(l field.List) field.List { return l }
 
-// script is the library of a child: two devices, and what its mode says.
+// script is a child's library: two devices, and the behaviour of its mode.
 func script(mode string, log *zap.Logger) *sessiontest.Library {
-	l := sessiontest.New(new(testing.T), "dev0", "dev1") // a breach of the order of calls is a crash
+	l := sessiontest.New(new(testing.T), "dev0", "dev1") // a wrong order of calls is a crash
 	soon := func(f func()) { time.AfterFunc(60*time.Millisecond, func() { l.Set(f) }) }
 	l.OpenErr = func(fields field.List) error {
 		log.Info("opened", zap.Int("fields", len(fields.Fields)), zap.Duration("took", time.Second))
@@ -118,9 +118,9 @@ func script(mode string, log *zap.Logger) *sessiontest.Library {
 	return l
 }
 
-// forks starts processes that outlive everything, unless they are ended: in the child's process
-// group, in another one, in another session, and a daemon whose parent has ended. All hold a
-// device open, which is the file of that name, locked here. It writes their numbers to another file.
+// forks starts processes that outlive everything unless they are ended: in the child's process group, in
+// another one, in another session, and a daemon whose parent has ended. All hold a device open: the file of
+// that name, locked here. It writes their process IDs to another file.
 func forks(device string) error {
 	f, err := os.OpenFile(device, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -139,7 +139,7 @@ func forks(device string) error {
 		}
 		pids = fmt.Appendln(pids, cmd.Process.Pid)
 	}
-	// The daemon is forked, nothing else is executed in it, and it has a child.
+	// The daemon is forked without exec, and it has a child.
 	daemon := exec.Command("sh", "-c", "(sleep 600; :) >/dev/null 2>&1 & echo $!")
 	daemon.SysProcAttr, daemon.ExtraFiles = &syscall.SysProcAttr{Setsid: true}, []*os.File{f}
 	out, err := daemon.Output()
@@ -202,7 +202,7 @@ func (v *supervised) await() {
 	})
 }
 
-// rows are the heads of the rings on the board.
+// rows returns the heads of the rings on the board.
 func (v *supervised) rows() (heads []uint64) {
 	for _, s := range v.Board().Load().Sources {
 		heads = append(heads, s.Ring.Head())
@@ -210,7 +210,7 @@ func (v *supervised) rows() (heads []uint64) {
 	return heads
 }
 
-// pid is that of the child; 0: there is none.
+// pid returns the child's process ID; 0: there is none.
 func (v *supervised) pid() int { return int(value(v.t, v.Supervisor, "warpgauge_collector_child_pid")) }
 
 func (v *supervised) restarts(reason string) float64 {
@@ -284,7 +284,7 @@ func TestChildrenThatMisbehave(t *testing.T) {
 	f("junk", ReasonProtocol, "kind 0", Options{})
 }
 
-// A child of which every call hangs is killed; one GPU that hangs is no reason.
+// A child is killed if all its calls hang, but not for a single hung GPU.
 func TestChildrenThatHang(t *testing.T) {
 	t.Setenv(envDeadline, "100ms")
 	o := Options{Session: session.Options{Deadline: 100 * time.Millisecond}, StopTimeout: 2 * time.Second}
@@ -296,7 +296,7 @@ func TestChildrenThatHang(t *testing.T) {
 		st := v.Status()
 		return len(st.Devices) == 2 && st.Devices[1].Cause == session.CauseHung && st.Devices[0].State == session.Up
 	})
-	// A child does not have to be waited for: it is killed.
+	// A reload does not wait for a hanging child, but kills it.
 	begin, pid := time.Now(), v.pid()
 	if err := v.want(setList(fieldsOf(t, power))); err != nil {
 		t.Error(err)
@@ -313,7 +313,7 @@ func TestChildrenThatHang(t *testing.T) {
 func TestHangsOfTwoDeadlines(t *testing.T) {
 	o := Options{}.withDefaults()
 	c := &child{o: &o, end: make(chan struct{})}
-	close(c.end) // there is no process that could be killed
+	close(c.end) // there is no process to kill
 	c.view.Store(&[]*view.Source{part("toy", 1, "a", "b")})
 	states := func(second session.Cause) {
 		c.said.Store(&[]session.DeviceStatus{{State: session.Stalled, Cause: session.CauseHung}, {State: session.Stalled, Cause: second}})
@@ -348,7 +348,7 @@ func startToy(t *testing.T, mode string) *child {
 	return c
 }
 
-// The limits that take long, by a clock that is ahead.
+// The slow limits, with a clock that is ahead.
 func TestChildrenThatAreSilent(t *testing.T) {
 	t.Parallel()
 	f := func(mode string, check func(c *child), text string) {
@@ -426,7 +426,7 @@ func TestAChildWithNothingToSample(t *testing.T) {
 	}
 }
 
-// A child that does not react is killed when it has to end.
+// A child that does not react is killed at its end.
 func TestAChildThatMustBeKilled(t *testing.T) {
 	t.Parallel()
 	v := supervise(t, "counting", Options{StopTimeout: 4 * time.Second})
@@ -472,14 +472,13 @@ func freeze(t *testing.T, pid int) {
 	})
 }
 
-// A child that does not end after SIGKILL, which is played here, is reported, and
-// has no second.
+// A child that does not end after SIGKILL (simulated here) is reported, and no second child starts.
 func TestAChildThatCannotBeKilled(t *testing.T) {
 	t.Parallel()
 	v := supervise(t, "counting", Options{})
 	v.await()
 	pid := v.pid()
-	freeze(t, pid) // it does not end when it is asked to
+	freeze(t, pid) // it ignores the request to end
 	running, _ := v.counts.current()
 	c := running.(*child)
 	c.mu.Lock()
@@ -504,8 +503,8 @@ func TestAChildThatCannotBeKilled(t *testing.T) {
 	}
 }
 
-// Processes that a library has forked die with its child, however that ends, those of other sessions,
-// too, and release the device. Others that this process has started stay.
+// Processes that a library has forked, also in other sessions, die with their child for any kind of end, and
+// release the device. Other processes of this process stay.
 func TestForkedProcessesDieWithTheirChild(t *testing.T) {
 	device := filepath.Join(t.TempDir(), "device")
 	t.Setenv(envFile, device)
@@ -571,7 +570,7 @@ func TestForkedProcessesDieWithTheirChild(t *testing.T) {
 	}
 }
 
-// bystander starts a process of this one.
+// bystander starts another process of this one.
 func bystander(t *testing.T, a *syscall.SysProcAttr) int {
 	t.Helper()
 	cmd := exec.Command("sleep", "600")
@@ -583,7 +582,7 @@ func bystander(t *testing.T, a *syscall.SysProcAttr) int {
 	return cmd.Process.Pid
 }
 
-// The environment of a child is a list of what libraries need, and its mark.
+// The environment of a child has only the variables that libraries need, and its mark.
 func TestEnvironmentOfAChild(t *testing.T) {
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "x")
 	t.Setenv("WARPGAUGE_WEB_CONFIG_FILE", "x")
@@ -615,9 +614,9 @@ func TestEnvironmentOfAChild(t *testing.T) {
 	}
 }
 
-// A child whose parent is gone ends, or says that it cannot.
+// A child without a parent ends, or reports that it cannot.
 func TestAChildWithoutAParent(t *testing.T) {
-	t.Cleanup(func() { signal.Reset() }) // a child ignores those of its parent
+	t.Cleanup(func() { signal.Reset() }) // a child ignores its parent's signals
 	for mode, want := range map[string]error{"counting": nil, "hangs in Sample": ErrOrphaned} {
 		parent, conn := pair(t)
 		control, err := conn.File()

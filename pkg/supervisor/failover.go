@@ -21,7 +21,7 @@ import (
 // failoverPeriod is how often Failover reads the rings.
 const failoverPeriod = 250 * time.Millisecond
 
-// Node is what a Failover decides for. Its methods must not block.
+// Node receives the decisions of a Failover. Its methods must not block.
 type Node interface {
 	// Publish receives the sources to show, in order.
 	Page
@@ -37,9 +37,9 @@ type FailoverOptions struct {
 	Node               Node
 	Primary, Secondary string // names of the collectors, for logs and metrics
 
-	// Patience is how long the primary's GPUs may be without new values; 0 means 5 s.
+	// Patience is how long the primary's GPUs may have no new values; 0 means 5 s.
 	Patience time.Duration
-	// Confidence is how long they must have had new values before the primary serves the GPUs again; 0 means 10 s. At
+	// Confidence is how long they must have new values before the primary serves the GPUs again; 0 means 10 s. At
 	// start it serves them at once.
 	Confidence time.Duration
 
@@ -75,8 +75,8 @@ type Failover struct {
 	secondary []*view.Source
 	kept      []*view.Source // sources that the primary has withdrawn, shown until the secondary has rows
 	serving   serving
-	behind    time.Duration // for how long the primary's values have not advanced, weighted by time
-	advancing time.Duration // for how long they have advanced since it was last behind
+	behind    time.Duration // time without advancing values of the primary, weighted
+	advancing time.Duration // time with advancing values since it was last behind
 	looked    time.Time
 	began     time.Time // when the current collector began to serve
 	seen      bool      // the primary has had values
@@ -130,7 +130,7 @@ func (f *Failover) Collect(ch chan<- prometheus.Metric) {
 	f.changes.Collect(ch)
 }
 
-// Ends return the pages of the two collectors.
+// Ends returns the pages of the two collectors.
 func (f *Failover) Ends() (primary, secondary Page) { return (*primaryEnd)(f), (*secondaryEnd)(f) }
 
 type (
@@ -160,7 +160,8 @@ func (e *secondaryEnd) Publish(sources []*view.Source) {
 	f.decide(time.Now())
 }
 
-// Withdraw drops rows that the primary no longer has: after an operator has released it, no value of it may stay.
+// Withdraw drops rows that the primary no longer has: after an operator has released it, none of its values may
+// stay.
 func (f *Failover) Withdraw() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -202,7 +203,7 @@ func (f *Failover) Run(ctx context.Context) error {
 	}
 }
 
-// decide judges the rings, publishes changes, and requests or ends the secondary's standby.
+// decide evaluates the rings, publishes changes, and requests or ends the secondary's standby.
 func (f *Failover) decide(now time.Time) {
 	f.measure(now)
 	fresh := f.fresh(f.primary, now)
@@ -238,15 +239,15 @@ func (f *Failover) decide(now time.Time) {
 	f.want(f.serving == byPrimary && fresh && f.behind == 0 && now.Sub(f.began) >= f.o.Confidence && !f.lacking())
 }
 
-// forgotten reports whether the withdrawn sources of the primary are so old that no page shows them: --stale-after has
-// ended their values.
+// forgotten reports whether the primary's withdrawn sources are too old for any page: --stale-after has ended their
+// values.
 func (f *Failover) forgotten(now time.Time) bool {
 	age, known := f.age(f.kept, now)
 	return !known || age > 8*f.patience(f.kept)
 }
 
-// measure adds the time since its last call to the time in which the primary's values advanced, or to the time in which
-// they did not. One new value after a long gap does not make up for the gap: time behind is paid back second by second.
+// measure adds the time since its last call to the time with advancing values of the primary, or to the time without.
+// One new value after a long gap does not make up for the gap: time behind is paid back second by second.
 func (f *Failover) measure(now time.Time) {
 	passed := min(max(now.Sub(f.looked), 0), time.Second)
 	if f.looked.IsZero() {

@@ -17,8 +17,8 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// part is a source with one device for each id; "switch…" is no GPU. Each device has
-// a column of each field.
+// part is a source with one device for each id; "switch…" is not a GPU. Each device has a column of each
+// field.
 func part(name string, fields int, ids ...string) *view.Source {
 	s := &view.Source{Collector: name, Interval: time.Second, Ring: ring.Make(16, len(ids), fields*len(ids))}
 	for i, id := range ids {
@@ -34,8 +34,7 @@ func part(name string, fields int, ids ...string) *view.Source {
 	return s
 }
 
-// appendRow appends a row in which the devices with these stamps (0: never) have the
-// value in all columns.
+// appendRow appends a row in which the devices with these stamps (0: never) have the value in all columns.
 func appendRow(s *view.Source, value float64, stamps ...time.Time) {
 	ns := make([]int64, len(s.Devices))
 	for i := range ns {
@@ -62,8 +61,8 @@ func names(sources []*view.Source) string {
 	return strings.Join(out, " ")
 }
 
-// rig is two collectors that a script moves, under the clock of a bubble. It checks
-// that no device is on a page twice.
+// rig has two collectors that a script moves, under the clock of a bubble. It checks that no device is on a
+// page twice.
 type rig struct {
 	*Failover
 	t          *testing.T
@@ -124,7 +123,7 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// pass lets so many seconds pass, with a row a second from the sources that advance.
+// pass advances the clock by the given seconds, with a row a second from the advancing sources.
 func (r *rig) pass(seconds int, advance ...*view.Source) {
 	r.t.Helper()
 	for range seconds {
@@ -138,7 +137,7 @@ func (r *rig) pass(seconds int, advance ...*view.Source) {
 
 func (r *rig) both() []*view.Source { return append(slices.Clone(r.dcgm), r.nvml...) }
 
-// want compares who serves and the pages since the last call.
+// want compares the serving collector and the pages since the last call.
 func (r *rig) want(serving string, resting bool, pages ...string) {
 	r.t.Helper()
 	r.mu.Lock()
@@ -185,7 +184,7 @@ func TestTakeoverAndReturn(t *testing.T) {
 		r.want("nvml", false)
 		r.pass(6, r.both()...)
 		r.want("dcgm", false, pageDCGM)
-		// It goes: its rows stay until NVML, which still runs, has the GPUs.
+		// It ends: its rows stay until NVML, which still runs, has the GPUs.
 		r.primary.Publish(nil)
 		r.want("nvml", false, "nvml:a nvml:b")
 		r.mu.Lock()
@@ -196,7 +195,7 @@ func TestTakeoverAndReturn(t *testing.T) {
 	})
 }
 
-// Values that move only now and then do not advance: the share of time counts.
+// Values that move only now and then do not count as advancing: the share of time counts.
 func TestValuesThatMoveNowAndThen(t *testing.T) {
 	f := func(every int, want string) {
 		t.Helper()
@@ -234,7 +233,8 @@ func TestValuesThatMoveNowAndThen(t *testing.T) {
 	f(15, "nvml")
 }
 
-// A slow list makes new values look current for longer than Confidence: the primary has to make up for the time without values.
+// A slow list makes new values look current for longer than Confidence: the primary must make up for the time without
+// values.
 func TestSlowValuesThatMoveNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -263,7 +263,7 @@ func TestSlowValuesThatMoveNowAndThen(t *testing.T) {
 // changesOf is warpgauge_gpu_takeovers_total.
 func (r *rig) changesOf(name string) float64 { return metric(r.changes.WithLabelValues(name)) }
 
-// One GPU that stalls is its own problem, not the collector's.
+// One stalled GPU does not count against its collector.
 func TestOneGPUThatStalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -280,8 +280,8 @@ func TestOneGPUThatStalls(t *testing.T) {
 	})
 }
 
-// A GPU hangs in both libraries: the others are served by NVML all the same, and the
-// source of DCGM stays as long as NVML can still get rows of all.
+// A GPU hangs in both libraries: NVML still serves the others, and DCGM's source stays as long as NVML may
+// still get rows of all.
 func TestHealthySourcesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -311,7 +311,7 @@ func TestHealthySourcesFirst(t *testing.T) {
 	})
 }
 
-// At no change a cell that had a value goes blank.
+// No change turns a cell with a value blank.
 func TestNoCellGoesBlankAtAChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -340,7 +340,7 @@ func TestNoCellGoesBlankAtAChange(t *testing.T) {
 		r.pass(1, r.both()...)
 		r.want("dcgm", false, "dcgm:a")
 	})
-	synctest.Test(t, func(t *testing.T) { // a field that DCGM has lost for good keeps it away for a while only
+	synctest.Test(t, func(t *testing.T) { // a field that DCGM has lost for good delays its return only for a while
 		r := newRig(t)
 		r.dcgm, r.nvml = []*view.Source{part("dcgm", 2, "a")}, []*view.Source{part("nvml", 2, "a")}
 		r.secondary.Publish(r.nvml)
@@ -355,8 +355,7 @@ func TestNoCellGoesBlankAtAChange(t *testing.T) {
 	})
 }
 
-// If none takes them over they go when no page shows them any more, or at once with a
-// release.
+// If no collector takes them over, they go when no page shows them any more, or at once with a release.
 func TestWithdrawnGPUsGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -378,7 +377,7 @@ func TestWithdrawnGPUsGo(t *testing.T) {
 	})
 }
 
-// A GPU that only the secondary has is shown, and keeps it active.
+// A GPU that only the secondary has is shown, and keeps the secondary active.
 func TestGPUsOfTheSecondaryOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -390,7 +389,7 @@ func TestGPUsOfTheSecondaryOnly(t *testing.T) {
 	})
 }
 
-// A list of slow fields alone is no stall.
+// A list with only slow fields does not look stalled.
 func TestSlowListsAreNoStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -413,7 +412,7 @@ func TestSlowListsAreNoStall(t *testing.T) {
 	})
 }
 
-// What is left of GPUs that are absent says nothing of the others.
+// Sources of absent GPUs do not count for the others.
 func TestAbsentGPUsAreNoStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -445,7 +444,7 @@ func TestAbsentGPUsAreNoStall(t *testing.T) {
 	})
 }
 
-// A clock that is set is no reason for a change.
+// Setting the clock causes no failover.
 func TestClockThatIsSetBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -460,7 +459,7 @@ func TestClockThatIsSetBack(t *testing.T) {
 	})
 }
 
-// TestFailoverRaces is for the race detector: everything at once.
+// TestFailoverRaces runs everything at once under the race detector.
 func TestFailoverRaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

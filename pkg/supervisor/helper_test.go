@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// list makes a list of so many fields that the catalogue does not have.
+// list returns a list with the given number of fields that the catalogue does not have.
 func list(n int) (l field.List) {
 	for i := range n {
 		d := &field.Descriptor{ID: field.ID(60000 + i), Name: fmt.Sprintf("F%d", i), Min: math.Inf(-1), Max: math.Inf(1)}
@@ -36,7 +36,7 @@ func list(n int) (l field.List) {
 	return l
 }
 
-// bubble is a Supervisor of sessions in this process, under the clock of a bubble.
+// bubble is a Supervisor with sessions in this process, under the clock of a bubble.
 type bubble struct {
 	*Supervisor
 	t      *testing.T
@@ -66,7 +66,7 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// want changes what is wanted and returns how long it took and the error.
+// want changes the wanted state and returns the time that took and the error.
 func (b *bubble) want(change func(*Wanted)) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(b.t.Context(), time.Minute)
 	defer cancel()
@@ -128,10 +128,10 @@ func (b *bubble) state(id string) session.DeviceStatus {
 	return session.DeviceStatus{}
 }
 
-// count is how many lines of log have this text.
+// count returns how many log lines have this text.
 func (b *bubble) count(text string) int { return b.logs.FilterMessageSnippet(text).Len() }
 
-// shownColumns is how many columns each source on the board has.
+// shownColumns returns the number of columns of each source on the board.
 func shownColumns(b *view.Board) (out []int) {
 	for _, s := range b.Load().Sources {
 		out = append(out, len(s.Columns))

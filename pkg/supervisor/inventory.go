@@ -23,12 +23,12 @@ const absentFor = time.Hour
 // maxAbsent bounds the absent boards: a library may give a board another ID each time.
 const maxAbsent = collector.MaxGPUs
 
-// inventory remembers devices from session to session: boards that are no longer found, and the number of each GPU, so
-// that the others keep theirs when one goes. Only the goroutine of Run uses it; a state holds copies for readers.
+// inventory remembers devices across sessions: boards that are no longer found, and each GPU's number, so that the
+// other GPUs keep theirs when one goes. Only the goroutine of Run uses it; a state holds copies for readers.
 type inventory struct {
 	numbers map[string]string // label gpu by the GPU's ID
 	absent  map[string]departed
-	parted  []session.DeviceStatus // devices that a release took off the page
+	parted  []session.DeviceStatus // devices that a release removed from the page
 }
 
 type departed struct {
@@ -57,7 +57,7 @@ func (v *inventory) update(sources, shown []*view.Source, before []session.Devic
 			continue // the new list has no fields for such devices
 		}
 		if at := st.Device.PCIBusID; st.Device.Level == field.GPU && (st.Device.UUID == "" && at == "" || id == at && addresses[at]) {
-			continue // it never had an identity, and may have been found under its own name since
+			continue // it never had an identity, and may have appeared under its own name since
 		}
 		st.State, st.Cause, st.Reason = session.Absent, session.CauseVanished, "discovery no longer finds the device"
 		if v.absent == nil {
@@ -136,7 +136,7 @@ func (v *inventory) missing(now time.Time) (out []session.DeviceStatus) {
 	return out
 }
 
-// part remembers devices that a release takes off the page.
+// part remembers devices that a release removes from the page.
 func (v *inventory) part(devices []session.DeviceStatus, cause session.Cause, reason string) {
 	v.parted = nil
 	for _, d := range devices {

@@ -16,10 +16,10 @@ import (
 // goroutine and do not wait.
 type life interface {
 	sources() []*view.Source        // nil until the session has bound them
-	states() []session.DeviceStatus // of the devices of sources, in their order
-	costs() *session.Costs          // nil until it has counted
+	states() []session.DeviceStatus // states of the devices of sources, in their order
+	costs() *session.Costs          // nil before the first counts
 	changed() <-chan struct{}       // receives when one of the above changes
-	held() string                   // names the library calls that hang; "" if none does
+	held() string                   // names the hanging library calls, or ""
 	check(now time.Time)            // ends a child that hangs or uses too much memory
 	stop(grace time.Duration)       // asks the session to end, with its process; a child is killed after grace
 	finish(grace time.Duration)     // asks the session to end; its process may stay for the next one
@@ -28,9 +28,9 @@ type life interface {
 	logFields() []zap.Field
 }
 
-// ending says how a session ended.
+// ending tells how a session ended.
 type ending struct {
-	cause  session.Cause // of the error of Session.Run
+	cause  session.Cause // cause of the error of Session.Run
 	reason string        // why a child had to be replaced: one of Reason…; "" after a normal end
 	text   string        // the cause or reason in words
 }

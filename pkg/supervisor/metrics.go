@@ -12,7 +12,7 @@ import (
 // counts holds a supervisor's counters across sessions.
 type counts struct {
 	opens    *prometheus.CounterVec // by result
-	ends     *prometheus.CounterVec // of children, by reason
+	ends     *prometheus.CounterVec // ended children, by reason
 	restarts prometheus.Counter     // all of ends
 
 	mu    sync.Mutex
@@ -61,8 +61,8 @@ func (c *counts) end(l life, stuck bool) {
 	}
 }
 
-// current returns the running session, and the time that all children have taken. Readers of metrics hold no lock that
-// the supervisor takes.
+// current returns the running session, and the processor time of all children. Readers of metrics take no lock of the
+// supervisor.
 func (c *counts) current() (life, time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -142,7 +142,7 @@ func (s *Supervisor) collectChild(ch chan<- prometheus.Metric, life life, cpu ti
 	emit(descAbandoned, prometheus.GaugeValue, abandoned)
 }
 
-// Costs returns what the session in service has spent in the vendor's library.
+// Costs returns the library costs of the session in service.
 func (s *Supervisor) Costs() session.Costs {
 	if life, _ := s.counts.current(); life != nil {
 		if c := life.costs(); c != nil {
@@ -152,8 +152,8 @@ func (s *Supervisor) Costs() session.Costs {
 	return session.Costs{Collector: s.o.Name}
 }
 
-// Examples is a collector of the metrics that a Supervisor has only while a child runs, so that the generated
-// documentation can list them.
+// Examples collects the metrics that a Supervisor has only while a child runs, for the generated
+// documentation.
 func Examples(name string) prometheus.Collector { return examples(name) }
 
 type examples string

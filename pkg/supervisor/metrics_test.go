@@ -23,8 +23,8 @@ func gather(t *testing.T, s *Supervisor) map[string]*dto.MetricFamily {
 	return out
 }
 
-// value sums a family: counters, gauges, and counts of histograms, of the series
-// with these label values.
+// value returns the sum of a family's counters, gauges and histogram counts over the series with these label
+// values.
 func value(t *testing.T, s *Supervisor, name string, labels ...string) (sum float64) {
 	t.Helper()
 	for _, m := range gather(t, s)[name].GetMetric() {
@@ -43,7 +43,7 @@ func value(t *testing.T, s *Supervisor, name string, labels ...string) (sum floa
 	return sum
 }
 
-// metric is the value of one counter or gauge.
+// metric returns the value of one counter or gauge.
 func metric(m prometheus.Metric) float64 {
 	var out dto.Metric
 	if m.Write(&out) != nil {

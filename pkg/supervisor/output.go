@@ -101,8 +101,7 @@ func (o *output) showAgain() {
 	o.ticks, o.shown, o.hidden = 0, 0, 0
 }
 
-// hold holds entries back until release: a child that is started only to find again that it has no devices would repeat
-// itself.
+// hold holds entries back until release: a child that starts only to find no devices again would repeat its log.
 func (o *output) hold() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -175,7 +174,7 @@ func (o *output) write(line string, entry map[string]any) {
 	log.Log(min(max(level, zapcore.DebugLevel), zapcore.ErrorLevel), entry["msg"].(string), append(fields, zap.Int64("pid", o.pid.Load()))...)
 }
 
-// parseEntry returns the log entry in a line, nil if it is not an entry.
+// parseEntry returns the log entry in a line, or nil.
 func parseEntry(line string) map[string]any {
 	if !strings.HasPrefix(line, `{"level":"`) {
 		return nil

@@ -27,8 +27,8 @@ func write(t *testing.T, o *output, text string) {
 	}
 }
 
-// Entries of a child's logger arrive as they were made; what else it prints are
-// lines of a library. Pieces of lines are put together.
+// Entries of a child's logger arrive unchanged; all other output is a library's lines. Pieces of lines are
+// joined.
 func TestOutput(t *testing.T) {
 	var printed []string
 	o, logs := newOutput(func(line string) { printed = append(printed, line) })
@@ -61,7 +61,7 @@ func TestOutput(t *testing.T) {
 			"collector": "toy", "pid": int64(7), "device": "GPU-1", "calls": int64(1 << 60), "share": 0.5, "after": "1s",
 		}},
 		{zapcore.DebugLevel, "nvml", "found", map[string]any{"collector": "toy", "pid": int64(7), "device": "GPU-1"}},
-		{zapcore.ErrorLevel, "", "no end", plain}, // nothing that a child says ends the parent
+		{zapcore.ErrorLevel, "", "no end", plain}, // no output of a child ends the parent
 		line(`{"level":"x`),
 		{zapcore.InfoLevel, "", "m", plain},
 		line("?"),
@@ -97,8 +97,7 @@ func TestOutputIsBounded(t *testing.T) {
 	}
 }
 
-// A library's first lines of a minute are at level info, the others at level debug, and
-// it is logged how many.
+// A library's first lines in a minute have level info, the others level debug, and their number is logged.
 func TestLibraryOutputIsShown(t *testing.T) {
 	o, logs := newOutput(nil)
 	for range 2 {
@@ -117,7 +116,7 @@ func TestLibraryOutputIsShown(t *testing.T) {
 	}
 }
 
-// What the Go runtime writes at a crash is in the line about the end of the child.
+// The log line about a child's end has the Go runtime's crash output.
 func TestStacksAreNotShown(t *testing.T) {
 	o, logs := newOutput(nil)
 	write(t, o, "before\npanic: boom\n\ngoroutine 1 [running]:\nmain.main()\n")
@@ -126,7 +125,7 @@ func TestStacksAreNotShown(t *testing.T) {
 	}
 }
 
-// What a child logs while it only looks is written when it is of use after all.
+// A child's log from a search for devices is written when the child finds some.
 func TestOutputIsHeldBack(t *testing.T) {
 	o, logs := newOutput(nil)
 	write(t, o, "at once\n")

@@ -39,7 +39,7 @@ func TestPauses(t *testing.T) {
 	f(0, 800*time.Millisecond)
 }
 
-// Every state is a series, 1 for the one that is so.
+// Every state is a series; the current state has the value 1.
 func TestStateMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := sessiontest.New(t, "a", "b")
@@ -77,7 +77,7 @@ func TestStateMetrics(t *testing.T) {
 	})
 }
 
-// TestIdentify: a GPU that does not answer has the identity that it had before.
+// TestIdentify: a GPU that does not answer keeps its former identity.
 func TestIdentify(t *testing.T) {
 	gpu := func(id, number, address string) collector.Device {
 		return collector.Device{ID: id, Level: field.GPU, GPU: number, PCIBusID: address}
@@ -113,8 +113,8 @@ func TestIdentify(t *testing.T) {
 	}
 }
 
-// TestNamelessIsNotAbsent: what stood for a GPU that did not answer is not absent
-// when the GPU has answered.
+// TestNamelessIsNotAbsent: the stand-in for a GPU that did not answer is not absent when the GPU has
+// answered.
 func TestNamelessIsNotAbsent(t *testing.T) {
 	f := func(what string, before, now collector.Device, want int) {
 		t.Helper()
@@ -132,8 +132,8 @@ func TestNamelessIsNotAbsent(t *testing.T) {
 	f("another board", collector.Device{ID: "GPU-b", UUID: "GPU-b", PCIBusID: "A"}, named, 1)
 }
 
-// TestAListWithoutSwitchesLosesNone: devices of a level that the new list does not ask
-// for are not looked for, which is no reason to call them absent; a GPU among GPUs is.
+// TestAListWithoutSwitchesLosesNone: devices of a level that the new list does not need are not searched, so
+// they are not absent; a missing GPU is.
 func TestAListWithoutSwitchesLosesNone(t *testing.T) {
 	board := func(id string, level field.Level) collector.Device {
 		return collector.Device{ID: id, Level: level, UUID: id}
@@ -167,7 +167,7 @@ func TestInputOfAChild(t *testing.T) {
 	}
 }
 
-// A library that gives its boards other ids each time does not fill the memory with absent ones.
+// A library that changes its boards' ids each time does not fill the memory with absent boards.
 func TestIDsThatChange(t *testing.T) {
 	var v inventory
 	now := bubbleStart

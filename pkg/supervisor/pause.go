@@ -5,13 +5,13 @@ import "time"
 // firstPause is the pause before the first restart.
 const firstPause = 100 * time.Millisecond
 
-// servedPause is the longest pause after a child that was in service: it delivered rows for a while, and the next one
-// probably will, too.
+// servedPause is the longest pause after a child that was in service: it delivered rows, so the next one probably
+// will, too.
 const servedPause = time.Second
 
 // pauses is the back-off between starts. A child that fails at once doubles the next pause; each second in service
 // halves it once. So a child that dies once a day is replaced at once, and one that dies at each start is retried for
-// ever, once per longest pause.
+// ever, at the longest pause.
 type pauses struct {
 	longest time.Duration
 	level   int

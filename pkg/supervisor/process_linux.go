@@ -68,7 +68,7 @@ func endAll(child int, mark string) (ended int) {
 				ended++
 			}
 		}
-		if len(found)+len(killed) == 0 { // their own children would have become ours by now
+		if len(found)+len(killed) == 0 { // their own children would be ours by now
 			return ended
 		}
 	}
@@ -78,7 +78,7 @@ func endAll(child int, mark string) (ended int) {
 // adopted returns the processes that became children of this process because an ended child or its library had started
 // them. It reaps those that have already ended.
 func adopted(child int, mark string) (out []int) {
-	own, _ := unix.Getsid(0) // cannot fail for the own process
+	own, _ := unix.Getsid(0) // cannot fail for our own process
 	lists, err := filepath.Glob("/proc/self/task/*/children")
 	if err != nil {
 		return nil
@@ -93,7 +93,7 @@ func adopted(child int, mark string) (out []int) {
 			session, serr := unix.Getsid(pid)
 			switch {
 			case err != nil || serr != nil || session == own || pid == child:
-				continue // a child of ours has its own session or this process's session
+				continue // our child: it has its own session or this process's session
 			case session != pid:
 				if got, _ := unix.Wait4(pid, nil, unix.WNOHANG, nil); got == pid {
 					continue

@@ -12,8 +12,8 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// patientRows is after how many rows readers no longer wait for a blank cell: some readings need two rows, the others
-// will not come.
+// patientRows is the number of rows after which readers stop waiting for a blank cell: some readings need two rows,
+// the others will not come.
 const patientRows = 3
 
 // cell identifies a series in any session.
@@ -85,7 +85,7 @@ func isEvent(c *collector.Column) bool {
 	return ok && d.Event || c.Buffer > 0
 }
 
-// latest reads the newest row of a source; false if there is none with the source's columns.
+// latest reads the newest row of a source. It returns false if there is none with the source's columns.
 func latest(s *view.Source, row *ring.Row) bool {
 	return s.Ring != nil && s.Ring.Stamps() == len(s.Devices) && s.Ring.Cells() == len(s.Columns) && s.Ring.Latest(row)
 }

@@ -55,7 +55,7 @@ type Options struct {
 	Command []string          // arguments of a child process, starting with its name; nil: sessions run in this process
 	// Environment lists the prefixes of variables that a child process may have for its library.
 	Environment []string
-	Session     session.Options       // of sessions in this process; Deadline counts for both
+	Session     session.Options       // sessions in this process use it; Deadline also applies to children
 	Page        Page                  // shows the sources; nil: they are on Board
 	Present     func() (string, bool) // reports cheaply whether this machine has the vendor's devices, or what was looked for; nil: always, because a user has named the collector
 	Hidden      bool                  // another collector exports the devices' metrics
@@ -111,10 +111,10 @@ type Supervisor struct {
 	// Used by Run only.
 	spare        *child           // a process that waits for its next session; nil: none
 	shown        []*view.Source   // published sources
-	until        map[string]int64 // by device: up to when its XIDs are in published rows
+	until        map[string]int64 // by device: time up to which its XIDs are in published rows
 	good         field.List       // list of the last published session
 	goodList     uint64           // its change of the list; 0: none
-	refused      uint64           // the change of the list with which no session could be opened; good is used instead
+	refused      uint64           // the change of the list that no session could open; good is used instead
 	pauses       pauses
 	quiet        quiet
 	notBefore    time.Time // of the next session
@@ -153,9 +153,9 @@ func (s *Supervisor) Name() string { return s.o.Name }
 // Board returns the board where readers find the sources, if Options.Page is nil.
 func (s *Supervisor) Board() *view.Board { return s.page.Board() }
 
-// Want changes the wanted state and returns when it is reached: the list is in service, or it has no use for it, or
-// everything of the collector is released. An error says why it is not reached; a list that cannot be opened leaves the
-// former list in service. If ctx ends first, the change still applies.
+// Want changes the wanted state and returns when it is reached: the list is in service, the list does not concern this
+// collector, or the collector has released everything. An error tells why it is not reached. If a list cannot be
+// opened, the former list stays in service. If ctx ends first, the change still applies.
 func (s *Supervisor) Want(ctx context.Context, change func(*Wanted)) error {
 	done := s.Change(change)
 	select {
@@ -248,8 +248,8 @@ func (s *Supervisor) request() request {
 	return request{s.wanted, s.version, s.lists}
 }
 
-// Run keeps the collector in the wanted state until ctx ends. Its error names the abandoned session. It may be called
-// once.
+// Run keeps the collector in the wanted state until ctx ends. Its error names a session that does not end. It may be
+// called once.
 func (s *Supervisor) Run(ctx context.Context) error {
 	defer func() {
 		s.mu.Lock()
@@ -345,7 +345,7 @@ func (s *Supervisor) publish(sources []*view.Source) {
 	s.o.Page.Publish(sources)
 }
 
-// remember records up to when the XIDs of the shown devices were reported. Rows that are not shown do not count.
+// remember records the times up to which the XIDs of the shown devices were reported. Only shown rows count.
 func (s *Supervisor) remember() {
 	var row ring.Row
 	for _, src := range s.shown {
@@ -407,7 +407,7 @@ func (s *Supervisor) dropSpare() {
 	}
 }
 
-// after decides the reaction to the end of a session.
+// after reacts to the end of a session.
 func (s *Supervisor) after(t *turn) {
 	e := t.life.ended()
 	if c, ok := t.life.(*child); ok && c.waiting() {

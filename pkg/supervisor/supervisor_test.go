@@ -76,8 +76,7 @@ func TestTheNextViewLeavesNoGap(t *testing.T) {
 	})
 }
 
-// What has no values in time is not waited for, and what had none before is not
-// waited for at all.
+// The supervisor waits a limited time for cells with former values, and not at all for cells without.
 func TestTheNextViewIsWaitedForNoLongerThanTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := sessiontest.New(t, "a", "b")
@@ -96,7 +95,7 @@ func TestTheNextViewIsWaitedForNoLongerThanTheDeadline(t *testing.T) {
 	})
 }
 
-// A list that cannot be opened leaves the former one in service until another comes.
+// If a list cannot be opened, the former list stays in service until another comes.
 func TestAListThatCannotBeOpened(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := sessiontest.New(t, "a")
@@ -126,7 +125,7 @@ func TestAListThatCannotBeOpened(t *testing.T) {
 			t.Errorf("opened %d times more", l.Opens-opens)
 		}
 		stop()
-		l.Set(func() { l.Failure["a"] = collector.ErrOutdated }) // it is used by sessions that come later, too
+		l.Set(func() { l.Failure["a"] = collector.ErrOutdated }) // later sessions use it, too
 		pass(time.Second)
 		l.Set(func() { delete(l.Failure, "a") })
 		pass(5 * time.Second)
@@ -143,7 +142,7 @@ func TestAListThatCannotBeOpened(t *testing.T) {
 	})
 }
 
-// At start there is no list to go back to: the list is tried again, less and less often.
+// At start there is no former list: the supervisor tries the list again, with growing pauses.
 func TestTheFirstListIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := sessiontest.New(t, "a")
@@ -221,8 +220,7 @@ func TestReleaseStandbyAndResume(t *testing.T) {
 	})
 }
 
-// Changes of all kinds at once, from several goroutines: each is answered, and what
-// was wanted last is so in the end.
+// Changes of all kinds at once, from several goroutines: each is answered, and the last wanted state wins.
 func TestConcurrentChanges(t *testing.T) {
 	for seed := range uint64(8) {
 		synctest.Test(t, func(t *testing.T) {
@@ -313,7 +311,7 @@ func TestACollectorWithNothingToSampleIsQuiet(t *testing.T) {
 				t.Errorf("a change: %v after %v", err, took)
 			}
 		}
-		// A list that asks for nothing takes what the former one asked for off the page.
+		// A list without fields removes the former list's fields from the page.
 		l.Set(func() { l.OpenErr = nil })
 		pass(time.Minute)
 		if !b.Status().Up {
@@ -329,7 +327,7 @@ func TestACollectorWithNothingToSampleIsQuiet(t *testing.T) {
 	})
 }
 
-// A change that comes while a session is on its way to find nothing is answered with it.
+// A change during a session that finds nothing gets that session's answer.
 func TestAChangeDuringAnOpenIsAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, err := range []error{collector.ErrNoDevices, errRefused} {
@@ -365,7 +363,7 @@ func TestStatusDuringAPlannedHandoverStaysUp(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		l.Set(func() { l.OpenFor = 20 * time.Second }) // that is no longer a handover
+		l.Set(func() { l.OpenFor = 20 * time.Second }) // the handover is over
 		b.Change(setList(list(1)))
 		pass(10 * time.Second)
 		if st := b.Status(); st.Up || st.Cause != session.CauseOpening || st.Devices[0].State != session.Stalled {
@@ -386,7 +384,7 @@ func TestStopWithACallThatHangs(t *testing.T) {
 		if st := b.state("b"); st.Cause != session.CauseHung {
 			t.Errorf("the device that hangs is %+v", st)
 		}
-		// In this process no call can be ended: the former list stays.
+		// A call in this process cannot be ended: the former list stays.
 		if took, err := b.want(setList(list(2))); err == nil || !strings.Contains(err.Error(), "library calls for b have not returned") || took > 2*time.Second {
 			t.Errorf("a reload: %v after %v, want the device that hangs", err, took)
 		}
@@ -405,8 +403,7 @@ func TestStopWithACallThatHangs(t *testing.T) {
 	})
 }
 
-// A release waits for a call that hangs, says so, and takes everything off the page
-// all the same.
+// A release waits for a hanging call, reports it, and still removes everything from the page.
 func TestReleaseWithACallThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := sessiontest.New(t, "a")
@@ -434,7 +431,7 @@ func TestReleaseWithACallThatHangs(t *testing.T) {
 	})
 }
 
-// A GPU that is no longer found is absent, the others keep their numbers.
+// A missing GPU is absent; the others keep their numbers.
 func TestInventory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := sessiontest.New(t, "a", "b", "c")
@@ -464,7 +461,7 @@ func TestInventory(t *testing.T) {
 		if st := b.state("b"); st.State != session.Absent || st.Cause != session.CauseVanished || st.Device.GPU != "1" || st.Device.PCIBusID != "bus b" || st.LastSample.IsZero() {
 			t.Errorf("the GPU that is gone is %+v", st)
 		}
-		if _, err := b.want(setList(list(2))); err != nil { // a reload changes nothing of that
+		if _, err := b.want(setList(list(2))); err != nil { // a reload does not change that
 			t.Error(err)
 		}
 		numbers("a0 c2")
@@ -478,7 +475,7 @@ func TestInventory(t *testing.T) {
 		if st := b.state("b"); st.State != session.Up || b.count("device is back") != 1 {
 			t.Errorf("the GPU that is back is %+v", st)
 		}
-		// While a GPU is released it is not missed; it is when the release ends.
+		// A released GPU is not missing; it is when the release ends.
 		if _, err := b.want(release); err != nil {
 			t.Error(err)
 		}

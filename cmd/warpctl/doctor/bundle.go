@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-const maxFile = 8 << 20 // bytes of a file in a bundle
+const maxFile = 8 << 20 // maximum bytes of a file in a bundle
 
 const bundleReadme = `What warpctl doctor has found, for those who help.
 
@@ -29,7 +29,7 @@ ids of pods are replaced, each by the same word everywhere (pod-1). Secrets are 
 no place of their own in any source cannot be known: look through the files before you send them.
 `
 
-// Bundle writes a support bundle, a tar file compressed by gzip, with names replaced or as they are.
+// Bundle writes a support bundle as a gzip-compressed tar file. redacted replaces names with pseudonyms.
 func (r *Result) Bundle(w io.Writer, redacted bool) error {
 	redact := r.redactor.text
 	if !redacted {
@@ -53,7 +53,7 @@ func (r *Result) Bundle(w io.Writer, redacted bool) error {
 	if err != nil {
 		return err
 	}
-	for _, f := range files { // each text can have names that others need: all are learned before any is written
+	for _, f := range files { // a name in one file can appear in another, so learn from all files first
 		redact(f[1])
 	}
 	for _, f := range files {
@@ -110,7 +110,7 @@ func (r *Result) files(redacted bool) ([][2]string, error) {
 	return out, nil
 }
 
-// tail is the end of a text, from the beginning of a line.
+// tail returns the last complete lines of a text.
 func tail(s string, most int) string {
 	if len(s) <= most {
 		return s

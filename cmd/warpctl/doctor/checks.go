@@ -15,14 +15,14 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// Severity says how bad a finding is.
+// Severity is the severity of a finding.
 type Severity string
 
 // Severities, the worst first.
 const (
 	Problem Severity = "problem" // something is wrong
-	Unknown Severity = "unknown" // it could not be found out
-	Note    Severity = "note"    // worth to know
+	Unknown Severity = "unknown" // doctor could not find out
+	Note    Severity = "note"    // worth knowing
 	OK      Severity = "ok"
 )
 
@@ -44,8 +44,8 @@ func (f *findings) add(s Severity, do, format string, args ...any) {
 	f.all = append(f.all, Finding{f.check, s, fmt.Sprintf(format, args...), do})
 }
 
-// checks run in this order, the machine first, then the programs that depend on it. A check that
-// does not apply to this machine adds nothing.
+// checks run in this order: the machine first, then the programs that depend on it. A check that
+// does not apply adds nothing.
 var checks = []struct {
 	name string
 	make func(*Facts, *findings)
@@ -73,15 +73,15 @@ func checkSystem(_ *Facts, out *findings) {
 	}
 }
 
-// quirks hold what a vendor's row lacks: remedies, and the needs of its driver.
+// quirks holds remedies and driver requirements that a vendor's row lacks.
 type quirks struct {
-	rival               string // kernel module that takes the GPUs, and has no metrics
-	load, control, make string // remedies: no module; no control node, no node of a GPU
-	library             string // remedy without the first library, whose version is the module's
-	node                string // prefix of a GPU's node, before its number
+	rival               string // kernel module that binds the GPUs but has no metrics
+	load, control, make string // remedies: no module; no control node, no GPU node
+	library             string // remedy without the first library, whose version must match the module's
+	node                string // prefix of a GPU node's name, before its number
 	release             string // file with the version of the vendor's software
-	socket              string // of a daemon that keeps GPUs initialised
-	optional            string // remedy, if values are read without the device nodes
+	socket              string // socket of the daemon that keeps GPUs initialised
+	optional            string // remedy if values are read without the device nodes
 }
 
 var quirksOf = map[*field.Vendor]quirks{
@@ -98,7 +98,7 @@ var quirksOf = map[*field.Vendor]quirks{
 	},
 }
 
-// ofVendors makes a check of each vendor's GPUs; a finding's check has the vendor's name.
+// ofVendors returns a check that runs for each vendor. Its findings have the vendor's name.
 func ofVendors(check func(*Facts, *findings, *field.Vendor, *Driver)) func(*Facts, *findings) {
 	return func(f *Facts, out *findings) {
 		what := out.check
@@ -196,7 +196,7 @@ func checkNodes(f *Facts, out *findings, v *field.Vendor, d *Driver) {
 	}
 }
 
-// isNumbered reports whether a name is a prefix and a number.
+// isNumbered reports whether name is prefix plus a number.
 func isNumbered(name, prefix string) bool {
 	digits, ok := strings.CutPrefix(name, prefix)
 	return ok && digits != "" && strings.Trim(digits, "0123456789") == ""
@@ -232,7 +232,7 @@ func checkLibrary(_ *Facts, out *findings, v *field.Vendor, d *Driver) {
 	}
 }
 
-// versionInName matches the version in the name of a library's file.
+// versionInName matches the version in a library's file name.
 var versionInName = regexp.MustCompile(`^[0-9]+\.[0-9]+(\.[0-9]+)*$`)
 
 func checkPersistence(f *Facts, out *findings, v *field.Vendor, d *Driver) {
@@ -259,7 +259,7 @@ func checkContainer(f *Facts, out *findings) {
 	}
 }
 
-// mostNamed is how many things a finding names.
+// mostNamed bounds the items that a finding lists.
 const mostNamed = 8
 
 func list(names []string) string {

@@ -13,7 +13,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// The checks of an exporter's answers.
+// Checks of an exporter's answers.
 
 func checkExporter(f *Facts, out *findings) {
 	e := &f.exporter
@@ -34,8 +34,7 @@ func checkExporter(f *Facts, out *findings) {
 	}
 }
 
-// advice has the remedy for each cause of a collector or a device. It leaves out causes that are not
-// faults.
+// advice maps causes of collectors and devices to remedies. It omits causes that are not faults.
 var advice = map[string]string{
 	"hung_call":        "the driver hangs for this GPU: look for XIDs in the kernel log (dmesg); a reset of the GPU or a restart of the machine may be needed",
 	"stale_values":     "the library answers with old values: check the host engine (nv-hostengine), restart it",
@@ -82,12 +81,12 @@ func checkCollectors(f *Facts, out *findings) {
 
 const endProfiler = "end the other profiler (Nsight, dcgmi profile), or pause with POST /-/profiling/pause while it is needed"
 
-// taken reports whether an error says that another program has the profiling hardware.
+// taken reports whether an error means that another program uses the profiling hardware.
 func taken(text string) bool {
 	return strings.Contains(text, "profiling") && strings.Contains(text, "in use") || strings.Contains(text, "in use [DCGM")
 }
 
-// quiet reports whether a cause says that there is nothing for a collector here.
+// quiet reports whether a cause means that a collector has nothing to read on this machine.
 func quiet(cause string) bool {
 	return slices.Contains([]string{"not_built_in", "not_loaded", "no_devices", "nothing_to_read"}, cause)
 }
@@ -144,7 +143,7 @@ func checkDevices(f *Facts, out *findings) {
 	}
 }
 
-// nameOf is a device in few words.
+// nameOf returns a short name of a device.
 func nameOf(d *apiv1.Device) string {
 	switch {
 	case d.Kind == "gpu":
@@ -155,7 +154,7 @@ func nameOf(d *apiv1.Device) string {
 	return d.Kind + " " + d.ID
 }
 
-// ofCollector matches what the check of collectors says.
+// ofCollector matches the prefix of the collector check's texts.
 var ofCollector = regexp.MustCompile(`^collector \S+: `)
 
 func checkHealth(f *Facts, out *findings) {
@@ -175,7 +174,7 @@ func checkHealth(f *Facts, out *findings) {
 	}
 	bad := 0
 	for _, d := range h.Devices {
-		if (d.State == "failed" || d.State == "degraded") && state[d.ID] == "up" { // others are among the devices
+		if (d.State == "failed" || d.State == "degraded") && state[d.ID] == "up" { // the devices check reports the others
 			bad++
 			advice := "see docs/health.md"
 			if d.Action != "" && d.Action != "none" {
@@ -202,7 +201,7 @@ func checkList(f *Facts, out *findings) {
 	checkDelivery(l.Remote, out)
 }
 
-// checkDelivery is about a server of lists; nil: there is none.
+// checkDelivery checks the lists from a server; r is nil without a server.
 func checkDelivery(r *apiv1.RemoteList, out *findings) {
 	if r == nil {
 		return
@@ -230,8 +229,8 @@ func checkDelivery(r *apiv1.RemoteList, out *findings) {
 	}
 }
 
-// adviceOn has the remedy for absent values, by their reason. Other reasons are
-// normal, or follow from a finding of the devices' check.
+// adviceOn maps reasons of absent values to remedies. Other reasons are normal, or follow from a
+// finding about devices.
 var adviceOn = map[string]struct {
 	Severity
 	do string
@@ -285,7 +284,7 @@ func checkMappings(f *Facts, out *findings) {
 	}
 }
 
-// mapping matches the own metric of a client that learns who uses a device.
+// mapping matches the metric of a client that reads the users of devices.
 var mapping = regexp.MustCompile(`(?m)^warpgauge_mapping_up\{[^}]*mapping="([a-z_]+)"[^}]*\} ([01])$`)
 
 var doOfMapping = map[string]string{

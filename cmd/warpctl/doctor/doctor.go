@@ -1,10 +1,9 @@
-// Package doctor finds problems of an exporter and of the machine below it, reports
-// them with advice, and makes a support bundle of the facts. It works
-// without an exporter, without root and without GPUs, and names the facts that it cannot read. It is
-// used by the command warpctl doctor only. It examines Linux machines; elsewhere it examines the exporter only.
+// Package doctor finds problems of an exporter and its machine, reports them with advice, and creates a support
+// bundle. It works without an exporter, without root and without GPUs, and lists the facts that it could not
+// read. Only the command warpctl doctor uses it. On systems other than Linux it examines only the exporter.
 //
-// Every probe has a limit of time. One that hangs, as a driver or a file system can, is
-// abandoned and ends with the process.
+// Every probe has a time limit. A probe that hangs in a driver or file system is abandoned and ends
+// with the process.
 package doctor
 
 import (
@@ -25,7 +24,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// Exporter answers questions about an exporter, as an *apiv1.Client does.
+// Exporter queries an exporter. *apiv1.Client implements it.
 type Exporter interface {
 	URL() string
 	Devices(ctx context.Context) (*apiv1.Devices, error)
@@ -36,20 +35,20 @@ type Exporter interface {
 	Page(ctx context.Context, accept string, w io.Writer) error
 }
 
-// Options say what to examine.
+// Options select what to examine.
 type Options struct {
 	Version  string
-	Root     string   // of the file system; "" means /
-	Environ  []string // as os.Environ returns it
+	Root     string   // root of the file system; "" means /
+	Environ  []string // in the format of os.Environ
 	Exporter Exporter
-	Limit    time.Duration // of the exporter's answers
+	Limit    time.Duration // time limit for the exporter's answers
 
-	// For tests; nil means those of the system.
+	// Replaced by tests; nil means the system's.
 	access  func(path string, open bool) error
 	journal func(context.Context) ([]byte, error)
 }
 
-// Result is all that was found.
+// Result holds facts and findings.
 type Result struct {
 	Findings []Finding `json:"findings"`
 
@@ -64,7 +63,7 @@ func (r *Result) Wrong() bool {
 
 const probeLimit = 5 * time.Second
 
-// Run makes all probes at a time, then all checks.
+// Run runs all probes in parallel, then all checks.
 func Run(ctx context.Context, o Options) *Result {
 	if o.Root == "" {
 		o.Root = "/"
@@ -110,7 +109,7 @@ func Run(ctx context.Context, o Options) *Result {
 	return r
 }
 
-// machine returns the probes of this machine: of drivers and devices, and of the exporter's log.
+// machine returns the probes of this machine: drivers, devices and the exporter's log.
 func (o *Options) machine(s *system, roots []string) []probe {
 	out := []probe{{"system", probeLimit, s.host}, {"log", probeLimit, o.log(s)}}
 	for _, v := range field.Vendors() {
@@ -119,7 +118,7 @@ func (o *Options) machine(s *system, roots []string) []probe {
 	return out
 }
 
-// ask asks the exporter.
+// ask queries the exporter.
 func (o *Options) ask(ctx context.Context) (func(*Facts), error) {
 	ctx, cancel := context.WithTimeout(ctx, o.Limit)
 	defer cancel()
@@ -130,14 +129,14 @@ func (o *Options) ask(ctx context.Context) (func(*Facts), error) {
 	return func(f *Facts) { f.exporter = e }, nil
 }
 
-// from asks all that is asked of an exporter. Without an answer on its devices there is none.
+// from sends all queries to an exporter. It fails only if the query for devices fails.
 func (e *exporter) from(ctx context.Context, x Exporter) error {
 	devices, err := x.Devices(ctx)
 	if err != nil {
 		return err
 	}
 	e.devices = devices
-	// What fails from here on is absent from the bundle.
+	// Failed queries after this are missing in the bundle.
 	e.fields, _ = x.Fields(ctx, nil, nil)
 	e.health, _ = x.Health(ctx)
 	e.list, _ = x.List(ctx)
@@ -149,9 +148,9 @@ func (e *exporter) from(ctx context.Context, x Exporter) error {
 	return nil
 }
 
-const maxPage = 64 << 20 // of /metrics, to find the own metrics in it
+const maxPage = 64 << 20 // bytes of /metrics to search for the exporter's own metrics
 
-// limitedBuffer keeps the first bytes.
+// limitedBuffer keeps only the first bytes written to it.
 type limitedBuffer struct {
 	bytes.Buffer
 	limit int
@@ -164,7 +163,7 @@ func (b *limitedBuffer) Write(p []byte) (int, error) {
 	return b.Buffer.Write(p)
 }
 
-// ownMetrics are the exporter's own lines of a page.
+// ownMetrics returns the lines with the exporter's own metrics.
 func ownMetrics(page string) string {
 	var b strings.Builder
 	for l := range strings.Lines(page) {
@@ -176,8 +175,8 @@ func ownMetrics(page string) string {
 	return b.String()
 }
 
-// other says what answers at the address of the exporter if that is another program; "": none does,
-// or it is warpgauge.
+// other describes another program that answers at the exporter's address. It returns "" if nothing
+// answers or if it is warpgauge.
 func other(ctx context.Context, x Exporter) string {
 	page := limitedBuffer{limit: maxPage}
 	if err := x.Page(ctx, "text/plain;version=0.0.4", &page); err != nil {
@@ -210,7 +209,7 @@ func (o *Options) log(s *system) func(context.Context) (func(*Facts), error) {
 	}
 }
 
-// journal is the end of the log of the systemd unit.
+// journal returns the end of the systemd unit's log.
 func journal(ctx context.Context) ([]byte, error) {
 	c := exec.CommandContext(ctx, "journalctl", "--unit=warpgauge", "--lines=2000", "--no-pager", "--quiet", "--output=short-iso-precise")
 	c.WaitDelay = time.Second
@@ -225,7 +224,7 @@ func journal(ctx context.Context) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Rows are the findings as CSV.
+// Rows returns the findings as CSV.
 func (r *Result) Rows() [][]string {
 	out := [][]string{{"check", "severity", "finding", "do"}}
 	for _, f := range r.Findings {

@@ -22,7 +22,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// tree makes a root of a file system. A name with -> is a symbolic link.
+// tree creates a root file system. A name with -> is a symbolic link.
 func tree(t *testing.T, files map[string]string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -45,7 +45,7 @@ func tree(t *testing.T, files map[string]string) string {
 	return root
 }
 
-// with returns a tree with more files, or without those that begin with a -.
+// with returns a copy of a tree with additional files; a name with - removes the files with that prefix.
 func with(base map[string]string, more ...string) map[string]string {
 	out := map[string]string{}
 	for k, v := range base {
@@ -66,7 +66,7 @@ func with(base map[string]string, more ...string) map[string]string {
 	return out
 }
 
-// healthy is a machine with an NVIDIA GPU and all that it needs.
+// healthy is a machine with an NVIDIA GPU and everything it needs.
 var healthy = map[string]string{
 	"proc/sys/kernel/osrelease":                            "6.8.0-45-generic\n",
 	"etc/os-release":                                       "NAME=Debian\nPRETTY_NAME=\"Debian GNU/Linux 13\"\n",
@@ -85,7 +85,7 @@ var healthy = map[string]string{
 	"usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1 -> libnvidia-ml.so.550.54.15": "",
 }
 
-// fakeExporter answers from made-up values.
+// fakeExporter returns fixed answers.
 type fakeExporter struct {
 	devices *apiv1.Devices
 	fields  *apiv1.Fields
@@ -133,7 +133,7 @@ func (e *fakeExporter) Page(_ context.Context, _ string, w io.Writer) error {
 	return err
 }
 
-// serving is an exporter with one GPU that is up.
+// serving returns an exporter with one GPU that is up.
 func serving() *fakeExporter {
 	return &fakeExporter{
 		devices: &apiv1.Devices{
@@ -160,7 +160,7 @@ func examine(t *testing.T, files map[string]string, change func(*Options)) *Resu
 	return Run(t.Context(), o)
 }
 
-// want checks that one finding of the check has all texts, and returns it.
+// want checks that exactly one finding of a check has all texts, and returns it.
 func want(t *testing.T, what string, r *Result, check string, s Severity, texts ...string) {
 	t.Helper()
 	for _, f := range r.Findings {
@@ -202,7 +202,7 @@ func TestHealthy(t *testing.T) {
 	}
 }
 
-// Each fault that users have is found, by its name and with what to do.
+// TestFaults: doctor finds each fault by name and tells what to do.
 func TestFaults(t *testing.T) {
 	f := func(what string, files map[string]string, change func(*Options), check string, s Severity, texts ...string) {
 		t.Helper()
@@ -335,8 +335,8 @@ func TestFaults(t *testing.T) {
 	}, "log", Note, "2 errors", "nvml: second")
 }
 
-// TestNVIDIANodes counts findings: a node that cannot be opened, or GPUs without a node, must not read as OK, and nodes
-// that the exporter does not need must not count.
+// TestNVIDIANodes: a device node that cannot be opened, or a GPU without a node, must not pass as OK. Nodes that the
+// exporter does not need must not count.
 func TestNVIDIANodes(t *testing.T) {
 	f := func(what string, want []Finding, change func(*Driver)) {
 		t.Helper()
@@ -368,14 +368,14 @@ func TestNVIDIANodes(t *testing.T) {
 	})
 }
 
-// Without an exporter doctor says how to start one, and how to read the devices without.
+// TestNoExporter: without an exporter, doctor tells how to start one and how to read the devices without it.
 func TestNoExporter(t *testing.T) {
 	r := examine(t, healthy, func(o *Options) { o.Exporter = &fakeExporter{err: apiv1.ErrNoAnswer} })
 	want(t, "no exporter", r, "exporter", Problem, "no exporter answers", "systemctl start warpgauge", "warpgauge devices")
 	want(t, "no exporter", r, "NVIDIA driver", OK, "550.54.15")
 }
 
-// TestFlags: the settings are those of the only exporter that runs here, and of the environment.
+// TestFlags: the settings come from the only running exporter and from the environment.
 func TestFlags(t *testing.T) {
 	proc := func(pid string, args ...string) map[string]string {
 		return map[string]string{"proc/" + pid + "/comm": "warpgauge\n", "proc/" + pid + "/cmdline": strings.Join(append([]string{"warpgauge"}, args...), "\x00") + "\x00"}
@@ -396,7 +396,7 @@ func TestFlags(t *testing.T) {
 	f("two exporters", two, nil, nil, nil)
 }
 
-// Whatever hangs is abandoned, and named.
+// TestHangs: a hanging probe is abandoned and reported.
 func TestHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		never := make(chan struct{})
@@ -428,4 +428,4 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// Every check that is a problem says what to do, and a text of others cannot act on a terminal.
+// Every problem comes with advice, and untrusted text cannot control the terminal.

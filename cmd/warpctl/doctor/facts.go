@@ -18,28 +18,28 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// Facts are the results of the probes. Facts that could not be read are absent, and Unread
-// says why.
+// Facts holds the results of the probes. Facts that could not be read are absent; Unread has the
+// reasons.
 type Facts struct {
 	Version string             `json:"version"`
 	Time    time.Time          `json:"time"`
 	Host    Host               `json:"host"`
-	Drivers map[string]*Driver `json:"drivers,omitempty"` // by vendor
+	Drivers map[string]*Driver `json:"drivers,omitempty"` // by vendor name
 	Unread  []Unread           `json:"unread,omitempty"`
 
 	exporter exporter
-	log      string // the end of the exporter's log
+	log      string // last part of the exporter's log
 	logError error
-	flags    []string // that are set: --name=value or NAME=value
+	flags    []string // settings: --name=value or NAME=value
 }
 
-// Unread is something that could not be read, and why.
+// Unread is a fact that could not be read, with the reason.
 type Unread struct {
 	What string `json:"what"`
 	Why  string `json:"why"`
 }
 
-// Host is the machine, or the container, that doctor runs in.
+// Host is the machine or container where doctor runs.
 type Host struct {
 	Kernel       string   `json:"kernel,omitempty"`
 	OS           string   `json:"os,omitempty"`
@@ -50,57 +50,57 @@ type Host struct {
 	Container    string   `json:"container,omitempty"` // kind of container: Kubernetes, Docker …
 }
 
-// Driver has the facts about a vendor's GPUs and driver.
+// Driver holds facts about a vendor's GPUs and driver.
 type Driver struct {
 	GPUs        []PCI    `json:"gpus,omitempty"`
 	Module      string   `json:"kernel_module,omitempty"` // version, or "loaded"
-	Rival       bool     `json:"rival,omitempty"`         // another module that takes the GPUs is loaded
+	Rival       bool     `json:"rival,omitempty"`         // another module that binds the GPUs is loaded
 	Nodes       []Node   `json:"device_nodes,omitempty"`
 	Libraries   []string `json:"libraries,omitempty"`
-	Release     string   `json:"release,omitempty"` // of the vendor's software
+	Release     string   `json:"release,omitempty"` // version of the vendor's software
 	Persistence bool     `json:"persistence_daemon,omitempty"`
 }
 
-// driver returns the facts about a vendor; no facts if the probe has not ended.
+// driver returns the facts about a vendor, or empty facts if the probe did not end.
 func (f *Facts) driver(v *field.Vendor) *Driver { return cmp.Or(f.Drivers[v.Name], &Driver{}) }
 
 // PCI is a display controller.
 type PCI struct {
 	Address string `json:"address"`
-	Driver  string `json:"driver,omitempty"` // kernel module that it is bound to
+	Driver  string `json:"driver,omitempty"` // bound kernel module
 }
 
 // Node is a device node.
 type Node struct {
 	Path   string `json:"path"`
 	Mode   string `json:"mode"`
-	Owner  string `json:"owner,omitempty"` // user:group, numbers
-	Access string `json:"access"`          // "ok", or why this process may not open it
+	Owner  string `json:"owner,omitempty"` // user:group as numbers
+	Access string `json:"access"`          // "ok", or why this process cannot open it
 }
 
-// exporter is the answers of the exporter.
+// exporter holds the exporter's answers.
 type exporter struct {
 	url     string
-	err     error  // why none answers
-	other   string // what answers in its place
+	err     error  // why there is no answer
+	other   string // other program at the address
 	devices *apiv1.Devices
 	fields  *apiv1.Fields
 	health  *apiv1.Health
 	list    *apiv1.List
 	events  *apiv1.Events
-	own     string // its own metrics
+	own     string // the exporter's own metrics
 }
 
-// probe finds something out. What it returns is applied to the facts by the caller, so
-// that one which is abandoned changes nothing.
+// probe reads facts. It returns a function that the caller applies, so that an abandoned probe
+// changes nothing.
 type probe struct {
 	name  string
 	limit time.Duration
 	run   func(context.Context) (func(*Facts), error)
 }
 
-// limited runs p for no longer than its limit, and returns how to apply what it found. A call that hangs is abandoned: it
-// ends with the process.
+// limited runs p within its time limit and returns the function that applies its result. It abandons a hanging call,
+// which ends with the process.
 func (p *probe) limited(ctx context.Context) func(*Facts) {
 	ctx, cancel := context.WithTimeout(ctx, p.limit)
 	defer cancel()
@@ -131,16 +131,16 @@ type system struct {
 
 func (s *system) path(name string) string { return filepath.Join(s.root, name) }
 
-const maxSmall = 64 << 10 // bytes of a file of /proc or /sys
+const maxSmall = 64 << 10 // maximum bytes of a file in /proc or /sys
 
-// text is the content of a small file, "" if it cannot be read.
+// text returns the content of a small file, or "" if it cannot be read.
 func (s *system) text(name string) string {
 	f, err := os.OpenFile(s.path(name), os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
 	if err != nil {
 		return ""
 	}
-	defer func() { _ = f.Close() }()                // it was only read
-	b, _ := io.ReadAll(io.LimitReader(f, maxSmall)) // what could be read
+	defer func() { _ = f.Close() }()                // opened for reading only
+	b, _ := io.ReadAll(io.LimitReader(f, maxSmall)) // a partial content is enough
 	return strings.TrimSpace(string(b))
 }
 
@@ -149,10 +149,10 @@ func (s *system) exists(name string) bool {
 	return err == nil
 }
 
-// glob returns the names, without the root, that match any of the patterns, at most 512.
+// glob returns at most 512 names, without the root, that match any of the patterns.
 func (s *system) glob(patterns ...string) (out []string) {
 	for _, p := range patterns {
-		found, _ := filepath.Glob(s.path(p)) // the patterns are ours
+		found, _ := filepath.Glob(s.path(p)) // the patterns are constant and valid
 		for _, f := range found {
 			if len(out) < 512 {
 				out = append(out, strings.TrimPrefix(f, strings.TrimSuffix(s.root, "/")))
@@ -162,7 +162,7 @@ func (s *system) glob(patterns ...string) (out []string) {
 	return out
 }
 
-// host finds out where doctor runs.
+// host reads facts about the machine or container.
 func (s *system) host(context.Context) (func(*Facts), error) {
 	h := Host{Architecture: runtime.GOARCH, Kernel: s.text("/proc/sys/kernel/osrelease")}
 	for l := range strings.Lines(s.text("/etc/os-release")) {
@@ -175,7 +175,7 @@ func (s *system) host(context.Context) (func(*Facts), error) {
 		switch parts := strings.Fields(v); name {
 		case "Uid":
 			if len(parts) > 1 {
-				h.User = parts[1] // the effective one
+				h.User = parts[1] // effective user id
 			}
 		case "Groups":
 			h.Groups = parts
@@ -205,13 +205,13 @@ func (s *system) container() string {
 	return ""
 }
 
-// gpus are the display controllers of a vendor.
+// gpus returns the display controllers of a vendor.
 func (s *system) gpus(v *field.Vendor) (out []PCI) {
 	for _, dir := range s.glob("/sys/bus/pci/devices/*") {
 		if s.text(dir+"/vendor") != v.PCI || !strings.HasPrefix(s.text(dir+"/class"), "0x03") && !strings.HasPrefix(s.text(dir+"/class"), "0x12") {
 			continue
 		}
-		driver, _ := os.Readlink(s.path(dir + "/driver")) // none: it has none
+		driver, _ := os.Readlink(s.path(dir + "/driver")) // no link means no driver
 		if driver != "" {
 			driver = filepath.Base(driver)
 		}
@@ -220,8 +220,8 @@ func (s *system) gpus(v *field.Vendor) (out []PCI) {
 	return out
 }
 
-// nodes are the device nodes that match a pattern. Those that can be opened without an
-// effect are, because only that shows what a device control group forbids.
+// nodes returns the device nodes that match a pattern. It opens those without side effects, because
+// only that shows the limits of a device control group.
 func (s *system) nodes(patterns ...string) (out []Node) {
 	for _, name := range s.glob(patterns...) {
 		info, err := os.Stat(s.path(name))
@@ -240,16 +240,16 @@ func (s *system) nodes(patterns ...string) (out []Node) {
 	return out
 }
 
-// Where distributions and containers have libraries.
+// libraryFolders lists the library paths of distributions and containers.
 var libraryFolders = []string{
 	"/usr/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib", "/lib64",
 	"/usr/local/nvidia/lib64", "/usr/lib/wsl/lib", "/usr/lib64/nvidia", "/usr/lib/x86_64-linux-gnu/nvidia/current",
 }
 
-// Other places that a driver's files can be below. The first is the root itself.
+// driverRoots lists other directories that may contain a driver's files. The first is the root itself.
 var driverRoots = []string{"", "/run/nvidia/driver", "/driver-root", "/host", "/usr/local/nvidia", "/home/kubernetes/bin/nvidia", "/opt/nvidia/current"}
 
-// libraries are the files of a library, with the name that has its version.
+// libraries returns a library's files, under the names with a version.
 func (s *system) libraries(name string, roots []string) (out []string) {
 	seen := map[string]bool{}
 	for _, root := range slices.Concat(roots, driverRoots) {
@@ -271,7 +271,7 @@ func (s *system) libraries(name string, roots []string) (out []string) {
 
 var moduleVersion = regexp.MustCompile(`[0-9]{3,}\.[0-9]+(\.[0-9]+)*`)
 
-// driver finds out what there is for a vendor's GPUs.
+// driver reads the facts about a vendor's GPUs and driver.
 func (s *system) driver(v *field.Vendor, roots []string) func(context.Context) (func(*Facts), error) {
 	return func(context.Context) (func(*Facts), error) {
 		q := quirksOf[v]

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// access is the access of this process to a device node.
+// access returns whether this process can open a device node, as text.
 func access(path string, open bool) error {
 	if err := unix.Access(path, unix.R_OK|unix.W_OK); err != nil || !open {
 		return err
@@ -20,7 +20,7 @@ func access(path string, open bool) error {
 	return err
 }
 
-// ownerOf returns the user and the group of a file, as numbers.
+// ownerOf returns user and group of a file as numbers.
 func ownerOf(info fs.FileInfo) string {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		return fmt.Sprintf("%d:%d", st.Uid, st.Gid)

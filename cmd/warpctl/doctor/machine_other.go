@@ -7,7 +7,7 @@ import (
 	"io/fs"
 )
 
-// Run makes no probe of the machine on this system; what these probes need is declared for the compiler.
+// On this system Run probes no machine; these declarations only satisfy the compiler.
 
 func access(string, bool) error { return errors.ErrUnsupported }
 

@@ -11,30 +11,30 @@ import (
 	"warpgauge/extensions/live/apiv1"
 )
 
-// redactor replaces names by pseudonyms, the same name always by the same one, so that
-// lines stay comparable. Secrets are replaced by nothing that could be compared.
+// redactor replaces names with stable pseudonyms, so that lines remain comparable. It removes
+// secrets completely.
 //
-// It knows names from where they have a place of their own: answers of the API, the
-// system's files, keys of log lines. Then it replaces them wherever they stand as a
-// word. What no source has as a name and no pattern describes, it cannot know.
+// It learns names from places that hold only names: API answers, system files, keys of log lines.
+// Then it replaces these names wherever they appear as a word. It cannot recognise a name that no
+// source holds and no pattern matches.
 type redactor struct {
-	names  map[string]string // lower case → pseudonym
-	others []string          // names that are not words, the longest first
+	names  map[string]string // lower case name → pseudonym
+	others []string          // names that are not single words, longest first
 	counts map[string]int
 }
 
 func newRedactor() *redactor { return &redactor{names: map[string]string{}, counts: map[string]int{}} }
 
-// public are names that say nothing, and would make texts hard to read.
+// public lists harmless names whose replacement would make texts hard to read.
 var public = map[string]bool{
 	"": true, "-": true, "root": true, "warpgauge": true, "default": true, "kube-system": true, "gpu-operator": true, "localhost": true,
 	"true": true, "false": true, "null": true, "none": true, "unknown": true, "nvidia": true, "nvml": true, "dcgm": true, "rocm": true, "fake": true, "kubelet": true,
 	"self": true, "gauge": true, "counter": true, "nvidia-smi": true,
-	// what pseudonyms begin with
+	// prefixes of pseudonyms
 	"pod": true, "namespace": true, "container": true, "job": true, "user": true, "host": true, "domain": true, "process": true, "uid": true, "id": true, "ip": true, "mac": true, "email": true,
 }
 
-// name returns the pseudonym of a name of that kind.
+// name returns the pseudonym of a name.
 func (r *redactor) name(kind, name string) string {
 	key := strings.ToLower(strings.TrimSpace(name))
 	if public[key] {
@@ -58,7 +58,7 @@ func (r *redactor) name(kind, name string) string {
 	return out
 }
 
-// host learns a host's name, in full and without its domain, and the domain.
+// host learns a host name, its short form and its domain.
 func (r *redactor) host(name string) {
 	if _, err := netip.ParseAddr(name); err == nil || name == "" {
 		return
@@ -72,7 +72,7 @@ func (r *redactor) host(name string) {
 	}
 }
 
-// learn takes the names of the facts.
+// learn learns the names in the facts.
 func (r *redactor) learn(f *Facts, environ []string, passwd, resolv string) {
 	e := &f.exporter
 	for _, v := range environ {
@@ -89,7 +89,7 @@ func (r *redactor) learn(f *Facts, environ []string, passwd, resolv string) {
 		}
 	}
 	for l := range strings.Lines(passwd) {
-		if p := strings.Split(l, ":"); len(p) > 2 && len(p[2]) >= 4 && p[2] != "65534" { // from 1000, which persons have
+		if p := strings.Split(l, ":"); len(p) > 2 && len(p[2]) >= 4 && p[2] != "65534" { // user ids from 1000 belong to persons
 			r.name("user", p[0])
 		}
 	}
@@ -103,7 +103,7 @@ func (r *redactor) learn(f *Facts, environ []string, passwd, resolv string) {
 		}
 	}
 	if e.list != nil {
-		r.names[strings.ToLower(e.list.Hash)] = e.list.Hash // it is the same for all who have the list
+		r.names[strings.ToLower(e.list.Hash)] = e.list.Hash // not private: equal for all users of the list
 	}
 	if d := e.devices; d != nil {
 		r.host(d.Hostname)
@@ -147,7 +147,7 @@ func (r *redactor) labels(labels map[string]string) {
 	}
 }
 
-// kinds are the kinds of names by the keys that have them.
+// kinds maps keys to the kind of name in their value.
 var kinds = func() map[string]string {
 	out := map[string]string{}
 	for kind, keys := range map[string]string{
@@ -162,14 +162,14 @@ var kinds = func() map[string]string {
 	return out
 }()
 
-// kindOf is the kind of name that a key of that name has; "" if it is another.
+// kindOf returns the kind of name in a key's value, or "".
 func kindOf(key string) string {
 	return kinds[strings.TrimPrefix(strings.ToLower(strings.ReplaceAll(key, "-", "_")), "exported_")]
 }
 
 const gone = "[redacted]"
 
-// Patterns of secrets, in the order in which they are replaced.
+// Patterns of secrets, in order of replacement.
 var secrets = []struct {
 	pattern *regexp.Regexp
 	with    string
@@ -186,7 +186,7 @@ var secrets = []struct {
 }
 
 var (
-	// keyed is a key with its value, as in JSON, in logs and in labels. Quotation marks may be escaped.
+	// keyed matches a key and its value in JSON, logs and labels. Quotation marks may be escaped.
 	keyed   = regexp.MustCompile(`([A-Za-z_][A-Za-z0-9_-]*)(\\?"\s*:\s*|=)(\\?"(?:[^"\\]*)\\?"|[^\s"',;{}\[\]()]+)`)
 	spoken  = regexp.MustCompile(`(?i)\b(pod|job|user|host|node|container|namespace)( (?:id )?\\?["']?)([A-Za-z0-9._/-]*[0-9][A-Za-z0-9._/-]*|\\?"[^"\\]+\\?")`)
 	home    = regexp.MustCompile(`(/home/|/Users/)([^/\s"':]+)`)
@@ -194,7 +194,7 @@ var (
 	mac     = regexp.MustCompile(`\b([0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}\b`)
 	lookup  = regexp.MustCompile(`(\blookup |\bhost \\?"|://)([A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*)`)
 	uuid    = regexp.MustCompile(`(?i)((?:GPU|MIG)-)?[0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12}`)
-	longID  = regexp.MustCompile(`\b[0-9a-f]{64}\b`) // of containers; and sums, which are public
+	longID  = regexp.MustCompile(`\b[0-9a-f]{64}\b`) // container ids; also checksums, which are public
 	address = regexp.MustCompile(`[0-9A-Fa-f]*:[0-9A-Fa-f:]*:[0-9A-Fa-f.]*[0-9A-Fa-f]?|\b[0-9]{1,3}(\.[0-9]{1,3}){3}\b`)
 	slurm   = regexp.MustCompile(`(?i)\b(job|uid)_([0-9]+)`)
 )
@@ -205,7 +205,7 @@ func (r *redactor) text(s string) string {
 		s = p.pattern.ReplaceAllString(s, p.with)
 	}
 	s = email.ReplaceAllStringFunc(s, func(m string) string { return r.name("email", m) })
-	// replace replaces what a pattern matches; f gets the groups.
+	// replace replaces the matches of a pattern; f gets the groups.
 	replace := func(pattern *regexp.Regexp, f func([]string) string) {
 		s = pattern.ReplaceAllStringFunc(s, func(m string) string { return f(pattern.FindStringSubmatch(m)) })
 	}
@@ -220,7 +220,7 @@ func (r *redactor) text(s string) string {
 	replace(spoken, func(p []string) string {
 		kind, value := kindOf(p[1]), strings.Trim(p[3], `\"`)
 		if kind != "job" && kind != "pod" && strings.Trim(value, "0123456789") == "" {
-			return p[0] // the number of a user
+			return p[0] // a user id
 		}
 		return p[1] + p[2] + strings.Replace(p[3], value, r.parts(kind, value), 1)
 	})
@@ -231,11 +231,11 @@ func (r *redactor) text(s string) string {
 		if _, err := netip.ParseAddr(p[2]); err != nil && !known(p[2]) {
 			r.host(p[2])
 		}
-		return p[0] // the words are replaced below
+		return p[0] // words are replaced below
 	})
 	s = mac.ReplaceAllStringFunc(s, func(m string) string { return r.name("mac", m) })
 	s = uuid.ReplaceAllStringFunc(s, func(m string) string {
-		if len(m) > 36 { // of a GPU
+		if len(m) > 36 { // a GPU's UUID
 			return m
 		}
 		return r.name("uid", strings.ReplaceAll(m, "_", "-"))
@@ -254,7 +254,7 @@ func (r *redactor) text(s string) string {
 	return r.words(s)
 }
 
-// known are hosts of public documentation.
+// known reports whether a host belongs to public documentation.
 func known(host string) bool {
 	return slices.Contains([]string{"github.com", "docs.nvidia.com", "prometheus.io", "pkg.go.dev"}, host) || public[host]
 }
@@ -277,20 +277,20 @@ func (r *redactor) parts(kind, value string) string {
 	return strings.Join(p, "/")
 }
 
-// words replaces names where they stand as a word, or as the part of one that -, . or _
-// separate. Short numbers are jobs only next to a key.
+// words replaces names that stand as a word, or as a part of a word between -, . or _. It replaces
+// short numbers only after a key, where they are jobs.
 func (r *redactor) words(s string) string { return words.ReplaceAllStringFunc(s, r.word) }
 
 var words = regexp.MustCompile(`[0-9A-Za-z._-]+`)
 
-// maxParts is how many parts of a word, separated by -, . or _, a name can have that is looked for in it.
+// maxParts bounds the parts of a word (between -, . or _) in the search for names.
 const maxParts = 64
 
 func (r *redactor) word(w string) string {
 	var b strings.Builder
-	low := strings.ToLower(w) // of the same length: it is ASCII
+	low := strings.ToLower(w) // same length, because it is ASCII
 	for len(w) > 0 {
-		var ends [maxParts]int // of the first parts
+		var ends [maxParts]int // ends of the first parts
 		n := 0
 		for i := 1; i <= len(w) && n < maxParts; i++ {
 			if i == len(w) || isAlnum(w[i-1]) != isAlnum(w[i]) {
@@ -317,5 +317,5 @@ func isAlnum(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 }
 
-// shortNumber reports whether a word is a number that could be a value as well.
+// shortNumber reports whether a word is a number that could be an ordinary value.
 func shortNumber(s string) bool { return len(s) < 5 && strings.Trim(s, "0123456789") == "" }

@@ -16,7 +16,7 @@ import (
 	"warpgauge/extensions/live/apiv1"
 )
 
-// planted are names and secrets of all kinds, as they stand in the sources.
+// planted holds names and secrets of all kinds.
 var planted = map[string]string{
 	"pod": "trainer-zq7x-a-b-c-d-e-f-g-h-0", "other pod": "ghost-pod-9k2", "namespace": "team-zephyr", "container": "zephyrmain", "job": "4471193", "short job": "77",
 	"pod uid": "8c2f4a8e-1111-4222-8333-944455556666", "process": "zephyrtrain", "host": "gpu-zonda-17", "domain": "cluster.zonda.example.org", "other host": "vault-zonda",
@@ -26,7 +26,7 @@ var planted = map[string]string{
 	"container id": "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", "job of a cgroup": "5566778",
 }
 
-// plant puts them into every source that doctor has.
+// plant puts them into every source of doctor.
 func plant(o *Options) map[string]string {
 	p := planted
 	files := with(healthy,
@@ -109,7 +109,7 @@ func bundle(t *testing.T, r *Result, redacted bool) map[string]string {
 	return unpack(t, b.Bytes())
 }
 
-// What is planted in every source is in no file of the bundle.
+// TestRedactedBundle: no planted name or secret is in any file of the bundle.
 func TestRedactedBundle(t *testing.T) {
 	r := examine(t, healthy, func(o *Options) {
 		files := plant(o)
@@ -126,7 +126,7 @@ func TestRedactedBundle(t *testing.T) {
 		found := false
 		for name, text := range files {
 			pattern := regexp.MustCompile(`(?i)` + regexp.QuoteMeta(secret))
-			if kind == "short job" { // as a number it is everywhere
+			if kind == "short job" { // a short number is everywhere
 				pattern = regexp.MustCompile(`(?i)(job[^0-9]{0,6}|"job": ")77\b`)
 			}
 			if at := pattern.FindStringIndex(text); at != nil {
@@ -138,7 +138,7 @@ func TestRedactedBundle(t *testing.T) {
 			t.Errorf("the %s is in no file without redaction: this test shows nothing", kind)
 		}
 	}
-	// What a person needs stays, and the same name has the same pseudonym everywhere.
+	// Useful texts remain, and a name has the same pseudonym everywhere.
 	for name, texts := range map[string][]string{
 		"log.txt":               {"GPU-8c2f4a8e-2222-4222-8333-944455556666", "00000000:3B:00.0", "driver 550.54.15", "warpgauge[77]"},
 		"facts.json":            {`"kernel": "6.8.0-45-generic"`, `"/dev/nvidia0"`},
@@ -157,7 +157,7 @@ func TestRedactedBundle(t *testing.T) {
 	}
 }
 
-// However much a source has, the bundle is bounded.
+// TestBundleIsBounded: large sources do not make a large bundle.
 func TestBundleIsBounded(t *testing.T) {
 	r := examine(t, healthy, func(o *Options) {
 		o.journal = func(context.Context) ([]byte, error) {
@@ -169,7 +169,7 @@ func TestBundleIsBounded(t *testing.T) {
 	}
 }
 
-// Pseudonyms are stable, do not touch values, and do not hide words that are public.
+// TestRedactor: pseudonyms are stable; values and public words remain.
 func TestRedactor(t *testing.T) {
 	r := newRedactor()
 	r.name("pod", "llm-0")
@@ -187,7 +187,7 @@ func TestRedactor(t *testing.T) {
 		"listen 127.0.0.1:9400 [::]:9400":      "listen 127.0.0.1:9400 [::]:9400",
 		"10.0.0.1 10.0.0.2 10.0.0.1":           "ip-1 ip-2 ip-1",
 		"at 12:01:29, 3B:00.0, v1.2.3":         "at 12:01:29, 3B:00.0, v1.2.3",
-		strings.Repeat("a.", 10_000) + "ann":   strings.Repeat("a.", 10_000) + "user-1", // in a moment
+		strings.Repeat("a.", 10_000) + "ann":   strings.Repeat("a.", 10_000) + "user-1", // must be fast
 		"https://docs.nvidia.com/x":            "https://docs.nvidia.com/x",
 	} {
 		if got := r.text(in); got != want {
@@ -196,7 +196,7 @@ func TestRedactor(t *testing.T) {
 	}
 }
 
-// Names that the API or the environment reports in a separate field are replaced everywhere, even without a key next to them.
+// TestNamesOfTheAPI: a name in a separate field of the API or environment is replaced everywhere, even without a key.
 func TestNamesOfTheAPI(t *testing.T) {
 	r := newRedactor()
 	f := &Facts{}

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// flags returns the settings of the exporter: arguments of the one that runs on this machine, and variables of doctor's own
-// environment, which in a container are the exporter's.
+// flags returns the exporter's settings: arguments of the running exporter, and variables of doctor's own environment,
+// which in a container is the exporter's.
 func (s *system) flags(environ []string) []string {
 	out := s.commandLine()
 	for _, v := range environ {
@@ -18,7 +18,7 @@ func (s *system) flags(environ []string) []string {
 	return out
 }
 
-// rootsOf returns where the exporter looks for NVIDIA's libraries, if it is told.
+// rootsOf returns the configured directories of NVIDIA's libraries.
 func rootsOf(flags []string) (out []string) {
 	for _, f := range flags {
 		if name, roots, _ := strings.Cut(f, "="); name == "--nvml-driver-root" || name == "WARPGAUGE_NVML_DRIVER_ROOT" {
@@ -28,14 +28,14 @@ func rootsOf(flags []string) (out []string) {
 	return out
 }
 
-// commandLine returns the arguments of the exporter that runs on this machine, none if that is not exactly one process.
-// Children of the exporter and its other commands have a first argument that is not a flag.
+// commandLine returns the arguments of the exporter on this machine, if exactly one runs. It skips the exporter's
+// children and other commands, whose first argument is not a flag.
 func (s *system) commandLine() (args []string) {
-	processes, _ := os.ReadDir(s.path("/proc")) // without it there is no command line
+	processes, _ := os.ReadDir(s.path("/proc")) // without /proc there is no command line
 	found := 0
 	for _, p := range processes {
 		dir := "/proc/" + p.Name()
-		if s.text(dir+"/comm") != "warpgauge" { // unlike cmdline, comm never waits for the process
+		if s.text(dir+"/comm") != "warpgauge" { // unlike cmdline, comm never blocks on the process
 			continue
 		}
 		words := strings.Split(strings.TrimSuffix(s.text(dir+"/cmdline"), "\x00"), "\x00")

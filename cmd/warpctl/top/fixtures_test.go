@@ -15,7 +15,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// noon is when the tests' nodes answer.
+// noon is the time of the test nodes' answers.
 var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 
 func at(seconds float64) *time.Time {
@@ -25,7 +25,7 @@ func at(seconds float64) *time.Time {
 
 func value(v float64) *float64 { return &v }
 
-// fakeNode answers from made-up values. Its methods copy what they return, as those of a client do.
+// fakeNode returns fixed answers. Like a client, it returns copies.
 type fakeNode struct {
 	devices apiv1.Devices
 	fields  apiv1.Fields
@@ -56,7 +56,7 @@ func (n *fakeNode) Fields(_ context.Context, devices, patterns []string) (*apiv1
 	return copied(f), n.ask(fmt.Sprintf("fields of %d devices", len(devices)))
 }
 
-// addRole adds what an exporter says of a series' role.
+// addRole sets a series' role like an exporter.
 func addRole(f *apiv1.Field) {
 	if d, _, ok := field.ByName(f.Name); ok {
 		m, _ := d.RoleOf(slices.Collect(maps.Values(f.Labels))...)
@@ -80,7 +80,7 @@ func (n *fakeNode) Events(context.Context, time.Time, int) (*apiv1.Events, error
 	return copied(n.events), n.ask("events")
 }
 
-// copied returns a copy that shares nothing, as one over HTTP.
+// copied returns a deep copy, as if sent over HTTP.
 func copied[T any](v T) *T {
 	out := new(T)
 	text, err := json.Marshal(v)
@@ -102,7 +102,7 @@ func reading(name, unit string, v float64) apiv1.Field {
 	return apiv1.Field{Name: name, Type: "gauge", Unit: unit, Interval: 1, Value: value(v), Age: value(0.4)}
 }
 
-// hopper is a node with eight GPUs, of which one is lost and one does not answer.
+// hopper returns a node with eight GPUs; one is lost and one does not answer.
 func hopper() *fakeNode {
 	n := &fakeNode{
 		devices: apiv1.Devices{Time: noon, Hostname: "node-7", Version: "1.0", Simulated: true, Collectors: []apiv1.Collector{{Name: "nvml", Up: true}}},
@@ -153,7 +153,7 @@ func hopper() *fakeNode {
 	return n
 }
 
-// sources gives a model the answers of nodes, without a fleet's goroutines.
+// sources supplies a model with nodes' answers, without a fleet's goroutines.
 type sources struct {
 	nodes  []Node
 	last   []*state
@@ -163,7 +163,7 @@ type sources struct {
 func (s *sources) states() []*state { return slices.Clone(s.last) }
 func (s *sources) look(l *look)     { s.looked = l }
 
-// poll asks all nodes at a time.
+// poll polls all nodes in parallel.
 func (s *sources) poll(now time.Time) {
 	for i, n := range s.nodes {
 		p := &poller{target: Target{Node: n}}
@@ -195,7 +195,7 @@ func watch(t *testing.T, width, height int, nodes ...Node) (*model, *sources) {
 	return m, s
 }
 
-// text is the screen without colours.
+// text returns the screen without colours.
 func text(m *model) string {
 	var b strings.Builder
 	for _, l := range m.frame() {

@@ -10,15 +10,14 @@ import (
 	"warpgauge/extensions/live/apiv1"
 )
 
-// Node answers questions about one node, as an *api.Client does. What it returns is
-// the caller's.
+// Node queries one node. *apiv1.Client implements it. The caller owns the results.
 type Node interface {
 	Devices(ctx context.Context) (*apiv1.Devices, error)
 	Fields(ctx context.Context, devices, patterns []string) (*apiv1.Fields, error)
 	Health(ctx context.Context) (*apiv1.Health, error)
 }
 
-// Recorder is a Node that also knows what was. Without it there are no plots.
+// Recorder is a Node that also has a history. Without it there are no plots.
 type Recorder interface {
 	Samples(ctx context.Context, s apiv1.SamplesQuery) (*apiv1.Samples, error)
 	Events(ctx context.Context, since time.Time, limit int) (*apiv1.Events, error)
@@ -26,25 +25,24 @@ type Recorder interface {
 
 // Target is a node to watch.
 type Target struct {
-	Name string // until it says its host name: the address
+	Name string // the address, until the host name is known
 	Node Node
 }
 
 const (
 	pollTimeout = 5 * time.Second
-	longestWait = 10 * time.Second // between two tries of a node that does not answer
-	mostEvents  = 20               // of a device, in its details
+	longestWait = 10 * time.Second // maximum pause between attempts to reach a silent node
+	mostEvents  = 20               // events in a device's details
 	eventSpan   = time.Hour
 )
 
-// fleet asks each node again and again, one question at a time, so that each has one
-// connection.
+// fleet polls each node, one request at a time, so that each needs one connection.
 type fleet struct {
 	nodes    []*poller
 	interval time.Duration
 }
 
-// newFleet returns a fleet that asks each node every interval, once run runs.
+// newFleet returns a fleet that polls each node every interval while run runs.
 func newFleet(targets []Target, interval time.Duration) *fleet {
 	f := &fleet{interval: interval}
 	for _, t := range targets {
@@ -55,7 +53,7 @@ func newFleet(targets []Target, interval time.Duration) *fleet {
 	return f
 }
 
-// run asks until ctx ends.
+// run polls until ctx ends.
 func (f *fleet) run(ctx context.Context) {
 	var wg sync.WaitGroup
 	for _, p := range f.nodes {
@@ -64,7 +62,7 @@ func (f *fleet) run(ctx context.Context) {
 	wg.Wait()
 }
 
-// once asks each node once.
+// once polls each node once.
 func (f *fleet) once(ctx context.Context) {
 	var wg sync.WaitGroup
 	for _, p := range f.nodes {
@@ -73,7 +71,7 @@ func (f *fleet) once(ctx context.Context) {
 	wg.Wait()
 }
 
-// states are the newest answers of all nodes.
+// states returns the latest answers of all nodes.
 func (f *fleet) states() []*state {
 	out := make([]*state, len(f.nodes))
 	for i, p := range f.nodes {
@@ -82,7 +80,7 @@ func (f *fleet) states() []*state {
 	return out
 }
 
-// look has the details of a device asked for in addition, and of no other. Nil: of none.
+// look selects the device whose details are polled; nil selects none.
 func (f *fleet) look(at *look) {
 	for i, p := range f.nodes {
 		if at != nil && at.node == i {
@@ -96,33 +94,33 @@ func (f *fleet) look(at *look) {
 // look selects the contents of the detail view.
 type look struct {
 	key
-	span   time.Duration       // of the plots
-	points int                 // of a plot
-	plots  map[quantity]string // names of the fields to plot
+	span   time.Duration       // time span of the plots
+	points int                 // points per plot
+	plots  map[quantity]string // names of the plotted fields
 }
 
-// state is the last answer of a node. It is immutable.
+// state is a node's last answer. It is immutable.
 type state struct {
 	name     string // host name, or the address before the first answer
-	polls    int    // answers, so that each is used once
+	polls    int    // number of answers, so that each is used once
 	answered time.Time
-	silent   time.Time // since when it does not answer; zero: it does
-	err      string    // why it does not
+	silent   time.Time // since when the node does not answer, or zero
+	err      string    // why it does not answer
 	devices  *apiv1.Devices
 	health   *apiv1.Health
-	rows     []row // of devices, in the same order
+	rows     []row // one per device, in the same order
 	details  *details
 }
 
-// details has the fields and samples of one device.
+// details holds the fields and samples of one device.
 type details struct {
 	look
 	fields  []apiv1.Field
-	samples map[quantity]*apiv1.Samples // nil if the node does not have them
-	events  []apiv1.Event               // the newest first
+	samples map[quantity]*apiv1.Samples // nil if the node has no history
+	events  []apiv1.Event               // newest first
 }
 
-// poller asks one node. Only its goroutine writes last.
+// poller polls one node. Only its goroutine writes last.
 type poller struct {
 	target Target
 	last   atomic.Pointer[state]
@@ -146,7 +144,7 @@ func (p *poller) run(ctx context.Context, interval time.Duration) {
 	}
 }
 
-// poll asks for the parts that the view shows, and reports whether the node answers.
+// poll requests the parts that the view shows, and reports whether the node answered.
 func (p *poller) poll(ctx context.Context) bool {
 	limited, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
@@ -169,7 +167,7 @@ func (p *poller) poll(ctx context.Context) bool {
 	return true
 }
 
-// healthEvery is how many polls there are for each question about health.
+// healthEvery is the number of polls per request for health.
 const healthEvery = 5
 
 func (p *poller) ask(ctx context.Context, s, former *state) error {
@@ -216,7 +214,7 @@ func rowsOf(devices *apiv1.Devices, fields *apiv1.Fields) []row {
 	return rows
 }
 
-// details asks for all of one device. What fails is left out: the next poll asks again.
+// details requests everything about one device. It omits failed parts; the next poll tries again.
 func (p *poller) details(ctx context.Context, l *look) *details {
 	d := &details{look: *l}
 	if f, err := p.target.Node.Fields(ctx, []string{l.device}, nil); err == nil {
@@ -233,7 +231,7 @@ func (p *poller) details(ctx context.Context, l *look) *details {
 		s, err := r.Samples(ctx, apiv1.SamplesQuery{Device: l.device, Field: name, Since: now.Add(-l.span), Points: l.points})
 		if err != nil {
 			d.samples = nil
-			break // an exporter without history
+			break // an exporter without a history
 		}
 		if d.samples == nil {
 			d.samples = map[quantity]*apiv1.Samples{}
@@ -250,7 +248,7 @@ func (p *poller) details(ctx context.Context, l *look) *details {
 	return d
 }
 
-// pointsOf returns the largest values of samples in n equal parts of the span that was asked for, NaN where there are none.
+// pointsOf returns the maximum of the samples in each of n equal parts of the span, or NaN for a part without samples.
 func pointsOf(s *apiv1.Samples, factor float64, span time.Duration, n int) []float64 {
 	out := make([]float64, n)
 	for i := range out {

@@ -19,7 +19,7 @@ import (
 	"warpgauge/internal/testkit/eventually"
 )
 
-// server serves a node's answers as an exporter does.
+// server serves a node's answers like an exporter.
 type server struct {
 	*httptest.Server
 	connections, requests atomic.Int64
@@ -40,7 +40,7 @@ func serve(t *testing.T, n *fakeNode) *server {
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = w.Write(text[:1]) // the client may have left
 			_ = http.NewResponseController(w).Flush()
-			_, _ = w.Write(text[1:]) // in chunks, of which the last is empty
+			_, _ = w.Write(text[1:]) // chunked, with an empty last chunk
 		})
 	}
 	s.Server = httptest.NewUnstartedServer(mux)
@@ -63,7 +63,7 @@ func target(t *testing.T, url string) Target {
 	return Target{Name: c.URL(), Node: c}
 }
 
-// A hundred nodes are asked again and again over one connection each.
+// TestHundredNodes: a hundred nodes are polled over one connection each.
 func TestHundredNodes(t *testing.T) {
 	var servers []*server
 	var targets []Target
@@ -94,8 +94,8 @@ func TestHundredNodes(t *testing.T) {
 	}
 }
 
-// A node that does not answer shows since when, has no values, is asked less and less often,
-// and delays no other. When it answers again all is as before.
+// TestSilentNode: a silent node shows since when, has no values, is polled less and less often, and
+// delays no other. When it answers again, everything is as before.
 func TestSilentNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		good, bad := hopper(), &hanging{fakeNode: hopper()}

@@ -23,7 +23,7 @@ const (
 	screens
 )
 
-// spans are those that plots can have.
+// spans lists the time spans of plots.
 var spans = []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute}
 
 // refresh is how often the screen shows new answers.
@@ -31,33 +31,33 @@ const refresh = 250 * time.Millisecond
 
 type tick time.Time
 
-// source is where a model gets its answers from: a fleet.
+// source supplies a model with answers. fleet implements it.
 type source interface {
 	states() []*state
 	look(*look)
 }
 
-// model is the state of the terminal. Update and View do nothing but change and show it.
+// model is the state of the terminal view. Update and View only change and draw it.
 type model struct {
 	from source
 
 	now           time.Time
 	states        []*state
-	rows          []row // of all nodes; without values if their node is silent
+	rows          []row // of all nodes; without values if the node is silent
 	width, height int
 
 	screen  screen
 	back    []screen
-	only    int // node whose devices and processes are listed; -1: all
+	only    int // node whose devices and processes are listed, or -1 for all
 	chosen  [screens]string
-	at      [screens]int // of the chosen line, should it go
-	top     int          // first field of the details that is shown
-	device  key          // of the details
+	at      [screens]int // position of the selected line, in case it disappears
+	top     int          // first visible field of the details
+	device  key          // device in the details
 	sort    [screens]string
 	reverse bool
 	filter  [screens]string
 	typing  bool
-	all     bool // other devices than GPUs and instances, too
+	all     bool // also devices other than GPUs and instances
 	frozen  bool
 	span    int
 }
@@ -71,12 +71,12 @@ func newModel(from source) *model {
 	return m
 }
 
-// Init begins the ticks.
+// Init starts the ticks.
 func (m *model) Init() tea.Cmd { return next() }
 
 func next() tea.Cmd { return tea.Tick(refresh, func(t time.Time) tea.Msg { return tick(t) }) }
 
-// Update changes the model by a key, a new size or a tick.
+// Update changes the model after a key, a new size or a tick.
 func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
@@ -94,7 +94,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return m, nil
 }
 
-// take takes the newest answers, unless the screen is frozen.
+// take copies the latest answers, unless the screen is frozen.
 func (m *model) take(now time.Time) {
 	if m.frozen {
 		return
@@ -113,7 +113,7 @@ func (m *model) take(now time.Time) {
 	m.lookAgain()
 }
 
-// lookAgain has the details of the device asked for that is shown.
+// lookAgain requests the details of the shown device.
 func (m *model) lookAgain() {
 	r := m.row(m.device)
 	if m.screen != detailScreen || r == nil {
@@ -129,7 +129,7 @@ func (m *model) lookAgain() {
 	m.from.look(l)
 }
 
-// row is a device, nil if it is gone.
+// row returns a device's row, or nil if the device is gone.
 func (m *model) row(k key) *row {
 	for i := range m.rows {
 		if m.rows[i].key() == k {
@@ -139,7 +139,7 @@ func (m *model) row(k key) *row {
 	return nil
 }
 
-// typed changes the filter.
+// typed edits the filter.
 func (m *model) typed(k tea.KeyPressMsg) {
 	switch k.String() {
 	case "enter":
@@ -158,19 +158,19 @@ func (m *model) typed(k tea.KeyPressMsg) {
 	}
 }
 
-// filtered is the filter of the screen.
+// filtered returns the filter of the screen.
 func (m *model) filtered() string { return m.filter[m.screen] }
 
 func (m *model) setFilter(text string) { m.filter[m.screen] = clean(text) }
 
-// pressed does what a key asks for.
+// pressed performs the action of a key.
 func (m *model) pressed(name string) tea.Cmd {
 	switch name {
 	case "q", "ctrl+c":
 		return tea.Quit
 	case "ctrl+z":
 		return tea.Suspend
-	case "esc", "alt+esc", "backspace", "left": // alt: pressed twice
+	case "esc", "alt+esc", "backspace", "left": // alt+esc: escape pressed twice
 		m.leave()
 	case "enter", "right":
 		m.open()
@@ -216,7 +216,7 @@ func (m *model) pressed(name string) tea.Cmd {
 	return nil
 }
 
-// enter shows another screen and remembers this one, unless the other was shown before.
+// enter switches to another screen and remembers this one, unless the other was open before.
 func (m *model) enter(s screen) {
 	if s == m.screen {
 		return
@@ -229,7 +229,7 @@ func (m *model) enter(s screen) {
 	m.screen, m.top = s, 0
 }
 
-// leave removes the filter, or else goes back.
+// leave clears the filter; without a filter it goes back.
 func (m *model) leave() {
 	if m.filtered() != "" {
 		m.setFilter("")
@@ -245,7 +245,7 @@ func (m *model) leave() {
 	}
 }
 
-// open shows more of the chosen line.
+// open opens the selected line.
 func (m *model) open() {
 	l := m.list()
 	if m.screen > processesScreen || len(l.ids) == 0 {
@@ -261,7 +261,7 @@ func (m *model) open() {
 	m.enter(detailScreen)
 }
 
-// cursor is the index of the chosen line. If that is gone, it is the one in its place.
+// cursor returns the index of the selected line. If the line is gone, it selects the one at its position.
 func (m *model) cursor(ids []string) int {
 	if i := slices.Index(ids, m.chosen[m.screen]); i >= 0 && m.chosen[m.screen] != "" {
 		return i
@@ -286,24 +286,24 @@ func (m *model) move(by int) {
 	m.at[m.screen], m.chosen[m.screen] = at, ids[at]
 }
 
-// resort sorts by the next column, or by none after the last.
+// resort sorts by the next column; after the last, the list is unsorted.
 func (m *model) resort(by int) {
 	titles := append([]string{""}, m.list().titles...)
 	at := max(slices.Index(titles, m.sort[m.screen]), 0)
 	m.sort[m.screen] = titles[(at+by+len(titles))%len(titles)]
 }
 
-// listing is a table of the screen, in order.
+// listing is the table of a screen, in order.
 type listing struct {
-	ids    []string // of the lines, the same as long as they are of the same thing
+	ids    []string // identify the lines' contents
 	keys   []key    // devices of the lines
 	lines  []string
 	head   string
-	titles []string // of the columns
-	about  string   // the chosen line, in words
+	titles []string // column titles
+	about  string   // description of the selected line
 }
 
-// list makes the table of the screen.
+// list returns the table of the screen.
 func (m *model) list() listing {
 	switch m.screen {
 	case nodesScreen:
@@ -359,12 +359,12 @@ func (m *model) list() listing {
 	return l
 }
 
-// listed reports whether the device is one of those that are listed.
+// listed reports whether the device passes the current selection.
 func (m *model) listed(r *row) bool {
 	return (m.all || !r.part()) && (m.only < 0 || r.node == m.only)
 }
 
-// about says in words what the state of a device means.
+// about explains the state of a device.
 func (m *model) about(r *row) string {
 	if s := m.states[r.node]; !s.silent.IsZero() {
 		return join(": ", s.name+" has not answered since "+s.silent.Format(time.TimeOnly), s.err)
@@ -380,7 +380,7 @@ func (m *model) about(r *row) string {
 	return join(": ", out, r.Reason)
 }
 
-// details returns the details of the device that is shown, nil until they have come.
+// details returns the details of the shown device, or nil until they arrive.
 func (m *model) details() *details {
 	if d := m.states[m.device.node].details; d != nil && d.key == m.device {
 		return d
@@ -406,7 +406,7 @@ func listOf[T any](m *model, columns []column[T], items []T, id func(*T) (string
 	return l
 }
 
-// join leaves out empty texts.
+// join joins the non-empty texts.
 func join(with string, texts ...string) string {
 	return strings.Join(slices.DeleteFunc(texts, func(s string) bool { return s == "" }), with)
 }

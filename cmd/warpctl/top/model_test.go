@@ -38,7 +38,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// press gives the model keys, each by its name or as text.
+// press sends keys to the model, by name or as text.
 func press(m *model, keys ...string) {
 	codes := map[string]tea.Key{
 		"enter": {Code: tea.KeyEnter}, "esc": {Code: tea.KeyEscape}, "down": {Code: tea.KeyDown}, "up": {Code: tea.KeyUp}, "space": {Code: tea.KeySpace, Text: " "},
@@ -83,7 +83,7 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// nvidiaNewNames has one MIG GPU by the names of newer DCGM versions.
+// nvidiaNewNames returns a node with a MIG GPU, with the names of newer DCGM versions.
 func nvidiaNewNames() *fakeNode {
 	n := &fakeNode{devices: apiv1.Devices{Hostname: "node-new"}, health: apiv1.Health{State: "ok"}}
 	gpu := apiv1.Device{ID: "G", Kind: "gpu", Collector: "dcgm", State: "up", LastSample: at(0), Interval: 1, GPU: "0", Model: "NVIDIA B200"}
@@ -101,7 +101,7 @@ func nvidiaNewNames() *fakeNode {
 	return n
 }
 
-// amd has one GPU by AMD's own names, which have labels.
+// amd returns a node with a GPU under AMD's names, which have labels.
 func amd() *fakeNode {
 	n := &fakeNode{devices: apiv1.Devices{Hostname: "node-amd"}, health: apiv1.Health{State: "ok"}}
 	n.devices.Devices = []apiv1.Device{{ID: "A", Kind: "gpu", Collector: "rocm", State: "up", LastSample: at(0), Interval: 1, GPU: "0", Model: "AMD Instinct MI300X"}}
@@ -122,7 +122,7 @@ func amd() *fakeNode {
 	return n
 }
 
-// Names of all vendors and generations, and what is derived.
+// TestQuantities: names of all vendors and generations, and derived quantities.
 func TestQuantities(t *testing.T) {
 	f := func(n *fakeNode, device int, want map[quantity]float64) {
 		t.Helper()
@@ -182,7 +182,7 @@ func TestKeys(t *testing.T) {
 	want("all GPUs", "node-amd")
 	press(m, "home", "down", "down")
 	want("third", "node-7 2")
-	for range 20 { // util is the fourth column that can be sorted by
+	for range 20 { // util is the fourth sortable column
 		if m.sort[devicesScreen] == "UTIL" {
 			break
 		}
@@ -248,7 +248,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// No size makes a line too long, a line too many, or a panic.
+// TestSizes: no screen size gives a line too long, too many lines, or a panic.
 func TestSizes(t *testing.T) {
 	for _, keys := range [][]string{nil, {"n"}, {"p"}, {"enter"}, {"?"}, {"a"}, {"/", "x"}, {"enter", "/", "q"}} {
 		m, s := watch(t, 80, 24, hopper())
@@ -271,7 +271,7 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// A GPU that goes leaves the screen without harm to what shows it.
+// TestGone: a GPU disappears from every screen without harm.
 func TestGone(t *testing.T) {
 	n := hopper()
 	m, s := watch(t, 80, 24, n)
@@ -283,7 +283,7 @@ func TestGone(t *testing.T) {
 		t.Errorf("a GPU that has gone:\n%s", text(m))
 	}
 	press(m, "down", "esc")
-	if !strings.Contains(text(m), "> 3 ") { // the second of those that are left
+	if !strings.Contains(text(m), "> 3 ") { // second of the remaining lines
 		t.Errorf("the list without it:\n%s", text(m))
 	}
 	n.devices.Devices = nil
@@ -303,7 +303,7 @@ func (n *fakeNode) keepSamples() {
 	}
 }
 
-// The plots are of what the node has kept, if it has.
+// TestKeptSamples: plots show the node's history.
 func TestKeptSamples(t *testing.T) {
 	n := hopper()
 	n.keepSamples()

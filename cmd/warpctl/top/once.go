@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Report has one answer of each node, for scripts. It leaves out unknown values.
+// Report holds one answer of each node, for scripts. It omits unknown values.
 type Report struct {
 	Time    time.Time      `json:"time"`
 	Nodes   []NodeReport   `json:"nodes"`
@@ -25,10 +25,10 @@ type Report struct {
 // NodeReport is a node of a Report.
 type NodeReport struct {
 	Node      string `json:"node"`
-	State     string `json:"state,omitempty"` // of its health: ok, degraded, failed, unknown
+	State     string `json:"state,omitempty"` // health: ok, degraded, failed, unknown
 	Simulated bool   `json:"simulated,omitempty"`
 	Error     string `json:"error,omitempty"`  // why it does not answer
-	Reason    string `json:"reason,omitempty"` // the first thing that is wrong
+	Reason    string `json:"reason,omitempty"` // most important problem
 }
 
 // DeviceReport is a GPU or an instance of one.
@@ -51,7 +51,7 @@ type DeviceReport struct {
 	Users       []string `json:"users,omitempty"`
 }
 
-// Once asks each node once.
+// Once polls each node once.
 func Once(ctx context.Context, targets []Target) *Report {
 	f := newFleet(targets, time.Second)
 	f.once(ctx)
@@ -101,7 +101,7 @@ func (r *Report) Silent() bool {
 	return slices.ContainsFunc(r.Nodes, func(n NodeReport) bool { return n.Error != "" })
 }
 
-// Table writes the devices for people, and which nodes do not answer.
+// Table writes the devices, and the nodes that do not answer.
 func (r *Report) Table(w io.Writer) error {
 	columns := deviceColumns(r.states)
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
@@ -133,7 +133,7 @@ func (r *Report) Table(w io.Writer) error {
 	return err
 }
 
-// Rows are the devices as CSV.
+// Rows returns the devices as CSV.
 func (r *Report) Rows() [][]string {
 	out := [][]string{{"node", "gpu", "id", "model", "simulated", "state", "reason", "utilization_percent", "tensor_active_percent",
 		"memory_used_bytes", "memory_total_bytes", "power_watts", "power_limit_watts", "temperature_celsius", "clock_mhz", "users"}}

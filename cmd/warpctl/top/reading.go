@@ -34,7 +34,7 @@ const (
 	quantities
 )
 
-// roles are the roles of the quantities.
+// roles maps quantities to roles.
 var roles = [quantities]field.Role{
 	util: field.RoleActivity, tensor: field.RoleTensorActivity, dram: field.RoleMemoryActivity,
 	memoryUsed: field.RoleMemoryUsed, memoryFree: field.RoleMemoryFree, memoryReserved: field.RoleMemoryReserved, memoryTotal: field.RoleMemoryTotal,
@@ -43,7 +43,7 @@ var roles = [quantities]field.Role{
 	smClock: field.RoleClock, memoryClock: field.RoleMemoryClock, throttle: field.RoleClockEvents,
 }
 
-// names are all names under which lists have readings that top shows.
+// names returns all field names of the shown readings.
 var names = sync.OnceValue(func() (out []string) {
 	for _, d := range field.All() {
 		if !slices.ContainsFunc(d.Roles(), func(m field.Meaning) bool { return m.Role == field.RoleThrottling || slices.Contains(roles[:], m.Role) }) {
@@ -59,18 +59,18 @@ var names = sync.OnceValue(func() (out []string) {
 	return slices.Compact(out)
 })
 
-// values are a device's quantities, NaN if not known, each with the name of the field
-// that it was taken from, and the factor from that.
+// values holds a device's quantities (NaN if unknown), the field that supplied each, and the
+// conversion factor.
 type values struct {
 	of     [quantities]float64
 	field  [quantities]string
 	factor [quantities]float64
-	// limits are the reasons that a device reports one by one (field.RoleThrottling), each with
-	// whether it holds the device down now.
+	// limits holds the reasons that a device reports one by one (field.RoleThrottling), and whether
+	// each is active.
 	limits map[string]bool
 }
 
-// heldDown names what holds the device's clocks down now.
+// heldDown returns why the device's clocks are reduced now.
 func (v *values) heldDown() string {
 	if mask := v.of[throttle]; !math.IsNaN(mask) || v.limits == nil {
 		return reasons(mask)
@@ -91,8 +91,7 @@ func (v *values) reset() {
 	}
 }
 
-// take fills v from a device's fields. A value that is older than its interval
-// allows is not known.
+// take fills v from a device's fields. A value older than its interval allows counts as unknown.
 func (v *values) take(fields []apiv1.Field, interval float64) {
 	v.reset()
 	var rank [quantities]int
@@ -130,14 +129,14 @@ func old(f *apiv1.Field, interval float64) bool {
 	return f.Age != nil && *f.Age > max(5, 3*cmp.Or(f.Interval, interval))
 }
 
-// row is a device with the values that are shown.
+// row is a device with its shown values.
 type row struct {
 	*apiv1.Device
 	values
-	node int // index of its node
+	node int // index of the node
 }
 
-// key names a device among those of all nodes.
+// key identifies a device among all nodes.
 type key struct {
 	node   int
 	device string
@@ -145,12 +144,12 @@ type key struct {
 
 func (r *row) key() key { return key{r.node, r.ID} }
 
-// part reports whether the device is something else than a GPU or an instance of one.
+// part reports whether the device is neither a GPU nor an instance.
 func (r *row) part() bool {
 	return r.Kind != "gpu" && r.Kind != "instance" && r.Kind != "compute instance"
 }
 
-// number returns the GPU's index, followed by the parts below it.
+// number returns the GPU's index and the numbers of its parts.
 func (r *row) number() string {
 	out := r.GPU
 	if i := r.Instance; i != nil {
@@ -168,8 +167,7 @@ func (r *row) number() string {
 	return cmp.Or(out, r.ID)
 }
 
-// model returns the device's model without the vendor's name, which is redundant in a list of
-// its GPUs.
+// model returns the device's model without the vendor's name.
 func (r *row) model() string {
 	name := r.Model
 	for _, v := range field.Vendors() {
@@ -184,7 +182,7 @@ func (r *row) model() string {
 	return cmp.Or(name, "-")
 }
 
-// user is a user of the device in one word or two.
+// user returns a short name of a user.
 func user(u *apiv1.User) string {
 	switch {
 	case u.Pod != "" && u.Namespace != "":
@@ -211,7 +209,7 @@ func (r *row) users() string {
 	return cmp.Or(join(", ", unique(out)...), "-")
 }
 
-// unique leaves out repeated texts.
+// unique removes repeated texts.
 func unique(texts []string) (out []string) {
 	for _, t := range texts {
 		if !slices.Contains(out, t) {

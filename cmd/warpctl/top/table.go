@@ -14,18 +14,18 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// column is a column of a table of T.
+// column is a column in a table of T.
 type column[T any] struct {
 	title string
-	width int  // the least
+	width int  // minimum
 	grow  bool // it gets the remaining width
 	right bool
-	rank  int // the highest are left out first if there is no room; 0 never is
+	rank  int // columns with the highest rank disappear first in a narrow window; 0 never does
 	text  func(*T) string
-	value func(*T) float64 // to sort by, the largest first; nil: by the text
+	value func(*T) float64 // sort key, largest first; nil sorts by text
 }
 
-// widths returns the widths of the columns in a line of that width, 0 for columns left out.
+// widths returns the columns' widths for a line width; 0 hides a column.
 func widths[T any](columns []column[T], width int) []int {
 	out, byRank := make([]int, len(columns)), make([]int, len(columns))
 	left := width + 1
@@ -49,7 +49,7 @@ func widths[T any](columns []column[T], width int) []int {
 	return out
 }
 
-// line writes the cells of a row; text gives that of a column.
+// line formats a row; text returns the text of a column.
 func line[T any](columns []column[T], w []int, text func(*column[T]) string) string {
 	var b strings.Builder
 	for i := range columns {
@@ -64,8 +64,8 @@ func line[T any](columns []column[T], w []int, text func(*column[T]) string) str
 	return b.String()
 }
 
-// order sorts items by the column of that title, in place; none leaves them as they are.
-// What is not known comes last.
+// order sorts items in place by the column with a title; "" keeps their order. Unknown values come
+// last.
 func order[T any](items []T, columns []column[T], title string, reverse bool) {
 	at := slices.IndexFunc(columns, func(c column[T]) bool { return c.title == title })
 	if at < 0 {
@@ -85,7 +85,7 @@ func order[T any](items []T, columns []column[T], title string, reverse bool) {
 		}
 		x, y := c.value(&a), c.value(&b)
 		if math.IsNaN(x) || math.IsNaN(y) {
-			return cmp.Compare(y, x) // NaN is less than any
+			return cmp.Compare(y, x) // NaN is the smallest value
 		}
 		return sign * cmp.Compare(y, x)
 	})
@@ -102,7 +102,7 @@ func matches(filter string, texts ...string) bool {
 	return true
 }
 
-// The tables. Most columns of devices are narrow, so that all that matters fits 80.
+// The tables. Columns of devices are narrow, so that the important ones fit into 80 cells.
 
 func deviceColumns(states []*state) []column[row] {
 	of := func(q quantity) func(*row) float64 { return func(r *row) float64 { return r.of[q] } }
@@ -130,7 +130,7 @@ func deviceColumns(states []*state) []column[row] {
 	return out
 }
 
-// stateOf is a device's state in one word.
+// stateOf returns a device's state in one word.
 func stateOf(states []*state, r *row) string {
 	if !states[r.node].silent.IsZero() {
 		return "silent"
@@ -138,7 +138,7 @@ func stateOf(states []*state, r *row) string {
 	return r.State
 }
 
-// memoryText is the memory in use, of all, in GiB.
+// memoryText returns used and total memory in GiB.
 func memoryText(r *row) string {
 	if math.IsNaN(r.of[memoryTotal]) {
 		return gigabytes(r.of[memoryUsed])
@@ -153,7 +153,7 @@ func powerText(r *row) string {
 	return number(r.of[power], 0, "") + "/" + number(r.of[powerLimit], 0, "W")
 }
 
-// reasons are the names of the bits of a mask of clock event reasons.
+// reasons returns the names of the bits in a mask of clock event reasons.
 func reasons(mask float64) string {
 	if math.IsNaN(mask) || mask < 0 || mask >= 1<<53 {
 		return "-"
@@ -186,7 +186,7 @@ type nodeRow struct {
 type sum struct {
 	of      float64
 	n       int
-	lacking bool // one of those that are up has no value
+	lacking bool // at least one device that is up has no value
 }
 
 func (s *sum) add(v float64) {
@@ -198,7 +198,7 @@ func (s *sum) add(v float64) {
 	s.n++
 }
 
-// text is the sum, with > in front if more is not known.
+// text returns the sum, with > in front if some values are unknown.
 func (s *sum) text(format func(float64) string) string {
 	switch {
 	case s.n == 0:
@@ -209,7 +209,7 @@ func (s *sum) text(format func(float64) string) string {
 	return format(s.of)
 }
 
-// value is the sum, NaN if nothing is known.
+// value returns the sum, or NaN if no value is known.
 func (s *sum) value() float64 {
 	if s.n == 0 {
 		return math.NaN()
@@ -242,7 +242,7 @@ func newNodeRow(i int, s *state) nodeRow {
 
 func (n *nodeRow) mean() float64 { return n.util.value() / float64(n.util.n) }
 
-// condition is the node's state in words.
+// condition describes the node's state.
 func (s *state) condition() string {
 	switch {
 	case !s.silent.IsZero():
@@ -255,7 +255,7 @@ func (s *state) condition() string {
 	return "answers"
 }
 
-// trouble describes the node's problems; it is empty if there are none.
+// trouble describes the node's problems, or returns "".
 func (s *state) trouble() string {
 	if !s.silent.IsZero() {
 		return s.err
@@ -329,7 +329,7 @@ func nodeColumns() []column[nodeRow] {
 	}
 }
 
-// stateText is short, because the column is narrow.
+// stateText returns the state in short form, because the column is narrow.
 func (n *nodeRow) stateText() string {
 	if !n.silent.IsZero() {
 		return "silent"
@@ -369,7 +369,7 @@ func processColumns(states []*state) []column[process] {
 	return out
 }
 
-// orNaN returns NaN for what is not known.
+// orNaN returns *p, or NaN for nil.
 func orNaN(p *float64) float64 {
 	if p == nil {
 		return math.NaN()
@@ -377,7 +377,7 @@ func orNaN(p *float64) float64 {
 	return *p
 }
 
-// fieldColumns returns the columns of the table of one device's fields.
+// fieldColumns returns the columns for one device's fields.
 func fieldColumns() []column[apiv1.Field] {
 	value := func(f *apiv1.Field) float64 { return orNaN(f.Value) }
 	age := func(f *apiv1.Field) float64 { return orNaN(f.Age) }

@@ -10,14 +10,14 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// maxText is how much of a text is shown, in bytes.
+// maxText bounds the shown part of a text, in bytes.
 const maxText = 4 << 10
 
-// clean bounds a text and keeps it from acting on the terminal: names of pods, models and processes are
-// chosen by others.
+// clean limits a text and removes control characters, because others choose the names of pods, models
+// and processes.
 func clean(s string) string { return cmdline.OneLine(s[:min(len(s), maxText)]) }
 
-// fit makes s exactly width cells wide, and clean.
+// fit returns s cleaned and exactly width cells wide.
 func fit(s string, width int, right bool) string {
 	if width <= 0 {
 		return ""
@@ -30,12 +30,11 @@ func fit(s string, width int, right bool) string {
 	return s + pad
 }
 
-// steps are the cells of a plot, the lowest first.
+// steps lists the characters of a plot, lowest first.
 var steps = []string{" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"}
 
-// plot draws values, one per cell, in that many lines, the highest line first. NaN
-// is a gap; a value out of the range is drawn at its edge. A value that is known is never
-// without ink.
+// plot draws values, one per cell, in a number of lines, top line first. NaN is a gap; a value out
+// of range is drawn at the edge. Every known value is visible.
 func plot(values []float64, low, high float64, lines int) []string {
 	levels := len(steps) - 1
 	out := make([]strings.Builder, lines)
@@ -46,7 +45,7 @@ func plot(values []float64, low, high float64, lines int) []string {
 			ink = min(max(ink, 1), levels*lines)
 		}
 		for i := range out {
-			_, _ = out[i].WriteString(steps[min(max(ink-(lines-1-i)*levels, 0), levels)]) // never an error
+			_, _ = out[i].WriteString(steps[min(max(ink-(lines-1-i)*levels, 0), levels)]) // cannot fail
 		}
 	}
 	text := make([]string, lines)
@@ -56,8 +55,7 @@ func plot(values []float64, low, high float64, lines int) []string {
 	return text
 }
 
-// number writes v with that many digits after the point and its unit, "-" if it is
-// not known.
+// number formats v with a number of decimals and a unit, or "-" if it is unknown.
 func number(v float64, digits int, unit string) string {
 	if math.IsNaN(v) {
 		return "-"
@@ -65,7 +63,7 @@ func number(v float64, digits int, unit string) string {
 	return strconv.FormatFloat(v, 'f', digits, 64) + unit
 }
 
-// gigabytes writes bytes in GiB with three digits.
+// gigabytes formats bytes as GiB with three digits.
 func gigabytes(v float64) string {
 	if v /= 1 << 30; v < 99.95 {
 		return number(v, 1, "")
@@ -73,7 +71,7 @@ func gigabytes(v float64) string {
 	return number(v, 0, "")
 }
 
-// exact writes a value of any size in few characters, "-" if it is not known.
+// exact formats a value of any size in few characters, or "-" if it is unknown.
 func exact(v float64) string {
 	if math.IsNaN(v) {
 		return "-"
@@ -84,7 +82,7 @@ func exact(v float64) string {
 	return strconv.FormatFloat(v, 'g', 6, 64)
 }
 
-// short writes seconds with one unit, "-" if they are not known.
+// short formats seconds with one unit, or "-" if they are unknown.
 func short(s float64) string {
 	switch {
 	case math.IsNaN(s):

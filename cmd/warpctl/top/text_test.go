@@ -17,8 +17,8 @@ func TestClean(t *testing.T) {
 		"llm-0":                   "llm-0",
 		"日本 é":                    "日本 é",
 		"\x1b]0;title\a\x1b[2Jx":  "?]0;title??[2Jx",
-		"a\u009b31mb":             "a?31mb", // CSI as one character
-		"a\u202eb\u200bc":         "a?b?c",  // right to left, zero width
+		"a\u009b31mb":             "a?31mb", // CSI as a single character
+		"a\u202eb\u200bc":         "a?b?c",  // right-to-left and zero-width characters
 		"a\r\nb\tc\x7f":           "a??b?c?",
 		"a\xffb":                  "a?b",
 		strings.Repeat("x", 5000): strings.Repeat("x", maxText),
@@ -29,8 +29,7 @@ func TestClean(t *testing.T) {
 	}
 }
 
-// Whatever an answer has in whichever of its texts, nothing of it reaches the terminal
-// that is not a character to show.
+// TestEscapeSequences: whatever text an answer has, only printable characters reach the terminal.
 func TestEscapeSequences(t *testing.T) {
 	const evil = "\x1b]52;c;ZXZpbA==\a\x1b[31mevil\u009b2J\u202e"
 	n := hopper()
@@ -132,7 +131,7 @@ func TestPlot(t *testing.T) {
 	}
 }
 
-// Plots have the largest value of each point, and a gap stays a gap.
+// TestPoints: each point shows the maximum of its samples, and gaps remain gaps.
 func TestPoints(t *testing.T) {
 	s := &apiv1.Samples{Step: 2000, Until: noon.UnixMilli(), Series: []apiv1.SampledSeries{{Times: []int64{at(-10).UnixMilli(), at(-8).UnixMilli(), at(-4).UnixMilli()}, Max: []*float64{value(0.5), nil, value(0.7)}}}}
 	if got := pointsOf(s, 100, 10*time.Second, 5); !same(got, []float64{50, 0, 0, 70, 0}) {
@@ -140,7 +139,7 @@ func TestPoints(t *testing.T) {
 	}
 }
 
-// same compares points, of which 0 stands for a gap.
+// same compares points; 0 stands for a gap.
 func same(got, want []float64) bool {
 	return slices.EqualFunc(got, want, func(a, b float64) bool { return a == b || math.IsNaN(a) && b == 0 })
 }

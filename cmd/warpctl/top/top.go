@@ -1,10 +1,10 @@
-// Package top shows what nodes are doing in a terminal: their GPUs, one GPU with plots and
-// all its fields, processes and owners. It asks exporters through their JSON API, or
-// servers with the same API, each over one connection and one question at a time, and
-// holds a few minutes of their answers. It is used by the command warpctl top only.
+// Package top shows the activity of nodes in a terminal: GPUs, one GPU with plots and all fields,
+// processes and owners. It polls exporters, or servers with the same JSON API, over one connection
+// each with one request at a time. It keeps a few minutes of their answers. Only the command
+// warpctl top uses it.
 //
-// Update and View of the model neither wait nor ask: one goroutine per node does, and
-// they take its newest answer. Run ends all that it has started.
+// The model's Update and View never block: one goroutine per node polls, and they use its latest
+// answer. Run ends everything that it starts.
 package top
 
 import (
@@ -25,8 +25,8 @@ func Terminal(w io.Writer) bool {
 	return ok && term.IsTerminal(f.Fd())
 }
 
-// Run shows the nodes on a terminal until a key or the end of ctx. It asks each once in an interval. environ is as
-// os.Environ returns it.
+// Run shows the nodes on a terminal until a key ends it or ctx ends. It polls each node once per interval. environ
+// has the format of os.Environ.
 func Run(ctx context.Context, targets []Target, out io.Writer, interval time.Duration, environ []string) error {
 	f := newFleet(targets, interval)
 	ctx, cancel := context.WithCancel(ctx)

@@ -20,8 +20,8 @@ func (m *model) View() tea.View {
 	return v
 }
 
-// Marks of text. A selected line also has a mark of its own, and a state is a word, so
-// that all can be read without them.
+// Text styles. Selected lines and states also have marks or words, so the screen is readable
+// without styles.
 const (
 	bold    = "\x1b[1m"
 	alarm   = "\x1b[31m"
@@ -36,7 +36,7 @@ func style(code, s string) string {
 	return code + s + off
 }
 
-// frame is the screen, line by line: at most height lines of width cells.
+// frame returns the screen: at most height lines of width cells.
 func (m *model) frame() []string {
 	if m.width < 1 || m.height < 1 {
 		return nil
@@ -67,7 +67,7 @@ func (m *model) frame() []string {
 	return append(append(head, body...), foot...)
 }
 
-// table is the list of the screen with its chosen line.
+// table draws the list with its selected line.
 func (m *model) table(height int) (out []string) {
 	l := m.list()
 	if len(l.lines) == 0 {
@@ -94,7 +94,7 @@ func (m *model) table(height int) (out []string) {
 		out = append(out, style(code, fit(text, m.width, false)))
 	}
 	if about {
-		for len(l.lines)-first < height && height > 0 { // to the bottom
+		for len(l.lines)-first < height && height > 0 { // fill up to the bottom
 			out = append(out, "")
 			height--
 		}
@@ -103,7 +103,7 @@ func (m *model) table(height int) (out []string) {
 	return out
 }
 
-// bad reports whether something is wrong with a device or a node.
+// bad reports whether a device or node has a problem.
 func (m *model) bad(k key) bool {
 	s := m.states[k.node]
 	if m.screen == nodesScreen {
@@ -116,7 +116,7 @@ func (m *model) bad(k key) bool {
 	return r != nil && r.State != "up"
 }
 
-// nothing says why the table is empty.
+// nothing explains why the table is empty.
 func (m *model) nothing() string {
 	if m.filtered() != "" {
 		return "nothing matches the filter " + m.filtered() + " (esc removes it)"
@@ -137,7 +137,7 @@ func (m *model) nothing() string {
 	return "nothing to show"
 }
 
-// title names the node, or counts the nodes, and names their problems.
+// title returns the title line: the node or the number of nodes, and their problems.
 func (m *model) title() string {
 	var gpus, lost, silent, simulated int
 	for i := range m.rows {
@@ -193,7 +193,7 @@ func (m *model) title() string {
 	return fit(left, m.width-len(right), false) + right
 }
 
-// second is the line below the title.
+// second returns the line below the title.
 func (m *model) second() string {
 	if m.typing {
 		return "filter: " + m.filtered() + "_"
@@ -211,7 +211,7 @@ func (m *model) second() string {
 	return strings.Join(parts, "   ")
 }
 
-// keys are those that work here.
+// keys returns the keys of this screen.
 func (m *model) keys() string {
 	switch {
 	case m.typing:
@@ -251,7 +251,7 @@ HELD DOWN BY     why clocks are lower than they could be
 `), "\n")
 }
 
-// scrolled is the part of the lines that is shown.
+// scrolled returns the visible part of the lines.
 func (m *model) scrolled(lines []string, height int) (out []string) {
 	first := min(m.top, max(len(lines)-height, 0))
 	for _, l := range lines[first:min(first+height, len(lines))] {
@@ -260,7 +260,7 @@ func (m *model) scrolled(lines []string, height int) (out []string) {
 	return out
 }
 
-// most is how far the screen can be scrolled.
+// most returns the maximum scroll position.
 func (m *model) most() int {
 	if m.screen == helpScreen {
 		return max(len(help())-m.height+3, 0)
@@ -268,15 +268,15 @@ func (m *model) most() int {
 	return max(len(m.list().lines)-1, 0)
 }
 
-// page is how far a page key moves.
+// page returns the distance of a page key.
 func (m *model) page() int { return max(m.height-6, 1) }
 
 // plots lists the plots of the detail view.
 var plots = []struct {
 	quantity
 	name string
-	top  quantity // of the scale; quantities: 100
-	unit float64  // of the text
+	top  quantity // upper end of the scale; quantities means 100
+	unit float64  // factor for the text
 	text string
 }{
 	{util, "UTIL", quantities, 1, "%"},
@@ -288,11 +288,11 @@ var plots = []struct {
 	{smClock, "CLOCK", quantities, 1, "MHz"},
 }
 
-const plotLabel = 17 // cells in front of a plot
+const plotLabel = 17 // cells before a plot
 
 func (m *model) plotWidth() int { return max(min(m.width-plotLabel, 240), 0) }
 
-// detail is a device with its plots and fields.
+// detail draws a device with its plots and fields.
 func (m *model) detail(height int) (out []string) {
 	r := m.row(m.device)
 	if r == nil {
@@ -323,7 +323,7 @@ func (m *model) detail(height int) (out []string) {
 	}
 	lines := max(min((height-len(out)-6)/len(plots), 4), 1)
 	for _, p := range plots {
-		if height-len(out)-lines < 3 { // of the fields
+		if height-len(out)-lines < 3 { // lines for fields
 			break
 		}
 		out = append(out, m.plot(r, p.quantity, p.name, p.top, p.unit, p.text, lines)...)
@@ -363,7 +363,7 @@ func event(e *apiv1.Event) string {
 	return join("  ", e.Time.Local().Format(time.TimeOnly), strings.ReplaceAll(e.Kind, "_", " "), e.Text)
 }
 
-// plot draws one quantity of a device over the span, from the node's history.
+// plot draws one quantity of a device from the node's history.
 func (m *model) plot(r *row, q quantity, name string, top quantity, unit float64, text string, lines int) []string {
 	n, span := m.plotWidth(), spans[m.span]
 	var kept *apiv1.Samples

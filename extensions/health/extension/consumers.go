@@ -16,7 +16,7 @@ import (
 	"warpgauge/pkg/kube"
 )
 
-// consumers returns the stages that hand on devices' health. Sockets are open when it returns.
+// consumers returns the stages that report health to other systems. Their sockets are open when it returns.
 func (s *Settings) consumers(c exporter.Core) ([]exporter.Stage, error) {
 	isAMD := func(collector string) bool { return c.Engine.Vendor(collector) == field.VendorAMD }
 	var out []exporter.Stage
@@ -27,7 +27,7 @@ func (s *Settings) consumers(c exporter.Core) ([]exporter.Stage, error) {
 			out = append(out, stage("health for AMD's device plugin", socket.Run))
 		case c.Config.Source(flagAMDSocket) > config.FromExtension:
 			return nil, fmt.Errorf("--%s: %w", flagAMDSocket, err)
-		default: // no flag asked for it
+		default: // no flag requests it
 			c.Log.Error("cannot answer AMD's device plugin", zap.Error(err))
 		}
 	}

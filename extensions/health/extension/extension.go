@@ -1,6 +1,6 @@
-// Package extension is the health extension. It joins the rules (package health) with their inputs, which are readings and
-// states of devices, early signs (signs), the kernel's log (kernellog) and the PCI bus (pci), and with the consumers of
-// verdicts (consumer). Verdicts go to the core's board, changes of them to its bus of events.
+// Package extension is the health extension. It connects the rules (package health) with their inputs: readings and states
+// of devices, early signs (signs), the kernel log (kernellog) and the PCI bus (pci). It publishes verdicts on the core's
+// board and their changes on its event bus, and starts the consumers (consumer).
 package extension
 
 import (
@@ -34,7 +34,7 @@ var _ interface {
 	exporter.Reader
 } = (*Extension)(nil)
 
-// Readings implements exporter.Reader: what the rules judge.
+// Readings implements exporter.Reader. It returns the readings that the rules judge.
 func (e *Extension) Readings(cfg *config.Config) []field.Reading {
 	rules, err := health.Select(e.Rules)
 	if err != nil || e.Mode == ModeOff {
@@ -54,7 +54,7 @@ func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, 
 		c.Log.Named("health").Info("health reads fields that the list does not name; --health=off reads none", zap.Int("fields", len(added)), zap.Strings("names", added))
 	}
 	var owners signs.Owners
-	if c.Owners != nil { // a nil *Keeper in the interface would not be nil
+	if c.Owners != nil { // a nil *Keeper would make a non-nil interface
 		owners = c.Owners
 	}
 	early := signs.New(c.Rows, owners)
@@ -78,14 +78,14 @@ func stage(name string, run func(context.Context) error) exporter.Stage {
 	return exporter.Stage{Name: name, Run: run, Grace: exporter.ShortGrace}
 }
 
-// directory returns where conditions are kept: the flag's value, even if it is empty; else a place in the directory
-// that systemd has made for this service.
+// directory returns the directory for conditions: the flag's value, even if empty, else a folder in the service's
+// state directory from systemd.
 func (s *Settings) directory(cfg *config.Config, lookup func(string) (string, bool)) string {
 	if cfg.Source(flagDirectory) != config.FromDefault {
 		return s.Directory
 	}
 	state, _ := lookup("STATE_DIRECTORY")
-	if state, _, _ = strings.Cut(state, ":"); !filepath.IsAbs(state) { // systemd may name several
+	if state, _, _ = strings.Cut(state, ":"); !filepath.IsAbs(state) { // systemd may pass several
 		return ""
 	}
 	return filepath.Join(state, "health")

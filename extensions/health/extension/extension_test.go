@@ -26,7 +26,7 @@ import (
 	"warpgauge/pkg/verdict"
 )
 
-// judgedNode is a simulated node in a synctest bubble whose health is judged.
+// judgedNode is a simulated node with health, in a synctest bubble.
 type judgedNode struct {
 	*testing.T
 	*exporter.Pipeline
@@ -40,7 +40,7 @@ func newJudgedNode(t *testing.T, profile, csv string, args ...string) *judgedNod
 	return newFaultyNode(t, fake.Options{Profile: profile}, csv, args...)
 }
 
-// newFaultyNode is newJudgedNode with faults from its start on.
+// newFaultyNode is newJudgedNode with faults from the start.
 func newFaultyNode(t *testing.T, o fake.Options, csv string, args ...string) *judgedNode {
 	t.Helper()
 	o.Devices, o.Seed = 2, 1
@@ -73,7 +73,7 @@ func newFaultyNode(t *testing.T, o fake.Options, csv string, args ...string) *ju
 	return &judgedNode{T: t, Pipeline: p, Extension: e, log: log, world: w}
 }
 
-// verdict is that on a GPU, or on a switch if a case is about one.
+// verdict returns the verdict on a GPU, or on a switch if level says so.
 func (n *judgedNode) verdict(level field.Level, gpu string) (out verdict.Verdict) {
 	for _, v := range n.watch.Board().Load().Verdicts {
 		if v.Device.Level == level && v.Device.Parent == "" && (level != field.GPU || v.Device.GPU == gpu) {
@@ -83,7 +83,7 @@ func (n *judgedNode) verdict(level field.Level, gpu string) (out verdict.Verdict
 	return out
 }
 
-// events of health of a device.
+// events returns the health events of a device.
 func (n *judgedNode) events(id string) (out []string) {
 	all := n.log.All()
 	for _, e := range all {
@@ -104,22 +104,22 @@ func (n *judgedNode) inject(f fake.Fault) (heal func()) {
 	return heal
 }
 
-// fault is how a rule's fault is scripted.
+// fault describes how to simulate a rule's fault.
 type fault struct {
 	profiles []string
-	csv      string // asked for in addition
+	csv      string // additional fields
 	level    field.Level
 	begin    func(n *judgedNode) (end func())
-	wait     time.Duration // longer than usual until it is seen
+	wait     time.Duration // extra time until the fault is visible
 }
 
 const (
 	nvidiaNode = "dgx-h100"
 	amdNode    = "mi300x"
-	reading    = 30 * time.Second // of readings that only health needs
+	reading    = 30 * time.Second // interval of readings that only health needs
 )
 
-// faultOf is the fault of a rule on simulated nodes; false if it has none.
+// faultOf returns the fault for a rule on simulated nodes, or false if there is none.
 func faultOf(r *health.Rule) (fault, bool) {
 	both := []string{nvidiaNode, amdNode}
 	code, isXID := strings.CutPrefix(r.Name, "xid_")
@@ -157,7 +157,7 @@ func faultOf(r *health.Rule) (fault, bool) {
 		f.profiles, f.csv, f.level = []string{nvidiaNode}, d.Name+", gauge, x, interval=1s\n", field.Switch
 		bad.Switches = []fake.Span{{First: 0, Last: 0}}
 	case d.ID != 150 && d.ID != 311 && d.ID != 391:
-		f.profiles = []string{nvidiaNode} // AMD's GPUs have none of it
+		f.profiles = []string{nvidiaNode} // AMD's GPUs lack these readings
 	}
 	switch r.Test {
 	case rules.Rises:
@@ -177,7 +177,7 @@ func faultOf(r *health.Rule) (fault, bool) {
 	return f, true
 }
 
-// reset has the GPU's energy begin at 0, and says so of switches, which have none.
+// reset sets the GPU's energy to 0. Switches have no energy, so it reports their reset directly.
 func (n *judgedNode) reset() {
 	n.Helper()
 	energy, _ := field.ByID(156)
@@ -186,13 +186,12 @@ func (n *judgedNode) reset() {
 	n.watch.Observe(health.Observation{Reason: health.ReasonReset, Device: n.verdict(field.Switch, "").Device.ID})
 }
 
-// TestEveryRule scripts the fault of each rule on a simulated node: the verdict follows within
-// two ticks and the rule's own time, there is one event, and when the fault is over the device
-// is well again by the rule's own end.
+// TestEveryRule simulates the fault of each rule. The verdict must follow within two ticks plus the
+// rule's own time, with one event. After the fault the device must recover by the rule's own end.
 func TestEveryRule(t *testing.T) {
 	for _, r := range health.Table() {
 		if r.Name == "starting" || r.Name == "not_served" || r.Derived != rules.NotDerived {
-			continue // TestHealthOutlivesTheExporter; TestSigns of package signs
+			continue // covered by TestHealthOutlivesTheExporter and by TestSigns of package signs
 		}
 		f, ok := faultOf(&r)
 		if !ok {
@@ -228,7 +227,7 @@ func judgeRule(t *testing.T, profile string, r *health.Rule, f *fault) {
 		t.Errorf("the condition is %+v", c)
 	}
 	name, events := r.Name, 1
-	if r.State == verdict.OK { // for information: the verdict does not change
+	if r.State == verdict.OK { // informational: the verdict does not change
 		name, events = "", 0
 	}
 	if got.State != r.State || got.Reason != name || got.Action != r.Action || (got.Text == "") != (name == "") {
@@ -240,7 +239,7 @@ func judgeRule(t *testing.T, profile string, r *health.Rule, f *fault) {
 	if e := n.events(before.Device.ID); r.Name != "hung" && len(e) != events {
 		t.Errorf("%d events: %q", len(e), e)
 	}
-	if r.Quiet > 2*time.Hour { // a day of samples takes long: TestQuiet of package health has it
+	if r.Quiet > 2*time.Hour { // a simulated day takes too long here; TestQuiet of package health covers it
 		return
 	}
 	end()
@@ -253,8 +252,8 @@ func judgeRule(t *testing.T, profile string, r *health.Rule, f *fault) {
 	}
 }
 
-// TestHealthOutlivesTheExporter: what was wrong before a restart is wrong after it, also while
-// no collector can say so, and a device that was well is not said to be.
+// TestHealthOutlivesTheExporter: conditions survive a restart, even while no collector can confirm
+// them. A healthy device does not become ok without a new reading.
 func TestHealthOutlivesTheExporter(t *testing.T) {
 	const list = "DCGM_FI_DEV_SM_CLOCK, gauge, c\n"
 	directory := "--health-directory=" + filepath.Join(t.TempDir(), "health")
@@ -288,8 +287,7 @@ func TestHealthOutlivesTheExporter(t *testing.T) {
 	})
 }
 
-// TestHealthOff: with one flag a list with one field binds one reading of each GPU, and no rule
-// runs.
+// TestHealthOff: without health, a list with one field binds one reading per GPU, and no rule runs.
 func TestHealthOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, off := range []bool{false, true} {
@@ -320,10 +318,10 @@ func TestHealthOff(t *testing.T) {
 	})
 }
 
-// TestReadingsOfHealthAreNotShown: what only health needs adds no series, no device and no
+// TestReadingsOfHealthAreNotShown: readings that only health needs add no series, no device and no
 // report of an absent field.
 func TestReadingsOfHealthAreNotShown(t *testing.T) {
-	but := []string{"warpgauge_device_health", "warpgauge_implausible_values_total"} // which counts what was read, whatever for
+	but := []string{"warpgauge_device_health", "warpgauge_implausible_values_total"} // counts all readings, also those for health
 	var off []string
 	for _, r := range health.Table() {
 		off = append(off, r.Name+"=off")
@@ -341,7 +339,7 @@ func TestReadingsOfHealthAreNotShown(t *testing.T) {
 				families, err := n.Registry.Gather()
 				must(t, err)
 				for _, f := range families {
-					if strings.HasPrefix(f.GetName(), "warpgauge_sign_") { // which is what the readings are for
+					if strings.HasPrefix(f.GetName(), "warpgauge_sign_") { // the result of these readings
 						continue
 					}
 					for _, m := range f.GetMetric() {

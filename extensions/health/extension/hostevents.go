@@ -18,46 +18,46 @@ import (
 	"warpgauge/pkg/session"
 )
 
-// Sources of observations that are not collectors.
+// Event sources other than collectors.
 const (
 	sourceKernelLog = "kernel log"
 	sourcePCI       = "pci"
 )
 
-// engine reports the states of collectors and of their devices.
+// engine reports the states of collectors and devices.
 type engine interface {
 	Status() []session.CollectorStatus
-	// Vendor returns the vendor of a collector's devices; nil: none or several.
+	// Vendor returns the vendor of a collector's devices, or nil for none or several.
 	Vendor(collector string) *field.Vendor
-	// AwaitOpened returns when every collector has opened its library, or has failed to.
+	// AwaitOpened returns when every collector has opened its library or failed to.
 	AwaitOpened(context.Context)
 }
 
-// hostEvents observes devices through the host instead of the vendors' libraries: the kernel's log and the PCI bus.
-// The ledger counts an XID once that both the log and a library report.
+// hostEvents observes devices through the host instead of the vendors' libraries: through the kernel log and the
+// PCI bus. The ledger counts an XID once if both the log and a library report it.
 type hostEvents struct {
 	engine  engine
 	observe func(health.Observation)
 	events  *events.Bus
-	log     *kernellog.Log // nil: not read
+	log     *kernellog.Log // nil: the log is not read
 	ledger  *kernellog.Ledger
 	missing *missing
 	bus     pci.Bus
 
-	// What is known of addresses, of the goroutine that reads the log.
+	// Data by address, for the goroutine that reads the log.
 	devices map[pci.Address]collector.Device
-	ports   map[pci.Address]pci.Address // boards by the port that only they are behind; zero: several
+	ports   map[pci.Address]pci.Address // the only board behind a port; zero if there are several
 	boards  map[pci.Address]bool
 	asOf    time.Time
-	// unserved are GPUs that only the log knows, such as those that have fallen off the bus.
+	// unserved holds GPUs that only the log reports, such as those that fell off the bus.
 	unserved map[pci.Address]bool
 }
 
-// maxUnserved is how many boards the log alone can name, because each has series, and may have a verdict. Lines about
-// further boards count for no board.
+// maxUnserved bounds the boards known only from the log, because each has series and may have a verdict. Lines about
+// further boards are counted without a board.
 const maxUnserved = 64
 
-// newHostEvents returns the second sources. Nothing is read before their stages run.
+// newHostEvents returns the observers of the host. They read nothing before their stages run.
 func newHostEvents(settings *Settings, c exporter.Core, watch *health.Watch, directory string) *hostEvents {
 	w := &hostEvents{
 		engine: c.Engine, observe: watch.Observe, events: c.Events, bus: pci.NewBus(""), unserved: map[pci.Address]bool{},
@@ -71,7 +71,7 @@ func newHostEvents(settings *Settings, c exporter.Core, watch *health.Watch, dir
 	if path == KernelLogAuto {
 		path = kernellog.Device
 		if c.Engine.Simulated() {
-			path = KernelLogOff // the kernel knows nothing of simulated GPUs
+			path = KernelLogOff // the kernel has no simulated GPUs
 		}
 	}
 	if path != KernelLogOff {
@@ -89,7 +89,7 @@ func (w *hostEvents) stages() []exporter.Stage {
 	return out
 }
 
-// follow reads the kernel's log once the devices are known, or after some time.
+// follow reads the kernel log as soon as the devices are known, or after a timeout.
 func (w *hostEvents) follow(ctx context.Context) error {
 	wctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	w.engine.AwaitOpened(wctx)
@@ -97,8 +97,8 @@ func (w *hostEvents) follow(ctx context.Context) error {
 	return w.log.Run(ctx)
 }
 
-// Admit reports whether an event is to be published: an XID that a collector reports is not
-// if the kernel's log had it before.
+// Admit reports whether to publish an event. It rejects a collector's XID that the kernel log
+// reported before.
 func (w *hostEvents) Admit(e events.Event) bool {
 	if e.Kind != events.XID || e.Source == sourceKernelLog || w.log == nil || !w.log.Up() {
 		return true
@@ -107,8 +107,8 @@ func (w *hostEvents) Admit(e events.Event) bool {
 	return w.ledger.Driver(kernellog.GPU{Address: at, Number: e.Device.GPU}, e.Code, e.Time)
 }
 
-// reasonOf returns the rule that lines of a kind are evidence for, which mostly has the name of the kind; "" if there is none:
-// the line is counted, and says nothing that needs an action.
+// reasonOf returns the rule for lines of a kind, usually the rule with the kind's name. It returns "" for lines that are only
+// counted because they need no action.
 func reasonOf(k kernellog.Kind) string {
 	switch {
 	case k == kernellog.AMDResetDone:
@@ -121,12 +121,12 @@ func reasonOf(k kernellog.Kind) string {
 	return ""
 }
 
-// addKernelEvent reports an event of the kernel's log.
+// addKernelEvent processes an event from the kernel log.
 func (w *hostEvents) addKernelEvent(e kernellog.Event) {
 	d, known := w.find(&e)
 	errorOfBus := e.Kind == kernellog.AERCorrected || e.Kind == kernellog.AERUncorrected || e.Kind == kernellog.AERFatal
 	if errorOfBus && !known {
-		return // of another device than a GPU or switch
+		return // not a GPU or switch
 	}
 	if at := e.Address.Board(); !known && !w.unserved[at] {
 		if len(w.unserved) < maxUnserved {
@@ -159,7 +159,7 @@ func (w *hostEvents) addKernelEvent(e kernellog.Event) {
 	}
 }
 
-// detail returns a line's information about an XID, without its code.
+// detail returns a line's details about an XID, without its code.
 func detail(e *kernellog.Event, unknown bool) (out string) {
 	if unknown {
 		out += fmt.Sprintf(", of the GPU at %s, which no collector serves", e.Address)
@@ -173,8 +173,8 @@ func detail(e *kernellog.Event, unknown bool) (out string) {
 	return out
 }
 
-// find returns the device of an event, and reports whether it is of a GPU or switch of this
-// node. An error that the port reports which a board is connected to is the board's.
+// find returns the device of an event, and reports whether it is a GPU or switch of this node. It
+// assigns the error of a port to the only board behind the port.
 func (w *hostEvents) find(e *kernellog.Event) (d collector.Device, known bool) {
 	if now := time.Now(); w.devices == nil || now.Sub(w.asOf) > 5*time.Second {
 		w.asOf = now
@@ -197,7 +197,7 @@ func (w *hostEvents) refresh() {
 			}
 		}
 	}
-	boards, _ := w.bus.Boards() // none: addresses of devices are known from collectors alone
+	boards, _ := w.bus.Boards() // on an error, only collectors supply device addresses
 	for _, b := range boards {
 		w.boards[b.Address.Board()] = true
 		if _, shared := w.ports[b.Port]; shared {
@@ -208,15 +208,14 @@ func (w *hostEvents) refresh() {
 	}
 }
 
-// hiddenVendors returns the vendors with GPUs that the user's selection excludes, or that
-// the container hides.
+// hiddenVendors returns the vendors whose GPUs the user's selection or the container may hide.
 func hiddenVendors(cfg *config.Config, lookup func(string) (string, bool)) map[*field.Vendor]bool {
 	named, _ := cfg.GPUs.Named()
 	some := len(named) > 0 || !cfg.GPUs.MatchWhole(0)
 	out := map[*field.Vendor]bool{}
 	for _, v := range field.Vendors() {
 		visible, set := lookup(v.Visible)
-		hides := set && !slices.Contains([]string{"", "none", "void"}, visible) && !strings.HasSuffix(visible, "all") // management.nvidia.com/gpu=all
+		hides := set && !slices.Contains([]string{"", "none", "void"}, visible) && !strings.HasSuffix(visible, "all") // such as management.nvidia.com/gpu=all
 		out[v] = some || hides && v.Visible != ""
 	}
 	return out

@@ -27,7 +27,7 @@ import (
 	"warpgauge/pkg/session"
 )
 
-// kernelFault is the fault of a rule that only the kernel's log has: a line of GPU 1.
+// kernelFault returns the fault of a rule that only the kernel log reports: a line about GPU 1.
 func kernelFault(r *health.Rule) (fault, bool) {
 	kind := kernellog.Kind(r.Name)
 	if r.Name == "ras_error" {
@@ -58,7 +58,7 @@ func kernelFault(r *health.Rule) (fault, bool) {
 	}}, true
 }
 
-// TestWitnesses: XIDs of simulated GPUs and of a log that says the same, or not.
+// TestWitnesses reports XIDs of simulated GPUs through the library, the log, or both.
 func TestWitnesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "kmsg")
@@ -77,7 +77,7 @@ func TestWitnesses(t *testing.T) {
 			must(t, f.Close())
 		}
 		address := func(gpu string) string { return n.verdict(field.GPU, gpu).Device.PCIBusID[4:14] }
-		xid := func(code int) { // of GPU 1
+		xid := func(code int) { // an XID of GPU 1
 			_, err := n.world.Inject(fake.Fault{Kind: fake.XID, XID: code, GPUs: []fake.Span{{First: 1, Last: 1}}})
 			must(t, err)
 		}
@@ -88,7 +88,7 @@ func TestWitnesses(t *testing.T) {
 		line("NVRM: Xid (PCI:%s): 79, pid=7, name=train, GPU has fallen off the bus.", address("0"))
 		line("NVRM: GPU at PCI:%s: x", address("0"))
 		line("NVRM: Xid (PCI:0000:aa:00): 45, pid=7, name=train, Ch 00000008")
-		line("pcieport 0000:00:01.1: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer, (Receiver ID)") // of no GPU
+		line("pcieport 0000:00:01.1: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer, (Receiver ID)") // a device that is not a GPU
 		time.Sleep(3 * time.Second)
 		if v := n.verdict(field.GPU, "0"); v.State != verdict.Failed || v.Reason != "xid_79" || len(v.Conditions) != 1 ||
 			v.Conditions[0].Evidence[0].Source != sourceKernelLog || !strings.Contains(v.Conditions[0].Evidence[0].Text, "fallen off the bus") {
@@ -123,7 +123,7 @@ func TestWitnesses(t *testing.T) {
 			"1 kernel log XID 94: Contained memory error, process train (7)",
 		}
 		for i, e := range events {
-			if i < len(wantEvents) && strings.HasPrefix(e, "1 ") { // which witness is first is a matter of milliseconds, and their texts are field's
+			if i < len(wantEvents) && strings.HasPrefix(e, "1 ") { // the order of the two reports is random
 				events[i], wantEvents[i] = e[:strings.Index(e, "XID")], events[i][:strings.Index(e, "XID")]
 			}
 		}
@@ -133,7 +133,7 @@ func TestWitnesses(t *testing.T) {
 	})
 }
 
-// fakeEngine has collectors of two vendors.
+// fakeEngine has collectors for two vendors.
 type fakeEngine struct{ status []session.CollectorStatus }
 
 func (e *fakeEngine) Status() []session.CollectorStatus { return e.status }
@@ -143,7 +143,7 @@ func (*fakeEngine) Vendor(collector string) *field.Vendor {
 	return map[string]*field.Vendor{"dcgm": field.VendorNVIDIA, "nvml": field.VendorNVIDIA, "rocm": field.VendorAMD}[collector]
 }
 
-// TestServing: which GPUs count as served, and of which vendors these are all.
+// TestServing: which GPUs count as served, and for which vendors the list is complete.
 func TestServing(t *testing.T) {
 	device := func(state session.State, level field.Level, bus, gpu string) session.DeviceStatus {
 		return session.DeviceStatus{State: state, Device: collector.Device{ID: cmp.Or(bus, gpu), Level: level, PCIBusID: bus, GPU: gpu}}
@@ -186,8 +186,8 @@ func TestHiddenVendors(t *testing.T) {
 	f("f", "GPU-8a47641b", true, false)
 }
 
-// TestStrangers: a log full of addresses costs a bounded number of series and verdicts, and
-// GPUs that are served have theirs.
+// TestStrangers: a log with many unknown addresses creates a bounded number of series and verdicts.
+// Served GPUs keep theirs.
 func TestStrangers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "kmsg")
@@ -210,7 +210,7 @@ func TestStrangers(t *testing.T) {
 		if got, want := len(n.watch.Board().Load().Verdicts), 2+maxUnserved; got != want {
 			t.Errorf("%d verdicts, want %d", got, want)
 		}
-		// Of each stranger, of the GPU, and of all further strangers together.
+		// One per stranger, one for the GPU, one for all further strangers.
 		if got, want := testutil.CollectAndCount(n.host.ledger, "warpgauge_kernel_log_events_total"), maxUnserved+2; got != want {
 			t.Errorf("%d addresses have series, want %d", got, want)
 		}

@@ -16,7 +16,7 @@ import (
 	"warpgauge/pkg/verdict"
 )
 
-// Bases of an expectation, the first that applies counts a GPU.
+// Reasons to expect a GPU. The first that applies counts it.
 const (
 	onBus     = "pci"
 	lastKnown = "last_known"
@@ -25,43 +25,43 @@ const (
 
 const scanInterval = 30 * time.Second
 
-// bus lists the boards of this machine; pci.Bus does.
+// bus lists the boards of this machine. pci.Bus implements it.
 type bus interface {
 	Boards() ([]pci.Board, error)
 	Module(*field.Vendor) bool
 }
 
-// missing compares the GPUs on the PCI bus with those that collectors serve. It observes each difference, which the rule
-// "missing" judges, and shows missing GPUs as warpgauge_gpus_missing. A basis that finds nothing missing has a series of
-// 0; one that cannot be judged now has none.
+// missing compares the GPUs on the PCI bus with the GPUs that collectors serve. It reports each difference for the rule
+// "missing" and exports warpgauge_gpus_missing. A check that finds nothing missing exports 0. A check that cannot run
+// exports no series.
 //
-// run polls small files of sysfs that the kernel answers from memory: nothing wakes a GPU or waits for one.
+// run reads small sysfs files that the kernel answers from memory, so it neither wakes a GPU nor waits for one.
 type missing struct {
 	engine   engine
 	bus      bus
-	expected int // GPUs that the node must have; 0: not known
+	expected int // GPUs that the node must have; 0: unknown
 	hidden   map[*field.Vendor]bool
 	verdicts *verdict.Board
 	observe  func(health.Observation)
 
-	lacking time.Time // since when fewer than expected are served; zero: they are not
+	lacking time.Time // since when fewer than expected are served, or zero
 	last    atomic.Pointer[scan]
 }
 
-// scan is the result of a comparison.
+// scan is the result of one comparison.
 type scan struct {
-	bases []string // that can be judged
+	bases []string // checks that could run
 	gone  []gone
 	lack  int // GPUs that only the flag expects
 }
 
-// gone is a GPU that is not served.
+// gone is a GPU that no collector serves.
 type gone struct {
 	at          pci.Address
 	basis, slot string
 }
 
-// run compares twice a minute until ctx ends.
+// run compares every 30 s until ctx ends.
 func (m *missing) run(ctx context.Context) error {
 	tick := time.NewTicker(scanInterval)
 	defer tick.Stop()
@@ -75,13 +75,13 @@ func (m *missing) run(ctx context.Context) error {
 	}
 }
 
-// compare looks once.
+// compare makes one comparison.
 func (m *missing) compare(now time.Time) {
-	boards, err := m.bus.Boards() // no bus: only the flag says what to expect
+	boards, err := m.bus.Boards() // without a bus only the flag can expect GPUs
 	serving, judged := serving(m.engine, m.hidden), m.judged()
-	elsewhere := len(serving.gpus) > 0 && !slices.ContainsFunc(boards, func(b pci.Board) bool { return serving.gpus[b.Address.Board()] }) // as with a remote host engine
+	elsewhere := len(serving.gpus) > 0 && !slices.ContainsFunc(boards, func(b pci.Board) bool { return serving.gpus[b.Address.Board()] }) // for example with a remote host engine
 	out, here := &scan{}, map[pci.Address]bool{}
-	// The states of a device that a collector has served say themselves that it is not missing.
+	// A GPU that was served once has a state of its own, which shows whether it is missing.
 	over := func(at pci.Address) {
 		if !judged[at].known {
 			m.observe(health.Observation{Reason: health.ReasonMissing, PCIBusID: at.String(), Source: sourcePCI, Over: true})
@@ -105,7 +105,7 @@ func (m *missing) compare(now time.Time) {
 		out.bases = append(out.bases, onBus)
 	}
 	if err != nil || elsewhere {
-		judged = nil // GPUs that left the bus are unknown
+		judged = nil // GPUs that left the bus become unknown
 	}
 	for at, j := range judged {
 		if j.known && !slices.Contains(out.bases, lastKnown) {
@@ -154,8 +154,8 @@ func (m *missing) judged() map[pci.Address]judgement {
 	return out
 }
 
-// expected reports whether a driver and a collector should serve the board. What is bound to another driver, such as
-// vfio-pci, was given away; the machine's display without any is nothing that computes.
+// expected reports whether a driver and a collector should serve the board. A board bound to another driver, such as
+// vfio-pci, was assigned to another use. The machine's display without a driver does not compute.
 func expected(b *pci.Board) bool {
 	return !b.Switch && !b.Virtual && !b.Hidden && (b.Driver == b.Vendor.Module || b.Driver == "" && !b.Display)
 }
@@ -171,13 +171,13 @@ func describe(b *pci.Board) string {
 	return where + " with driver " + b.Driver + ", and no collector finds it"
 }
 
-// served are the GPUs that collectors serve at one time.
+// served is a snapshot of the GPUs that collectors serve.
 type served struct {
-	// complete has the vendors all of whose GPUs are served, as far as the driver has them: a collector is up, and neither
+	// complete holds the vendors with all GPUs served, as far as the driver reports them: a collector is up, and neither
 	// the user's selection nor the container hides any.
 	complete map[*field.Vendor]bool
-	gpus     map[pci.Address]bool // boards that are served, or released by an operator
-	others   int                  // GPUs that are served and have no address
+	gpus     map[pci.Address]bool // boards served, or released by an operator
+	others   int                  // served GPUs without an address
 }
 
 // serving returns the GPUs that collectors serve.

@@ -22,7 +22,7 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// machine is a node with three H100 on its bus, and with a clock of its own.
+// machine is a node with three H100 on its bus and its own clock.
 type machine struct {
 	*testing.T
 	fakeEngine
@@ -49,7 +49,7 @@ func newMachine(t *testing.T, expected int) *machine {
 	return m
 }
 
-// serve has a collector serve the GPUs with these buses; 0 is one without an address.
+// serve makes a collector serve the GPUs with these bus numbers; 0 means a GPU without an address.
 func (m *machine) serve(buses ...uint8) {
 	c := session.CollectorStatus{Name: "nvml", Up: true}
 	for i, b := range buses {
@@ -62,7 +62,7 @@ func (m *machine) serve(buses ...uint8) {
 	m.status = []session.CollectorStatus{c}
 }
 
-// down ends the collector.
+// down stops the collector.
 func (m *machine) down() {
 	m.status = []session.CollectorStatus{{Name: "nvml", Cause: session.CauseNotLoaded}}
 }
@@ -76,7 +76,7 @@ func (m *machine) pass(d time.Duration) {
 	}
 }
 
-// want compares the metric after some time.
+// want compares the metric after a delay.
 func (m *machine) want(what string, after time.Duration, series ...string) {
 	m.Helper()
 	m.pass(after)
@@ -103,8 +103,7 @@ func (m *machine) want(what string, after time.Duration, series ...string) {
 
 const none, known = "pci 0", "last_known 0"
 
-// TestMissing: a GPU on the bus that no collector serves is missing with its slot, once that is so for two minutes, and no
-// longer when it is served.
+// TestMissing: a GPU on the bus that no collector serves for two minutes is missing, with its slot, until it is served.
 func TestMissing(t *testing.T) {
 	m := newMachine(t, 0)
 	m.serve(0x3b, 0x4c)
@@ -128,7 +127,7 @@ func TestMissing(t *testing.T) {
 	m.want("it is written off", 8*24*time.Hour, none, known)
 }
 
-// TestNotMissing: GPUs that no collector serves, and should not.
+// TestNotMissing: GPUs that no collector needs to serve are not missing.
 func TestNotMissing(t *testing.T) {
 	f := func(what string, do func(m *machine, b *pci.Board), want ...string) {
 		t.Helper()
@@ -153,7 +152,7 @@ func TestNotMissing(t *testing.T) {
 	}, none, known)
 }
 
-// TestReloads: the driver is loaded again each ten minutes, and its GPUs come one by one.
+// TestReloads: the driver is reloaded every ten minutes, and its GPUs appear one by one.
 func TestReloads(t *testing.T) {
 	m := newMachine(t, 3)
 	for range 5 {
@@ -167,7 +166,7 @@ func TestReloads(t *testing.T) {
 	}
 }
 
-// TestExpected: what the flag says counts GPUs that nothing else says to be missing.
+// TestExpected: the flag counts missing GPUs that no other check finds.
 func TestExpected(t *testing.T) {
 	m := newMachine(t, 8)
 	m.serve(0x18, 0x3b, 0x4c)

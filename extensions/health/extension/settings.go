@@ -12,17 +12,17 @@ import (
 // Settings are the extension's flags.
 type Settings struct {
 	Mode          string   // ModeOn or ModeOff
-	Directory     string   // where verdicts outlive the process; "": in memory only
+	Directory     string   // for verdicts across restarts; "": memory only
 	Rules         []string // NAME=off, NAME=on or NAME=NUMBER
 	KernelLog     string   // KernelLogAuto, KernelLogOff or a path
 	ExpectedGPUs  int      // 0: unknown
-	AMDSocket     string   // where AMD's device plugin asks; "": there is no such socket
-	NodeCondition bool     // write a condition of the Kubernetes node
-	NodeEvents    bool     // write events of the Kubernetes node
-	NodeLabels    bool     // write labels of the Kubernetes node, as AMD's exporter does
+	AMDSocket     string   // socket for AMD's device plugin; "": none
+	NodeCondition bool     // write a condition to the Kubernetes node
+	NodeEvents    bool     // write events about the Kubernetes node
+	NodeLabels    bool     // write AMD's labels to the Kubernetes node
 }
 
-// Values of Settings.Mode, and those of Settings.KernelLog that are not a path.
+// Values of Settings.Mode, and special values of Settings.KernelLog.
 const (
 	ModeOn        = "on"
 	ModeOff       = "off"
@@ -36,7 +36,7 @@ const (
 	flagAMDSocket              = "health-amd-socket"
 )
 
-// Flags adds the extension's rows.
+// Flags adds the extension's flags.
 func (s *Settings) Flags(set *config.Set) {
 	flag := func(name, metavar string, v config.Value, usage string) config.Flag {
 		return config.Flag{Name: name, Group: group, Value: v, Metavar: metavar, Usage: usage}

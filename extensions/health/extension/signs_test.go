@@ -12,8 +12,8 @@ import (
 	"warpgauge/pkg/verdict"
 )
 
-// TestEarlySigns: a bank without spare rows is read, seen and judged although the list does not
-// have the reading.
+// TestEarlySigns: a memory bank without spare rows is detected and judged although the list lacks
+// the reading.
 func TestEarlySigns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newJudgedNode(t, nvidiaNode, "DCGM_FI_DEV_SM_CLOCK, gauge, c\n")
@@ -35,9 +35,9 @@ func TestEarlySigns(t *testing.T) {
 	})
 }
 
-// TestSimulatedNodesAreWell: two hours of each simulated node under load, with all that the
-// recommended list reads, and with a release, reloads and XIDs of applications, have no verdict other than ok and no sign,
-// except that one GPU of each has an XID 94 now and then, on purpose.
+// TestSimulatedNodesAreWell runs each simulated node for two hours under load with the recommended list, including a
+// release, reloads and application XIDs. No verdict except ok and no sign may appear, apart from the XID 94 that one GPU
+// of each node reports on purpose.
 func TestSimulatedNodesAreWell(t *testing.T) {
 	csv, err := etc.Files().ReadFile("recommended-counters.csv")
 	must(t, err)
@@ -49,7 +49,7 @@ func TestSimulatedNodesAreWell(t *testing.T) {
 				for minute := range 120 {
 					time.Sleep(time.Minute)
 					switch minute {
-					case 40: // a diagnosis
+					case 40: // a diagnostic run
 						must(t, n.Engine.Release(t.Context(), ""))
 						time.Sleep(6 * time.Minute)
 						n.Engine.Resume("")
@@ -58,7 +58,7 @@ func TestSimulatedNodesAreWell(t *testing.T) {
 						must(t, n.Engine.Reload(t.Context(), n.Core().Lists.Status().InService.Fields))
 						time.Sleep(time.Minute)
 					}
-					for _, xid := range []int{13, 31, 43, 45, 63} { // of applications, and of a row that was remapped
+					for _, xid := range []int{13, 31, 43, 45, 63} { // application errors, and a row remapping
 						n.watch.Observe(health.Observation{Reason: "xid", Code: xid, Device: n.verdict(field.GPU, "0").Device.ID, Source: "kernel log"})
 					}
 					for _, v := range n.watch.Board().Load().Verdicts {

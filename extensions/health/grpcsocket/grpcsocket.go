@@ -1,6 +1,6 @@
 // Package grpcsocket serves gRPC on a Unix socket of this node, for AMD's device plugin. Only the
-// exporter's own user can connect, from the moment the socket has its name. The socket replaces
-// only one on which no process listens. Clients, calls and requests are bounded.
+// exporter's own user can connect, at any time. It replaces an existing socket only if no process
+// listens on it. Clients, calls and requests are bounded.
 package grpcsocket
 
 import (
@@ -20,20 +20,20 @@ import (
 )
 
 const (
-	maxClients  = 32          // more wait until one leaves
-	maxStreams  = 16          // calls at a time of one client
+	maxClients  = 32          // further clients wait
+	maxStreams  = 16          // parallel calls per client
 	maxRequest  = 64 << 10    // bytes
-	probe       = time.Second // to find out whether a process listens
-	longestPath = 107         // bytes of a Unix socket's path
+	probe       = time.Second // timeout of the check for a listening process
+	longestPath = 107         // maximum length of a Unix socket's path, in bytes
 )
 
-// Server serves on one socket. Call Listen, then Run, each once.
+// Server serves one socket. Call Listen, then Run, once each.
 type Server struct {
 	path     string
 	register func(grpc.ServiceRegistrar)
 	log      *zap.Logger
 	listener net.Listener
-	file     fs.FileInfo // of the socket
+	file     fs.FileInfo // identifies our socket
 }
 
 // New returns a Server for the services that register adds. It does nothing before Listen.
@@ -41,7 +41,7 @@ func New(path string, register func(grpc.ServiceRegistrar), log *zap.Logger) *Se
 	return &Server{path: path, register: register, log: log}
 }
 
-// Listen makes the socket. Its errors are for a person to put right.
+// Listen creates the socket. Its errors tell a person how to correct the problem.
 func (s *Server) Listen() (err error) {
 	defer func() {
 		if err != nil {
@@ -55,12 +55,12 @@ func (s *Server) Listen() (err error) {
 	if err := s.free(); err != nil {
 		return err
 	}
-	// It is made in a directory that only we can enter, and moved when it has its mode.
+	// Create the socket in a private directory; move it when it has its mode.
 	private, err := os.MkdirTemp(dir, ".w")
 	if err != nil {
 		return err
 	}
-	defer os.Remove(private) //nolint:errcheck // an empty directory that only we can enter
+	defer os.Remove(private) //nolint:errcheck // an empty private directory
 	made := filepath.Join(private, "s")
 	if len(made) > longestPath || len(s.path) > longestPath {
 		return fmt.Errorf("the path is too long: %d bytes less", max(len(made), len(s.path))-longestPath)
@@ -69,8 +69,8 @@ func (s *Server) Listen() (err error) {
 	if err != nil {
 		return err
 	}
-	listener.(*net.UnixListener).SetUnlinkOnClose(false) // not ListenUnix: it has no context
-	err = os.Chmod(made, 0o600)                          // as AMD's exporter has it
+	listener.(*net.UnixListener).SetUnlinkOnClose(false) // net.ListenUnix takes no context
+	err = os.Chmod(made, 0o600)                          // same mode as AMD's exporter
 	if err == nil {
 		err = os.Rename(made, s.path)
 	}
@@ -78,20 +78,20 @@ func (s *Server) Listen() (err error) {
 		s.file, err = os.Lstat(s.path)
 	}
 	if err != nil {
-		_ = os.Remove(made) // it has no name that a client knows
+		_ = os.Remove(made) // no client knows this name
 		return errors.Join(err, listener.Close())
 	}
 	s.listener = listener
 	return nil
 }
 
-// checkDirectory refuses a directory in which another user could put a socket in the place
-// of ours. One that is missing is made if its parent is there.
+// checkDirectory refuses a directory where another user could replace our socket. It creates a
+// missing directory if the parent exists.
 func checkDirectory(dir string) error {
 	info, err := os.Stat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		// Clients of other users look up the socket in it, whatever the umask is.
-		if err = errors.Join(os.Mkdir(dir, 0o755), os.Chmod(dir, 0o755)); err != nil { //nolint:gosec // as said
+		// Clients of other users must be able to search it, whatever the umask.
+		if err = errors.Join(os.Mkdir(dir, 0o755), os.Chmod(dir, 0o755)); err != nil { //nolint:gosec // see above
 			return err
 		}
 		info, err = os.Stat(dir)
@@ -110,7 +110,7 @@ func checkDirectory(dir string) error {
 	return nil
 }
 
-// free returns an error if something is at the path but a socket that a process has left.
+// free returns an error if anything but an abandoned socket is at the path.
 func (s *Server) free() error {
 	info, err := os.Lstat(s.path)
 	switch {
@@ -124,7 +124,7 @@ func (s *Server) free() error {
 	c, err := (&net.Dialer{Timeout: probe}).DialContext(context.Background(), "unix", s.path)
 	switch {
 	case err == nil:
-		_ = c.Close() // nothing was said
+		_ = c.Close() // nothing was sent
 		return errors.New("another process serves on it")
 	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, fs.ErrNotExist):
 		return nil
@@ -132,7 +132,7 @@ func (s *Server) free() error {
 	return err
 }
 
-// Run serves until ctx ends, and removes the socket.
+// Run serves until ctx ends, then removes the socket.
 func (s *Server) Run(ctx context.Context) error {
 	defer s.remove()
 	server := grpc.NewServer(grpc.MaxConcurrentStreams(maxStreams), grpc.MaxRecvMsgSize(maxRequest), grpc.WaitForHandlers(true))
@@ -145,16 +145,16 @@ func (s *Server) Run(ctx context.Context) error {
 		return fmt.Errorf("socket %q: %w", s.path, err)
 	case <-ctx.Done():
 	}
-	server.Stop() // ends streams, which do not end by themselves
+	server.Stop() // also ends streams
 	if err := <-served; err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 		return fmt.Errorf("socket %q: %w", s.path, err)
 	}
 	return nil
 }
 
-// remove removes the socket, unless another process has put its own in the place.
+// remove removes the socket, unless another process replaced it.
 func (s *Server) remove() {
 	if info, err := os.Lstat(s.path); err == nil && os.SameFile(info, s.file) {
-		_ = os.Remove(s.path) // a socket that stays refuses connections, and the next start replaces it
+		_ = os.Remove(s.path) // a leftover socket refuses connections, and the next start replaces it
 	}
 }

@@ -27,10 +27,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// directory is a short one: a socket's path has 107 bytes at most.
+// directory returns a directory with a short path: a socket's path has at most 107 bytes.
 func directory(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "sock") //nolint:usetesting // the test's own can be too long
+	dir, err := os.MkdirTemp("", "sock") //nolint:usetesting // t.TempDir can be too long
 	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return dir
@@ -41,7 +41,7 @@ func newServer(path string) *grpcsocket.Server {
 	return grpcsocket.New(path, register, zap.NewNop())
 }
 
-// serve serves until the function that it returns is called.
+// serve starts a server. stop ends it.
 func serve(t *testing.T, path string) (stop func()) {
 	t.Helper()
 	s := newServer(path)
@@ -69,7 +69,7 @@ func client(t *testing.T, path string) grpc_health_v1.HealthClient {
 func TestServe(t *testing.T) {
 	dir := directory(t)
 	path := filepath.Join(dir, "made", "health.sock")
-	defer syscall.Umask(syscall.Umask(0o077)) // as in the systemd unit
+	defer syscall.Umask(syscall.Umask(0o077)) // umask of the systemd unit
 	stop := serve(t, path)
 	info, err := os.Stat(filepath.Dir(path))
 	if err != nil || info.Mode().Perm() != 0o755 {
@@ -100,8 +100,8 @@ func TestListen(t *testing.T) {
 	tests := []struct {
 		name    string
 		prepare func(t *testing.T, path string)
-		path    string // in place of one in an empty directory
-		want    string // of the error; "": none
+		path    string // default: a socket in an empty directory
+		want    string // part of the error; "": success
 	}{
 		{name: "what a process has left", prepare: func(t *testing.T, path string) {
 			l := listen(t, path)
@@ -159,7 +159,7 @@ func listen(t *testing.T, path string) *net.UnixListener {
 	return l
 }
 
-// TestReplaced: the socket of a process that came after this one stays.
+// TestReplaced: at exit a server leaves the socket of its successor.
 func TestReplaced(t *testing.T) {
 	path := filepath.Join(directory(t), "s")
 	stop := serve(t, path)

@@ -9,7 +9,7 @@ import (
 	"warpgauge/extensions/health/pci"
 )
 
-// Kind says what a line reports. The texts are labels.
+// Kind classifies a line. Its values are label values.
 type Kind string
 
 // Kinds.
@@ -17,14 +17,14 @@ const (
 	XID            Kind = "xid"
 	SXidFatal      Kind = "sxid_fatal" // of an NVSwitch
 	SXidNonFatal   Kind = "sxid_non_fatal"
-	FellOffBus     Kind = "fell_off_bus" // as a line of its own; mostly there is an XID 79, too
+	FellOffBus     Kind = "fell_off_bus" // on a line of its own, usually together with an XID 79
 	RmInitFailed   Kind = "rm_init_failed"
 	GSPTimeout     Kind = "gsp_timeout"
 	NVLinkError    Kind = "nvlink_error"
 	AERCorrected   Kind = "aer_corrected"
 	AERUncorrected Kind = "aer_uncorrected"
 	AERFatal       Kind = "aer_fatal"
-	AMDReset       Kind = "amdgpu_reset" // begins
+	AMDReset       Kind = "amdgpu_reset" // a reset begins
 	AMDResetDone   Kind = "amdgpu_reset_succeeded"
 	AMDResetFailed Kind = "amdgpu_reset_failed"
 	AMDRingTimeout Kind = "amdgpu_ring_timeout"
@@ -37,35 +37,35 @@ const (
 	XGMIError      Kind = "xgmi_error"
 )
 
-// Event is a line that reports something of a device. What it does not say is zero.
+// Event is a line that reports something about a device. Missing parts are zero.
 type Event struct {
 	Time    time.Time
 	Kind    Kind
-	Address pci.Address // zero: the line names no device
+	Address pci.Address // zero if the line names no device
 	Code    int         // of an XID or SXid
-	Cause   int         // the XID that this one follows, if the line says so
+	Cause   int         // the XID that caused this one, if the line names it
 	PID     int
 	Process string
-	Link    string // number of an NVSwitch's link
-	Block   string // of RAS
-	// Count is how many errors the line says that there are; Total, that these are all since
-	// the driver was loaded: the line is repeated whenever they are read.
+	Link    string // NVSwitch link number
+	Block   string // RAS block
+	// Count is the number of errors in the line. Total means that the number counts from the driver's
+	// load; such a line repeats whenever the counters are read.
 	Count int
 	Total bool
-	Text  string // the line, without control characters, cut at maxText
+	Text  string // the line without control characters, cut to maxText
 }
 
-// maxText bounds Event.Text, maxWord other texts of a line.
+// maxText bounds Event.Text; maxWord bounds other texts from a line.
 const (
 	maxText = 256
 	maxWord = 64
 )
 
-// marks are texts; every line of interest contains one. The parser looks for them first,
-// because almost every line of a kernel's log has none.
+// marks lists the texts of relevant lines: each such line contains one. The parser looks for them first,
+// because almost no kernel log line has one.
 var marks = [][]byte{[]byte("NVRM: "), []byte("amdgpu"), []byte("SXid ("), []byte("Bus Error: severity="), []byte("VRAM is lost")}
 
-// relevant reports whether a record can be of interest.
+// relevant reports whether a record may be relevant.
 func relevant(record []byte) bool {
 	for _, m := range marks {
 		if bytes.Contains(record, m) {
@@ -75,17 +75,16 @@ func relevant(record []byte) bool {
 	return false
 }
 
-// parser reads lines. It remembers the GPU that a line has named for those that follow it:
-// NVIDIA's driver writes "The NVIDIA GPU 0000:b3:00.0 (PCI ID: …) installed in this system has
-// fallen off the bus" in three lines, which some kernels log as separate records.
+// parser parses lines. It remembers the last named GPU for the following lines: NVIDIA's driver
+// writes "The NVIDIA GPU 0000:b3:00.0 (PCI ID: …) installed in this system has fallen off the bus"
+// in three lines, which some kernels log as separate records.
 type parser struct {
 	named pci.Address
-	left  int // lines of the driver that can still be about it
+	left  int // driver lines that may still refer to it
 }
 
-// parse reads a line of the kernel's log, without its prefix. device is the kernel's name of the
-// device, "+pci:0000:3b:00.0", or "". ok is false for lines that report no fault of a GPU
-// or NVSwitch.
+// parse parses a kernel log line without its prefix. device is the kernel's device name, such as
+// "+pci:0000:3b:00.0", or "". ok is false for lines that report no fault of a GPU or NVSwitch.
 func (p *parser) parse(line, device string) (e Event, ok bool) {
 	switch {
 	case strings.HasPrefix(line, "NVRM: Xid ("):
@@ -118,7 +117,7 @@ func (p *parser) parse(line, device string) (e Event, ok bool) {
 	return e, true
 }
 
-// xid reads what follows "NVRM: Xid (": PCI:0000:3b:00): 13, pid=1, name=python, Ch 00000008, …
+// xid parses the text after "NVRM: Xid (": PCI:0000:3b:00): 13, pid=1, name=python, Ch 00000008, …
 func (e *Event) xid(rest string) (ok bool) {
 	e.Kind = XID
 	at, rest, _ := strings.Cut(rest, "): ")
@@ -143,14 +142,14 @@ func (e *Event) xid(rest string) (ok bool) {
 	return true
 }
 
-// phrase has the texts that a line of a kind contains, in this order.
+// phrase lists texts that a line of a kind contains, in order.
 type phrase struct {
 	kind  Kind
 	first string
 	then  string
 }
 
-// Phrases of NVIDIA's driver, in lines that are no XIDs, and of amdgpu.
+// Phrases of NVIDIA's driver outside XIDs, and of amdgpu.
 var (
 	nvidiaPhrases = []phrase{
 		{FellOffBus, "fallen off the bus", ""},
@@ -177,7 +176,7 @@ var (
 	}
 )
 
-// match finds the phrase of a line, and the device that it names.
+// match returns whether a phrase matches, and sets the device that the line names.
 func (e *Event) match(line string, phrases []phrase) bool {
 	for i := range phrases {
 		if _, rest, ok := strings.Cut(line, phrases[i].first); ok && strings.Contains(rest, phrases[i].then) {
@@ -189,8 +188,8 @@ func (e *Event) match(line string, phrases []phrase) bool {
 	return false
 }
 
-// sxid reads nvidia-nvswitch3: SXid (PCI:0000:04:00.0): 22013, Non-fatal, Link 44 … Lines with
-// further data of the same error are none of their own.
+// sxid parses nvidia-nvswitch3: SXid (PCI:0000:04:00.0): 22013, Non-fatal, Link 44 … It rejects
+// lines with further data of the same error.
 func (e *Event) sxid(line string) (ok bool) {
 	at, rest, _ := strings.Cut(after(line, "SXid ("), "): ")
 	if e.Address, ok = pci.Parse(at); !ok || !strings.HasPrefix(line, "nvidia-nvswitch") {
@@ -208,8 +207,8 @@ func (e *Event) sxid(line string) (ok bool) {
 	return ok
 }
 
-// aer reads nvidia 0000:03:00.0: PCIe Bus Error: severity=Uncorrected (Fatal), type=…. Of the
-// lines of an error it is the only one that the device has that has found it.
+// aer parses nvidia 0000:03:00.0: PCIe Bus Error: severity=Uncorrected (Fatal), type=…. It is the
+// only line of an error that names the reporting device.
 func (e *Event) aer(line string) bool {
 	before, severity, _ := strings.Cut(line, "PCIe Bus Error: severity=")
 	e.Address, _ = pci.Find(before)
@@ -226,7 +225,7 @@ func (e *Event) aer(line string) bool {
 	return true
 }
 
-// rasPhrases come after a number. Lines with "in total" repeat other lines.
+// rasPhrases follow a number. Lines with "in total" repeat other lines.
 var rasPhrases = []phrase{
 	{RASUncorrected, " uncorrectable hardware errors detected in ", " block"},
 	{RASCorrected, " correctable hardware errors detected in ", " block"},
@@ -234,7 +233,7 @@ var rasPhrases = []phrase{
 	{RASPoison, " poison consumption detected in ", " block"},
 }
 
-// ras reads "socket: 4, die: 0, 1 new uncorrectable hardware errors detected in umc block".
+// ras parses "socket: 4, die: 0, 1 new uncorrectable hardware errors detected in umc block".
 func (e *Event) ras(line string) bool {
 	if strings.Contains(line, "detected in total") || !e.match(line, rasPhrases) {
 		return false
@@ -246,17 +245,17 @@ func (e *Event) ras(line string) bool {
 			e.Count = n
 		}
 	}
-	// Counters that read all ones on a GPU that sleeps make 1048560 of every block.
+	// On a sleeping GPU counters read all ones, which gives 1048560 per block.
 	return e.Count > 0 && e.Count%0xffff0 != 0
 }
 
-// after returns the text behind a mark.
+// after returns the text after a mark.
 func after(text, mark string) string {
 	_, rest, _ := strings.Cut(text, mark)
 	return rest
 }
 
-// field reads "name=value, rest".
+// field splits "name=value, rest".
 func field(text, name string) (value, rest string, ok bool) {
 	if text, ok = strings.CutPrefix(text, name); !ok {
 		return "", text, false
@@ -265,7 +264,7 @@ func field(text, name string) (value, rest string, ok bool) {
 	return value, rest, true
 }
 
-// number reads the digits that a text begins with, at most nine.
+// number parses the leading digits of a text, at most nine.
 func number(text string) (n int, rest string, ok bool) {
 	i := 0
 	for i < len(text) && i < 9 && text[i] >= '0' && text[i] <= '9' {
@@ -275,7 +274,7 @@ func number(text string) (n int, rest string, ok bool) {
 	return n, text[i:], err == nil
 }
 
-// word returns the letters, digits and underscores at the beginning of a text.
+// word returns the leading letters, digits and underscores of a text.
 func word(text string) string {
 	end := strings.IndexFunc(text, func(r rune) bool {
 		return r != '_' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
@@ -286,7 +285,7 @@ func word(text string) string {
 	return shorten(text, maxWord)
 }
 
-// shorten makes a text of a stranger's fit for labels and logs.
+// shorten makes untrusted text safe for labels and logs.
 func shorten(text string, most int) string {
 	text = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

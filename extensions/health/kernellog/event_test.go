@@ -21,7 +21,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// corpus returns the lines of public reports, without comments.
+// corpus returns lines from public reports, without comments.
 func corpus(t testing.TB) (lines []string) {
 	t.Helper()
 	text, err := os.ReadFile("testdata/lines.txt")
@@ -42,7 +42,7 @@ func corpus(t testing.TB) (lines []string) {
 	return lines
 }
 
-// String is an event without what its line says anyway.
+// String omits the parts of an event that its line shows anyway.
 func (e Event) String() string {
 	out := string(e.Kind)
 	v, kind := reflect.ValueOf(e), reflect.TypeOf(e)
@@ -56,7 +56,7 @@ func (e Event) String() string {
 	return out
 }
 
-// TestCorpus: what lines of public reports are read as.
+// TestCorpus compares the parsed lines of public reports with a golden file.
 func TestCorpus(t *testing.T) {
 	var got strings.Builder
 	var p parser
@@ -91,8 +91,8 @@ func TestCorpus(t *testing.T) {
 	}
 }
 
-// TestHostileLines: what programs can put into a line that the driver writes, and what is no line
-// of the driver. A line that names no device has the device that the kernel says.
+// TestHostileLines: untrusted text inside driver lines, and lines that only look like the driver's.
+// A line without a device gets the kernel's device.
 func TestHostileLines(t *testing.T) {
 	f := func(line, want string, device ...string) {
 		t.Helper()
@@ -118,7 +118,7 @@ func TestHostileLines(t *testing.T) {
 	f("x SXid (PCI:0000:01:00.0): 20034, Fatal", "-")
 	f("NVRM: Xid (PCI:0000:01:00): 31, pid=-5, name=", "xid address=00000000:01:00.0 code=31")
 	f("amdgpu: 0 uncorrectable hardware errors detected in umc block", "-")
-	f("amdgpu 0000:0b:00.0: 1048560 uncorrectable hardware errors detected in umc block", "-") // of a GPU that sleeps
+	f("amdgpu 0000:0b:00.0: 1048560 uncorrectable hardware errors detected in umc block", "-") // from a sleeping GPU
 	f("NVRM: Xid (PCI:0000:01:00): 43, pid=7, name="+strings.Repeat("ü", 200)+", Ch 1", "xid address=00000000:01:00.0 code=43 pid=7 process="+strings.Repeat("ü", 32))
 }
 

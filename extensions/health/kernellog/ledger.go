@@ -11,7 +11,7 @@ import (
 	"warpgauge/extensions/health/pci"
 )
 
-// Witnesses of an XID.
+// Reporters of an XID.
 const (
 	byBoth   = "both"
 	byDriver = "driver" // NVML or DCGM
@@ -22,20 +22,20 @@ const (
 	// burst is within what time lines of one XID of a GPU are about one error: the driver
 	// writes an exception of many SMs into a line or more for each, and reports it once.
 	burst     = time.Second
-	maxKeys   = 1024 // GPUs and codes that wait for their second witness
-	maxBursts = 16   // of each
+	maxKeys   = 1024 // pairs of GPU and code that wait for the second report
+	maxBursts = 16   // per pair
 	maxDriver = 64
-	maxCodes  = 64 // labels; other codes are "other"
+	maxCodes  = 64 // label values; further codes become "other"
 )
 
-// GPU is the subject of a report.
+// GPU is the device of a report.
 type GPU struct {
 	Address pci.Address
-	Number  string // label gpu; "": no collector serves it
+	Number  string // label gpu; "" if no collector serves it
 }
 
-// Ledger counts each fault once, even if both the driver and the kernel's log report it. Any goroutine
-// may call its methods.
+// Ledger counts each fault once, even if both the driver and the kernel log report it. It is safe for
+// concurrent use.
 type Ledger struct {
 	window time.Duration
 	now    func() time.Time
@@ -51,7 +51,7 @@ type Ledger struct {
 
 type xidKey struct {
 	address pci.Address
-	number  string // of a GPU without an address
+	number  string // for a GPU without an address
 	code    int
 }
 
@@ -62,25 +62,25 @@ type eventKey struct {
 	part    string
 }
 
-// reports holds the undecided reports of an XID of a GPU.
+// reports holds the undecided reports of one XID on one GPU.
 type reports struct {
 	gpu    GPU
 	code   int
 	bursts []lines
-	driver []report // that no line was found for
+	driver []report // without a matching line
 }
 
-// report is one of the driver's.
+// report is a report from the driver.
 type report struct{ at, arrived time.Time }
 
-// lines are lines of one error.
+// lines holds the log lines of one error.
 type lines struct {
 	first, last, arrived time.Time
-	n, matched           int // reports of the driver that they were matched with
+	n, matched           int // matching reports of the driver
 }
 
-// NewLedger returns an empty Ledger. Reports of the driver and of the log within window count as
-// the same XID.
+// NewLedger returns an empty Ledger. A driver's report and a log line within window count as the
+// same XID.
 func NewLedger(window time.Duration) *Ledger {
 	return &Ledger{
 		window: window, now: time.Now,
@@ -96,7 +96,7 @@ func NewLedger(window time.Duration) *Ledger {
 	}
 }
 
-// Driver takes an XID that a vendor's library reported. It reports whether it is a new one.
+// Driver records an XID from a vendor library and reports whether it is new.
 func (l *Ledger) Driver(g GPU, code int, at time.Time) (news bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -105,7 +105,7 @@ func (l *Ledger) Driver(g GPU, code int, at time.Time) (news bool) {
 		if b := &r.bursts[i]; b.matched < b.n && at.After(b.first.Add(-l.window)) && at.Before(b.last.Add(l.window)) {
 			b.matched++
 			l.countLocked(r, byBoth)
-			return b.matched > 1 // the first was new as a line
+			return b.matched > 1 // the line counted as the first one
 		}
 	}
 	if len(r.driver) == maxDriver {
@@ -116,7 +116,7 @@ func (l *Ledger) Driver(g GPU, code int, at time.Time) (news bool) {
 	return true
 }
 
-// Kernel takes an event of the kernel's log. It reports whether it is a new one.
+// Kernel records an event from the kernel log and reports whether it is new.
 func (l *Ledger) Kernel(g GPU, e *Event) (news bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -148,16 +148,16 @@ func (l *Ledger) Kernel(g GPU, e *Event) (news bool) {
 	return first
 }
 
-// eventLocked counts an event that has no other witness.
+// eventLocked counts an event that only the log reports.
 func (l *Ledger) eventLocked(g GPU, e *Event) bool {
 	key := eventKey{e.Address, e.Kind, e.Code, e.Block + e.Link}
-	if e.Total { // is repeated whenever RAS is read
+	if e.Total { // repeated whenever RAS counters are read
 		before := l.totals[key]
 		if len(l.totals) == maxKeys {
 			clear(l.totals)
 		}
 		l.totals[key] = e.Count
-		if e.Count == before { // a lower one is of a driver that was loaded again
+		if e.Count == before { // a lower total follows a driver reload
 			return false
 		}
 	}
@@ -172,7 +172,7 @@ func (l *Ledger) eventLocked(g GPU, e *Event) bool {
 	return true
 }
 
-// reportsLocked finds what waits for a second witness, without what waits no longer.
+// reportsLocked returns the undecided reports, without expired ones.
 func (l *Ledger) reportsLocked(g GPU, code int) *reports {
 	key := xidKey{address: g.Address.Board(), code: code}
 	if g.Address == (pci.Address{}) {
@@ -183,7 +183,7 @@ func (l *Ledger) reportsLocked(g GPU, code int) *reports {
 		if len(l.waiting) >= maxKeys {
 			l.decideAllLocked(l.now())
 		}
-		if len(l.waiting) >= maxKeys { // more than any node has at a time
+		if len(l.waiting) >= maxKeys { // more than any real node has at a time
 			l.decideAllLocked(l.now().Add(24 * time.Hour))
 		}
 		r = &reports{code: code}
@@ -202,7 +202,7 @@ func (l *Ledger) decideAllLocked(now time.Time) {
 	}
 }
 
-// decideLocked counts reports whose second witness can no longer come.
+// decideLocked counts reports whose second report can no longer come.
 func (l *Ledger) decideLocked(r *reports, now time.Time) {
 	r.bursts = slices.DeleteFunc(r.bursts, func(b lines) bool {
 		if now.Sub(b.arrived) <= l.window {

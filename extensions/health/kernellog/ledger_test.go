@@ -14,7 +14,7 @@ import (
 	"warpgauge/extensions/health/pci"
 )
 
-// book is a ledger with a clock of its own.
+// book is a ledger with its own clock.
 type book struct {
 	*Ledger
 	t    *testing.T
@@ -47,7 +47,7 @@ func (b *book) line(n int, e Event) {
 
 func (b *book) xid(n, code int) { b.line(n, Event{Kind: XID, Code: code}) }
 
-// counts are the counters of a metric that are not 0, without the address.
+// counts returns the nonzero counters of a metric, without the address.
 func (b *book) counts(name string) (out []string) {
 	b.t.Helper()
 	r := prometheus.NewRegistry()
@@ -71,7 +71,7 @@ func (b *book) counts(name string) (out []string) {
 	return out
 }
 
-// want compares what was counted after all is decided.
+// want compares the counters after all reports are decided.
 func (b *book) want(what string, news int, counts ...string) {
 	b.t.Helper()
 	b.now = b.now.Add(3 * testWindow)
@@ -83,7 +83,7 @@ func (b *book) want(what string, news int, counts ...string) {
 	}
 }
 
-// TestWitnesses: each XID is counted once, and new once, in whatever order and number it is
+// TestWitnesses: each XID is counted once, and is new once, in whatever order and number it is
 // reported.
 func TestWitnesses(t *testing.T) {
 	f := func(what string, do func(*book), news int, counts ...string) {
@@ -142,8 +142,8 @@ func TestWitnesses(t *testing.T) {
 	}, 1, "1 both 79: 1")
 }
 
-// TestEachReportIsCountedOnce: of any reports, those of the driver are in both or driver, and
-// no error is new twice.
+// TestEachReportIsCountedOnce: every driver report is counted as "both" or "driver", and no error
+// is new twice.
 func TestEachReportIsCountedOnce(t *testing.T) {
 	for seed := range uint64(200) {
 		b, random := newBook(t), rand.New(rand.NewPCG(seed, 1))
@@ -174,7 +174,7 @@ func TestEachReportIsCountedOnce(t *testing.T) {
 	}
 }
 
-// TestOtherEvents: repeats within a second are one, and a counter that is read again is none.
+// TestOtherEvents: repeats within a second count once, and a repeated total counts nothing.
 func TestOtherEvents(t *testing.T) {
 	b := newBook(t)
 	for range 100 {
@@ -185,7 +185,7 @@ func TestOtherEvents(t *testing.T) {
 		b.line(2, Event{Kind: RASUncorrected, Block: "umc", Count: count, Total: true})
 		b.now = b.now.Add(time.Minute)
 	}
-	for _, n := range []int{2, 2, 2, 3, 3, 1, 1, 2} { // the driver was loaded again in between
+	for _, n := range []int{2, 2, 2, 3, 3, 1, 1, 2} { // with a driver reload in between
 		ras(n)
 	}
 	want := []string{"1 aer_corrected: 5", "2 ras_uncorrected: 4"}
@@ -194,7 +194,7 @@ func TestOtherEvents(t *testing.T) {
 	}
 }
 
-// TestLedgerIsBounded: however many GPUs and codes a log has.
+// TestLedgerIsBounded: memory and series stay bounded for any number of GPUs and codes.
 func TestLedgerIsBounded(t *testing.T) {
 	b := newBook(t)
 	for i := range 3 * maxKeys {

@@ -1,9 +1,9 @@
-// Package kernellog reads what the kernel's log reports of GPUs and NVSwitches: XIDs and SXids of
-// NVIDIA's driver, resets, hung rings and RAS of amdgpu, errors of PCIe. It is a second witness next to the vendors'
-// libraries, and Ledger counts what both have seen once.
+// Package kernellog reads reports about GPUs and NVSwitches from the kernel log: XIDs and SXids of NVIDIA's driver;
+// resets, hung rings and RAS of amdgpu; PCIe errors. The vendors' libraries report some of them as well; Ledger
+// counts these once.
 //
-// Log.Run polls the log and never waits in it. It uses at most a quarter of a core, however much
-// is written; what the kernel overwrites meanwhile is counted. Events are reported by its goroutine.
+// Log.Run polls the log and never blocks in it. It uses at most a quarter of a core, however much is
+// logged, and counts the records that the kernel overwrites meanwhile. Its goroutine calls Event.
 package kernellog
 
 import (
@@ -25,36 +25,36 @@ import (
 	"warpgauge/pkg/file"
 )
 
-// Device is where Linux has the log.
+// Device is the kernel log of Linux.
 const Device = "/dev/kmsg"
 
 const (
-	// pollInterval is that while nothing is written: a wake-up costs more than a read. While
-	// something is, it is busyInterval, in which the kernel keeps thousands of records.
+	// pollInterval applies while the log is quiet, because a wake-up costs more than a read. While
+	// records come, busyInterval applies; the kernel buffers thousands of records in that time.
 	pollInterval  = 500 * time.Millisecond
 	busyInterval  = 50 * time.Millisecond
-	retryInterval = 30 * time.Second // to open it
+	retryInterval = 30 * time.Second // between attempts to open it
 	saveInterval  = time.Second
-	batch         = 256      // reads between two looks at the clock
-	rest          = 3        // times as long as it worked it pauses after a batch
-	bufferSize    = 16 << 10 // the kernel's records have at most 8 KiB
+	batch         = 256      // reads between two checks of the clock
+	rest          = 3        // pause after a batch, as a multiple of the working time
+	bufferSize    = 16 << 10 // kernel records have at most 8 KiB
 	stateFile     = "kernel-log"
 )
 
 // Options of New.
 type Options struct {
-	// Path is Device, or a file or FIFO with records in the same form.
+	// Path is Device, or a file or FIFO with records in the same format.
 	Path string
-	// Directory is where it is kept how far the log was read; "": in memory only. Without
-	// it, and the first time, what was there before is skipped.
+	// Directory stores the read position; "" keeps it in memory only. Without a stored position,
+	// existing records are skipped.
 	Directory string
-	BootID    string      // of the kernel; "": not known, and nothing is kept
-	Event     func(Event) // gets each event, in order. It must not block
+	BootID    string      // of the running kernel; "": unknown, and no position is stored
+	Event     func(Event) // called for each event, in order; it must not block
 	Logger    *zap.Logger
 }
 
-// Log follows the kernel's log. Run does the work; as a prometheus.Collector and with Up it can
-// be used by any goroutine.
+// Log follows the kernel log. Run does the work. Up and the prometheus.Collector methods are safe
+// for concurrent use.
 type Log struct {
 	o      Options
 	log    *zap.Logger
@@ -63,27 +63,27 @@ type Log struct {
 
 	up                  atomic.Bool
 	lines, lost         atomic.Uint64
-	last                int64 // sequence number of the newest record that was read; -1: none
+	last                int64 // sequence number of the newest record read, or -1
 	skip                bool  // records are old until the end is reached
-	saved, reported     int64 // last when it was kept, -2 if never; and of the newest event
+	saved, reported     int64 // last when the position was saved, or -2; and at the newest event
 	savedAt             time.Time
-	offset              time.Duration // from the kernel's clock to Unix time
-	live                bool          // all that there was has been read: the next record is new
+	offset              time.Duration // kernel clock to Unix time
+	live                bool          // the end was reached, so the next record is new
 	parser              parser
-	partial             []byte // of a line
-	overlong            bool   // the rest of a line that is too long is dropped
+	partial             []byte // of an incomplete line
+	overlong            bool   // drop the rest of a long line
 	pending             record
 	fd                  int
 	regular             bool
 	inode               uint64
 	position            int64 // in a regular file
-	unreadable, unsaved bool  // was logged
+	unreadable, unsaved bool  // already logged
 }
 
-// record is a record of interest whose further lines may follow.
+// record is a relevant record that continuation lines may follow.
 type record struct {
 	text, device string
-	at           time.Duration // since boot, of the kernel's clock
+	at           time.Duration // since boot, by the kernel's clock
 	seq          int64
 	waiting      bool
 }
@@ -99,7 +99,7 @@ func New(o Options) *Log {
 // Up reports whether the log is read.
 func (l *Log) Up() bool { return l.up.Load() }
 
-// Run follows the log until ctx ends. That it cannot be read is logged once, and tried again.
+// Run follows the log until ctx ends. It logs once if the log is unreadable, and keeps trying.
 func (l *Log) Run(ctx context.Context) error {
 	l.load()
 	buffer := make([]byte, bufferSize)
@@ -148,7 +148,7 @@ func (l *Log) open() error {
 	l.fd, l.inode, l.position = fd, st.Ino, 0
 	l.regular = st.Mode&unix.S_IFMT == unix.S_IFREG
 	fifo := st.Mode&unix.S_IFMT == unix.S_IFIFO
-	l.skip = l.skip && !fifo // everything in a FIFO is new
+	l.skip = l.skip && !fifo // every record in a FIFO is new
 	l.live = fifo
 	l.offset = time.Duration(time.Now().UnixNano()) - l.uptime()
 	if !l.up.Swap(true) {
@@ -160,13 +160,13 @@ func (l *Log) open() error {
 func (l *Log) close() {
 	l.up.Store(false)
 	if l.fd >= 0 {
-		_ = unix.Close(l.fd) // read only
+		_ = unix.Close(l.fd) // opened for reading only
 		l.fd = -1
 	}
 	l.partial, l.overlong, l.pending = l.partial[:0], false, record{}
 }
 
-// logUnreadable logs once why the kernel's log is not read, with advice.
+// logUnreadable logs once, with advice, why the kernel log is not read.
 func (l *Log) logUnreadable(err error) {
 	if l.unreadable {
 		return
@@ -184,14 +184,14 @@ func (l *Log) logUnreadable(err error) {
 		zap.Error(err), zap.String("advice", advice))
 }
 
-// drain reads what there is. more: there may be more, but it has worked for long enough.
+// drain reads the available records. more reports that it stopped early to limit its CPU time.
 func (l *Log) drain(buffer []byte) (more bool, err error) {
 	for range batch {
 		n, err := l.read(l.fd, buffer)
 		switch {
 		case errors.Is(err, unix.EINTR), errors.Is(err, unix.EPIPE), errors.Is(err, unix.EINVAL):
-			// A signal; records were overwritten before they were read, which the numbers
-			// show; a record that is larger than any.
+			// A signal; records overwritten before they were read, as the sequence numbers show; or an
+			// oversized record.
 		case errors.Is(err, unix.EAGAIN), err == nil && n == 0:
 			l.flush()
 			l.live, l.skip = true, false
@@ -206,7 +206,7 @@ func (l *Log) drain(buffer []byte) (more bool, err error) {
 	return true, nil
 }
 
-// rotate begins with another file that has taken the name, or with the same one if it was cut.
+// rotate switches to a new file with the same name, or restarts a truncated file.
 func (l *Log) rotate() error {
 	if !l.regular {
 		return nil
@@ -214,7 +214,7 @@ func (l *Log) rotate() error {
 	var st unix.Stat_t
 	err := unix.Stat(l.o.Path, &st)
 	if err != nil || st.Ino == l.inode && st.Size >= l.position {
-		return nil //nolint:nilerr // between two names of a rotation there is none
+		return nil //nolint:nilerr // during a rotation there is no file
 	}
 	l.close()
 	err = l.open()
@@ -222,7 +222,7 @@ func (l *Log) rotate() error {
 	return err
 }
 
-// feed adds what was read: a record of the device, or any part of a file.
+// feed processes input: one record from the device, or any part of a file.
 func (l *Log) feed(data []byte) {
 	for len(data) > 0 {
 		line, rest, whole := bytes.Cut(data, []byte("\n"))
@@ -242,7 +242,7 @@ func (l *Log) feed(data []byte) {
 	}
 }
 
-// addLine adds a line: a record, or what belongs to the one before.
+// addLine processes a line: a record, or the continuation of the previous one.
 func (l *Log) addLine(line []byte) {
 	if len(line) > 0 && line[0] == ' ' {
 		if device, ok := bytes.CutPrefix(line, []byte(" DEVICE=")); ok && l.pending.waiting {
@@ -268,26 +268,26 @@ func (l *Log) addLine(line []byte) {
 	priority, seq, at := n[0], n[1], time.Duration(n[2])*time.Microsecond
 	l.lines.Add(1)
 	if seq <= l.last {
-		return // read before, by the process before or from the file before
+		return // already read by the previous process or from the previous file
 	}
 	if l.last >= 0 {
 		l.lost.Add(uint64(seq - l.last - 1))
 	}
 	l.last = seq
 	if l.live {
-		// The record was written since the last poll. The two clocks drift apart, and the
-		// kernel's stops while the machine sleeps.
+		// The record was written since the last poll. The two clocks drift apart, and the kernel's clock
+		// stops during suspend.
 		l.live, l.offset = false, time.Duration(time.Now().UnixNano())-at
 	}
-	// The kernel lets no program write with facility 0: a line with another one, as in a
-	// container's write to /dev/kmsg, is not the kernel's.
+	// The kernel reserves facility 0: a line with another facility, for example from a container that
+	// writes to /dev/kmsg, is not the kernel's.
 	if l.skip || priority >= 8 || !relevant(text) {
 		return
 	}
 	l.pending = record{text: unescape(text), at: at, seq: seq, waiting: true}
 }
 
-// flush parses the record whose lines were waited for.
+// flush parses the pending record with its continuation lines.
 func (l *Log) flush() {
 	if !l.pending.waiting {
 		return
@@ -308,15 +308,15 @@ func (l *Log) flush() {
 
 var escaped = regexp.MustCompile(`\\x[0-9a-fA-F]{2}`)
 
-// unescape undoes what the kernel does to characters that are not printable: \x0a.
+// unescape decodes the kernel's escapes of unprintable characters, such as \x0a.
 func unescape(text []byte) string {
 	return string(escaped.ReplaceAllFunc(text, func(e []byte) []byte {
-		c, _ := strconv.ParseUint(string(e[2:]), 16, 8) // the expression has seen to it
+		c, _ := strconv.ParseUint(string(e[2:]), 16, 8) // the pattern ensures valid digits
 		return []byte{byte(c)}
 	}))
 }
 
-// load reads how far the process before has read.
+// load reads the saved position.
 func (l *Log) load() {
 	l.skip = true
 	if l.o.BootID == "" || l.o.Directory == "" {
@@ -331,7 +331,7 @@ func (l *Log) load() {
 	}
 }
 
-// resume continues where text says.
+// resume continues at the saved position.
 func (l *Log) resume(text string) error {
 	line, whole := strings.CutSuffix(text, "\n")
 	boot, number, _ := strings.Cut(line, " ")
@@ -339,16 +339,16 @@ func (l *Log) resume(text string) error {
 	if err != nil || !whole || seq < -1 {
 		return fmt.Errorf("%s is damaged, records before now are skipped", stateFile)
 	}
-	l.skip = false // of another boot: all of this one is new
+	l.skip = false // the position is from an earlier boot, so every record is new
 	if boot == l.o.BootID {
 		l.last, l.saved, l.reported = seq, seq, seq
 	}
 	return nil
 }
 
-// save keeps how far the log was read, if an event came since, or at the end.
+// save stores the position after an event and at exit.
 func (l *Log) save(now time.Time, ends bool) {
-	first := l.saved < -1 && !l.skip // so that what comes before a restart is not skipped by it
+	first := l.saved < -1 && !l.skip // so that a restart does not skip later records
 	if l.o.Directory == "" || l.o.BootID == "" || l.last == l.saved || !ends && !first && (l.reported <= l.saved || now.Sub(l.savedAt) < saveInterval) {
 		return
 	}
@@ -364,10 +364,10 @@ func (l *Log) directory() file.Private {
 	return file.Private{Path: l.o.Directory, Of: "health", Flag: "health-directory"}
 }
 
-// uptime returns the clock of the kernel's log, without its drift.
+// uptime returns the kernel log's clock, without its drift.
 func uptime() time.Duration {
 	var ts unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // it is there
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // always available
 	return time.Duration(ts.Nano())
 }
 

@@ -23,12 +23,12 @@ func newTestLog(path, directory string, event func(Event)) *Log {
 	return New(Options{Path: path, Directory: directory, Event: event, Logger: zap.NewNop()})
 }
 
-// record is one of an XID, with its sequence number.
+// xidRecord returns the record of an XID with a sequence number.
 func xidRecord(seq, code int) string {
 	return fmt.Sprintf("3,%d,%d,-;NVRM: Xid (PCI:0000:3b:00): %d, pid=1, name=python, x\n SUBSYSTEM=pci\n DEVICE=+pci:0000:3b:00.0\n", seq, seq*1000, code)
 }
 
-// rig is a file that is followed, and what was read of it.
+// rig is a followed file with the events read from it.
 type rig struct {
 	sync.Mutex
 	t           *testing.T
@@ -59,7 +59,7 @@ func (r *rig) write(text string) {
 	must(r.t, f.Close())
 }
 
-// start follows until stop. The test runs in a bubble.
+// start follows the file until stop. The test runs in a synctest bubble.
 func (r *rig) start() {
 	core, logs := observer.New(zap.InfoLevel)
 	r.logs = logs
@@ -86,11 +86,11 @@ func (r *rig) start() {
 }
 
 func (r *rig) pass(d time.Duration) {
-	time.Sleep(d) // of the bubble
+	time.Sleep(d) // bubble time
 	synctest.Wait()
 }
 
-// want compares the codes of all events since the last call.
+// want compares the codes of the events since its last call.
 func (r *rig) want(what string, codes ...int) {
 	r.t.Helper()
 	r.pass(2 * time.Second)
@@ -102,7 +102,7 @@ func (r *rig) want(what string, codes ...int) {
 	r.codes = nil
 }
 
-// TestFollow: a file through restarts, rotation and another boot. Each event is reported once.
+// TestFollow: restarts, rotation and a new boot. Each event is reported once.
 func TestFollow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -155,8 +155,8 @@ func TestFollow(t *testing.T) {
 	})
 }
 
-// TestForged: a line that a program has written, whatever it says, is none of the kernel's.
-// /dev/kmsg gives such lines another facility than 0, whichever they ask for:
+// TestForged: a line written by a program is never taken for the kernel's. /dev/kmsg gives such
+// lines a facility other than 0, whatever they request:
 // https://docs.kernel.org/admin-guide/abi-testing.html (/dev/kmsg).
 func TestForged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -166,8 +166,8 @@ func TestForged(t *testing.T) {
 		const text = "NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus"
 		r.write("12,2,1,-;" + text + "\n" + // facility user, warning
 			"11,3,1,-;" + text + "\n" + "27,4,1,-;" + text + "\n" + "8,5,1,-;" + text + "\n" +
-			"6,6,1,-;x\\x0a3,7,1,-;" + text + "\n" + // a line break within a text
-			"6,7,1,-;x\n 3,8,1,-;" + text + "\n" + // what follows a record
+			"6,6,1,-;x\\x0a3,7,1,-;" + text + "\n" + // a line break inside a text
+			"6,7,1,-;x\n 3,8,1,-;" + text + "\n" + // a continuation line
 			"-3,8,1,-;" + text + "\n" + ",9,1,-;" + text + "\n" + "3;" + text + "\n" + text + "\n")
 		r.want("forged lines")
 		r.write("3,20,1,-,caller=T1;" + text + "\n")
@@ -176,12 +176,12 @@ func TestForged(t *testing.T) {
 	})
 }
 
-// kmsg is the device: a read gives one record, and a reader that is too slow gets EPIPE.
+// kmsg simulates the device: each read returns one record, and a reader that is too slow gets EPIPE.
 type kmsg struct {
 	sync.Mutex
 	records []string
 	next    int
-	first   int // that is still there
+	first   int // oldest remaining record
 	reads   int
 }
 
@@ -200,7 +200,7 @@ func (k *kmsg) read(_ int, p []byte) (int, error) {
 	return copy(p, k.records[k.next-1]), nil
 }
 
-// count sets how often it was read, and returns what it was.
+// count sets the number of reads and returns the old number.
 func (k *kmsg) count(n int) (before int) {
 	k.Lock()
 	defer k.Unlock()
@@ -214,7 +214,7 @@ func (k *kmsg) add(records ...string) {
 	k.records = append(k.records, records...)
 }
 
-// TestOverrun: what is overwritten before it is read is counted, and what comes after is read.
+// TestOverrun: overwritten records are counted, and later records are read.
 func TestOverrun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, k := newRig(t), &kmsg{}
@@ -247,8 +247,8 @@ func TestOverrun(t *testing.T) {
 	})
 }
 
-// TestTimes: records from before the start have the time that the clocks say, new ones that of
-// their coming, whatever the kernel's clock is by then.
+// TestTimes: records from before the start get the time of the kernel's clock; new records get the
+// current time, whatever the kernel's clock shows.
 func TestTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, k := newRig(t), &kmsg{}
@@ -262,7 +262,7 @@ func TestTimes(t *testing.T) {
 		}
 		k.records = append(k.records, at(1, 10*time.Minute))
 		r.start()
-		k.add(at(2, 20*time.Minute)) // after 40 minutes of sleep, of which the kernel's clock knows nothing
+		k.add(at(2, 20*time.Minute)) // after 40 minutes of suspend, which the kernel's clock does not count
 		r.pass(time.Second)
 		k.add(at(3, 20*time.Minute+time.Second), at(4, 100*time.Hour))
 		r.pass(time.Second)
@@ -277,7 +277,7 @@ func TestTimes(t *testing.T) {
 	})
 }
 
-// TestNotReadable: why the log is not read is logged once, with what to do, and it is tried again.
+// TestNotReadable: an unreadable log is logged once, with advice, and opened again later.
 func TestNotReadable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -308,7 +308,7 @@ func TestNotReadable(t *testing.T) {
 	}
 }
 
-// TestFIFO: what a writer puts in is read, and the writer may come and go.
+// TestFIFO: records from a FIFO are read; its writer may close and reopen it.
 func TestFIFO(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -322,7 +322,7 @@ func TestFIFO(t *testing.T) {
 	})
 }
 
-// TestLongLines: a line without end takes no more memory than the buffer, and the next is read.
+// TestLongLines: an endless line uses no more memory than the buffer, and the next line is read.
 func TestLongLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// Address is the address of a PCI function. The zero Address belongs to a bridge of the processor, never to a
+// Address is the address of a PCI function. The zero Address belongs to a bridge in the processor, never to a
 // GPU.
 type Address struct {
 	Domain                uint32
@@ -20,29 +20,27 @@ var (
 	within = regexp.MustCompile(`(?:^|[^0-9a-fA-F])([0-9a-fA-F]{4,8}):` + form + `(?:[^0-9a-fA-F]|$)`)
 )
 
-// Parse reads an address in any usual form: 0000:3b:00.0, 00000000:3B:00.0, PCI:0000:3b:00, 3b:00.0.
+// Parse parses an address in any usual form: 0000:3b:00.0, 00000000:3B:00.0, PCI:0000:3b:00, 3b:00.0.
 func Parse(text string) (Address, bool) { return fromMatch(whole.FindStringSubmatch(text)) }
 
-// Find returns the first address in a text that has a domain: such as the one in
-// "nvidia 0000:3b:00.0: …".
+// Find returns the first address with a domain in a text such as "nvidia 0000:3b:00.0: …".
 func Find(text string) (Address, bool) { return fromMatch(within.FindStringSubmatch(text)) }
 
 func fromMatch(m []string) (a Address, ok bool) {
-	if m == nil || m[1]+m[4] == "" { // 3b:00 can be anything
+	if m == nil || m[1]+m[4] == "" { // 3b:00 alone is ambiguous
 		return a, false
 	}
 	hex := func(s string) uint64 {
-		n, _ := strconv.ParseUint(s, 16, 32) // the expression has seen to it; "": 0
+		n, _ := strconv.ParseUint(s, 16, 32) // the pattern ensures valid digits; "" gives 0
 		return n
 	}
 	return Address{uint32(hex(m[1])), uint8(hex(m[2])), uint8(hex(m[3])), uint8(hex(m[4]))}, true
 }
 
-// Board returns the address without the function, which is the board's. Drivers name it
-// in the kernel's log.
+// Board returns the board's address, which has no function. Drivers log this form.
 func (a Address) Board() Address { a.Function = 0; return a }
 
-// String is the form of the label pci_bus_id; "" for the zero Address.
+// String returns the form of the label pci_bus_id, or "" for the zero Address.
 func (a Address) String() string {
 	if a == (Address{}) {
 		return ""

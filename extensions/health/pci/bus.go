@@ -1,4 +1,4 @@
-// Package pci reads addresses of PCI functions, and finds the GPUs that are on the PCI bus.
+// Package pci parses PCI addresses and finds the GPUs on the PCI bus.
 package pci
 
 import (
@@ -10,36 +10,36 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// Board is a GPU or an NVSwitch on the bus.
+// Board is a GPU or NVSwitch on the bus.
 type Board struct {
 	Address Address
 	Vendor  *field.Vendor
 	Switch  bool
-	Driver  string // kernel module that it is bound to; "": none
-	Slot    string // name of its slot, or of the slot of a bridge above it; "": not known
-	// Port is the port that it is connected to, which reports errors of the connection as its
-	// own. The zero Address: not known.
+	Driver  string // bound kernel module, or ""
+	Slot    string // name of its slot, or of the slot of a bridge above it, or ""
+	// Port is the upstream port, which reports errors of the connection as its own. It is zero if
+	// unknown.
 	Port    Address
-	Virtual bool // a function that is there for virtual machines
-	Display bool // the machine's display at boot
-	// Hidden says that the driver was told to leave it out, or that this container has no device
-	// node of it.
+	Virtual bool // a virtual function
+	Display bool // the machine's boot display
+	// Hidden means that the driver was configured to ignore the board, or that this container lacks
+	// its device node.
 	Hidden bool
 
-	name string // of its directory
+	name string // directory name
 }
 
-// maxBoards bounds what a scan returns.
+// maxBoards bounds the result of a scan.
 const maxBoards = 256
 
 // Bus reads the devices of the PCI bus.
 type Bus struct{ root string }
 
-// NewBus returns a Bus of the sysfs and procfs below root; "" is "/".
+// NewBus returns a Bus for the sysfs and procfs below root; "" means "/".
 func NewBus(root string) Bus { return Bus{filepath.Join("/", root)} }
 
-// Boards lists the GPUs and switches of known vendors, in the order of their addresses. It returns an error
-// if the bus is absent or cannot be read.
+// Boards lists the GPUs and switches of known vendors, ordered by address. It returns an error if the bus
+// is absent or unreadable.
 func (b Bus) Boards() ([]Board, error) {
 	devices := filepath.Join(b.root, "sys/bus/pci/devices")
 	entries, err := os.ReadDir(devices)
@@ -53,7 +53,7 @@ func (b Bus) Boards() ([]Board, error) {
 			continue
 		}
 		dir := filepath.Join(devices, e.Name())
-		class := text(dir, "class") // most devices are told by it
+		class := text(dir, "class") // excludes most devices
 		if !strings.HasPrefix(class, "0x03") && !strings.HasPrefix(class, "0x1200") && !strings.HasPrefix(class, "0x0680") {
 			continue
 		}
@@ -94,10 +94,10 @@ func (b Bus) describe(board *Board, dir string) {
 	}
 }
 
-// slots returns the names of slots by the address of the board in each.
+// slots returns the slot names by board address.
 func (b Bus) slots() map[Address]string {
 	dir := filepath.Join(b.root, "sys/bus/pci/slots")
-	entries, _ := os.ReadDir(dir) // none: the firmware names no slots
+	entries, _ := os.ReadDir(dir) // without it, the firmware names no slots
 	out := make(map[Address]string, len(entries))
 	for _, e := range entries {
 		if a, ok := Parse(text(filepath.Join(dir, e.Name()), "address")); ok {
@@ -107,7 +107,7 @@ func (b Bus) slots() map[Address]string {
 	return out
 }
 
-// place finds the slot and the port of a board by the devices that it is behind.
+// place sets the slot and the port of a board from the bridges above it.
 func (b Bus) place(board *Board, slots map[Address]string) {
 	dir, err := filepath.EvalSymlinks(filepath.Join(b.root, "sys/bus/pci/devices", board.name))
 	if err != nil {
@@ -131,8 +131,8 @@ func (b Bus) Module(v *field.Vendor) bool {
 	return err == nil
 }
 
-// text is a small file without white space around it; "" if it cannot be read.
+// text returns the trimmed content of a small file, or "" if it is unreadable.
 func text(dir, name string) string {
-	t, _ := os.ReadFile(filepath.Join(dir, name)) // of sysfs and procfs: at most a page
+	t, _ := os.ReadFile(filepath.Join(dir, name)) // sysfs and procfs files have at most a page
 	return strings.TrimSpace(string(t))
 }

@@ -32,7 +32,7 @@ func TestAddresses(t *testing.T) {
 	f("0000:3b:00", h, true)
 	f("3b:00.0", h, true)
 	f("10000:e1:1f.7", Address{0x10000, 0xe1, 0x1f, 7}, true)
-	f("0008:01:00.0", Address{8, 1, 0, 0}, true) // of a Grace system
+	f("0008:01:00.0", Address{8, 1, 0, 0}, true) // on a Grace system
 	for _, text := range []string{"", "3b", "3b:00", "0000:3b", "0000:3b:20.0", "0000:3b:00.8", "0000:3b:00.0x", "000000000:3b:00.0", "0000:3bb:00.0", "nvidia0", "0000:3b:00.", "::."} {
 		f(text, Address{}, false)
 	}
@@ -64,7 +64,7 @@ func FuzzAddresses(f *testing.F) {
 	})
 }
 
-// machine is sysfs and procfs of a machine.
+// machine is a simulated sysfs and procfs.
 type machine struct {
 	t    testing.TB
 	root string
@@ -77,7 +77,7 @@ func (m machine) file(name, content string) {
 	must(m.t, os.WriteFile(path, []byte(content+"\n"), 0o644))
 }
 
-// add adds a device behind others: its path below /sys/devices, vendor, class and driver.
+// add adds a device by its path below /sys/devices, vendor, class and driver.
 func (m machine) add(path, vendor, class, driver string) {
 	m.t.Helper()
 	dir := "sys/devices/" + path
@@ -92,7 +92,7 @@ func (m machine) add(path, vendor, class, driver string) {
 func (m machine) bind(path, driver string) {
 	m.t.Helper()
 	link := filepath.Join(m.root, "sys/devices", path, "driver")
-	_ = os.Remove(link) // there may be none
+	_ = os.Remove(link) // the link may be absent
 	if driver != "" {
 		must(m.t, os.Symlink("../../../../bus/pci/drivers/"+driver, link))
 		m.file("sys/module/"+driver+"/refcnt", "1")
@@ -100,12 +100,12 @@ func (m machine) bind(path, driver string) {
 }
 
 const (
-	first  = "pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:00.0/0000:18:00.0" // behind a PCIe switch that is in a slot
-	second = "pci0000:37/0000:37:01.0/0000:3b:00.0"                           // in a slot of its own
+	first  = "pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:00.0/0000:18:00.0" // behind a PCIe switch in a slot
+	second = "pci0000:37/0000:37:01.0/0000:3b:00.0"                           // in its own slot
 	third  = "pci0000:48/0000:48:01.0/0000:4c:00.0"
 )
 
-// newMachine is a node with three H100, and with devices that are no GPUs.
+// newMachine returns a node with three H100, and devices that are not GPUs.
 func newMachine(t testing.TB) machine {
 	m := machine{t, t.TempDir()}
 	m.add(first, "10de", "030200", "nvidia")
@@ -113,7 +113,7 @@ func newMachine(t testing.TB) machine {
 	m.add(third, "10de", "030200", "nvidia")
 	m.add("pci0000:05/0000:05:00.0", "10de", "068000", "nvidia-nvswitch")
 	m.add("pci0000:00/0000:00:1f.0", "8086", "060100", "lpc_ich")
-	m.add("pci0000:03/0000:03:00.0", "1a03", "030000", "ast") // the management controller's display
+	m.add("pci0000:03/0000:03:00.0", "1a03", "030000", "ast") // the BMC's display
 	m.add("pci0000:37/0000:37:01.1", "8086", "060400", "pcieport")
 	m.file("sys/bus/pci/slots/5/address", "0000:16:00")
 	m.file("sys/bus/pci/slots/7-1/address", "0000:3b:00")
@@ -125,7 +125,7 @@ func TestBoards(t *testing.T) {
 	m := newMachine(t)
 	m.add("pci0000:c0/0000:c1:00.0", "1002", "120000", "amdgpu")   // MI300X
 	m.add("pci0000:c0/0000:c2:00.0", "1002", "038000", "vfio-pci") // MI210
-	m.add("pci0000:00/0000:00:02.0", "1002", "030000", "")         // the display of an APU
+	m.add("pci0000:00/0000:00:02.0", "1002", "030000", "")         // an APU's display
 	m.file("sys/devices/pci0000:00/0000:00:02.0/boot_vga", "1")
 	m.add("pci0000:d0/0000:d1:00.4", "10de", "030200", "nvidia") // a virtual function
 	m.file("sys/devices/pci0000:d0/0000:d1:00.4/physfn", "")

@@ -10,27 +10,27 @@ import (
 	"warpgauge/pkg/rules"
 )
 
-// device is the memory of a device through all sessions that sample it.
+// device holds the data of a device across all sessions that sample it.
 type device struct {
 	collector.Device
-	gpu     *device // or switch that it is part of; nil: none
-	divided bool    // there are instances of it
-	bound   int64   // when it was on the board last, Unix ns
-	sampled int64   // stamp of the newest row
-	since   int64   // how long that row stands for, ns
-	every   int64   // how often something of it is read, ns
+	gpu     *device // parent GPU or switch, or nil
+	divided bool    // it has instances
+	bound   int64   // when it was last in the View, Unix ns
+	sampled int64   // timestamp of the newest row
+	since   int64   // duration that this row covers, ns
+	every   int64   // shortest interval of its readings, ns
 
-	last   map[cell]*float64 // values; NaN: not read yet
+	last   map[cell]*float64 // last values; NaN: not read yet
 	values [rules.DerivedReadings]float64
 
 	corrected hour
 	bucket    bucket
-	low       float64 // banks with few spare rows; NaN: not known
-	links     links   // of a link, or of all links of a GPU together
+	low       float64 // banks with few spare rows; NaN: unknown
+	links     links   // errors of this link, or of all links of a GPU
 	throttled [field.ClockReasons]hour
-	slowed    hour // by at least one of rules.ThrottlingReasons
+	slowed    hour // time slowed by any of rules.ThrottlingReasons
 	means     means
-	group     string // of devices it is compared with; "": none
+	group     string // group of devices to compare with, or ""
 	deviation [deviations]float64
 }
 
@@ -48,26 +48,26 @@ func newDevice() *device {
 	return d
 }
 
-// fresh reports whether something of the device was read lately.
+// fresh reports whether the device was read recently.
 func (d *device) fresh(now int64) bool {
 	return d.sampled > 0 && now-d.sampled <= max(fresh, 3*d.every)
 }
 
-// use takes a value of a device, and the one before; NaN: there was none.
+// use processes a value and its predecessor, which is NaN for the first value.
 type use func(d *device, v, last float64)
 
-// uses tells what readings are for.
+// uses maps readings to their use.
 var uses = map[field.ID]use{
 	field.CorrectedErrors: countCorrected, field.CorrectedErrorsLife: countCorrected,
 	field.SpareRowsLow:      func(d *device, v, _ float64) { d.low = v },
 	field.SpareRowsNone:     func(d *device, v, _ float64) { d.values[rules.BanksWithoutSpareRow] = v },
 	field.ClockEventReasons: addReasons,
 
-	// Of links.
+	// Readings of links.
 	field.PerLinkFlitErrors: linkErrors(linkCRC), field.PerLinkDataErrors: linkErrors(linkCRC),
 	field.PerLinkReplays: linkErrors(linkOther), field.PerLinkRecoveries: linkErrors(linkRecovery),
 	field.NVLinkErrors: linkErrors(linkOther), field.NVLinkRecoveryEvents: linkErrors(linkRecovery), field.NVLinkBER: linkRate,
-	// Of all links of a GPU.
+	// Totals over all links of a GPU.
 	field.NVLinksFlitErrors: linkErrors(linkCRC), field.NVLinksDataErrors: linkErrors(linkCRC),
 	field.NVLinksReplays: linkErrors(linkOther), field.NVLinksRecoveries: linkErrors(linkRecovery),
 	field.NVLinks5Errors: linkErrors(linkOther), field.NVLinks5EffectiveErrors: linkErrors(linkOther),
@@ -77,12 +77,12 @@ var uses = map[field.ID]use{
 	field.GPUUtilization: meanOf(meanBusy), field.EngineActive: meanOf(meanEngine), field.SMActive: meanOf(meanSM), field.TensorActive: meanOf(meanTensor),
 }
 
-// linkKindsRead are the values of label kind that count: other errors are corrected, or of the
-// other end.
+// linkKindsRead lists the counted values of the label kind. Errors of other kinds are corrected, or
+// belong to the other end.
 var linkKindsRead = []string{"", "malformed_packet", "buffer_overrun", "receive", "integrity", "effective"}
 
-// countCorrected counts by how much a counter has grown. One that went back was reset, as by a
-// driver that was loaded again.
+// countCorrected adds a counter's growth. A counter that decreased was reset, for example by a
+// driver reload.
 func countCorrected(d *device, v, last float64) {
 	d.corrected.add(d.sampled, v-last)
 	d.bucket.add(v-last, d.sampled)
@@ -101,11 +101,11 @@ func meanOf(of int) use {
 	return func(d *device, v, _ float64) { d.means.add(of, v, d.sampled, d.since) }
 }
 
-// throttling are the reasons that are shown: those that are faults if they last, and the
-// power limit and the clocks of a group, at which a busy GPU may always run.
+// throttling has the exported reasons: those that are faults if they last, the power limit and sync
+// boost, which a busy GPU may show at any time.
 const throttling = rules.ThrottlingReasons | 1<<2 | 1<<4
 
-// addReasons adds the time that a row stands for to that of its clock event reasons.
+// addReasons adds the duration that a row covers to each of its clock event reasons.
 func addReasons(d *device, v, _ float64) {
 	if v >= 1<<32 {
 		return
@@ -122,7 +122,7 @@ func addReasons(d *device, v, _ float64) {
 	d.slowed.add(d.sampled, seconds)
 }
 
-// derive brings the readings that follow from the device's own rows up to date.
+// derive computes the readings that depend only on the device's own rows.
 func (d *device) derive(now int64) {
 	for i := range d.throttled {
 		d.throttled[i].advance(now)
@@ -141,7 +141,7 @@ func (d *device) derive(now int64) {
 	}
 }
 
-// describe says in words what a derived reading of the device comes from.
+// describe explains a derived reading of the device.
 func (d *device) describe(of rules.Derived) string {
 	switch worst := d.links.worst; {
 	case of == rules.CorrectedErrorLevel:
@@ -158,10 +158,10 @@ func (d *device) describe(of rules.Derived) string {
 	return ""
 }
 
-// hour sums what happened within the last hour, in steps of five minutes.
+// hour sums events over the last hour, in steps of five minutes.
 type hour struct {
 	slots [12]float64
-	last  int64 // number of the newest one; 0: nothing was added, not even 0
+	last  int64 // number of the newest slot; 0: never used
 	total float64
 }
 
@@ -169,10 +169,10 @@ const hourStep = int64(5 * time.Minute)
 
 func (h *hour) used() bool { return h.last > 0 }
 
-// add adds a value above 0; others count as 0.
+// add adds a positive value; other values count as 0.
 func (h *hour) add(at int64, v float64) {
 	h.advance(at)
-	if v > 0 { // not NaN
+	if v > 0 { // false for NaN
 		h.slots[h.last%int64(len(h.slots))] += v
 		h.total += v
 	}
@@ -183,7 +183,7 @@ func (h *hour) advance(at int64) {
 	if slot <= h.last && h.last-slot < n {
 		return
 	}
-	if slot < h.last || slot-h.last >= n { // the clock was set back, or nothing is left
+	if slot < h.last || slot-h.last >= n { // the clock was set back, or everything expired
 		*h = hour{last: slot}
 		return
 	}
@@ -197,28 +197,28 @@ func (h *hour) advance(at int64) {
 	}
 }
 
-// bucket is a leaky bucket of corrected errors: rules.CorrectedErrorsPerDay leak in a day.
+// bucket is a leaky bucket of corrected errors. It leaks rules.CorrectedErrorsPerDay per day.
 type bucket struct {
 	level float64
 	at    int64
 }
 
-// bucketSize is a little above the level at which the bucket counts as full: it leaks until it is judged.
+// bucketSize is slightly above the full level, because the bucket leaks until it is judged.
 const bucketSize = rules.CorrectedErrorsPerDay + 2
 
 func (b *bucket) add(by float64, at int64) {
 	if at > b.at {
 		b.level = max(0, b.level-float64(at-b.at)*rules.CorrectedErrorsPerDay/float64(24*time.Hour))
 	}
-	if at > b.at || b.at-at > int64(10*time.Minute) { // else it is a row of before the last judgement
+	if at > b.at || b.at-at > int64(10*time.Minute) { // otherwise the row is older than the last judgement
 		b.at = at
 	}
-	if by > 0 { // not NaN
+	if by > 0 { // false for NaN
 		b.level = min(b.level+by, bucketSize)
 	}
 }
 
-// Kinds of errors of links.
+// Kinds of link errors.
 const (
 	linkCRC = iota
 	linkOther
@@ -232,17 +232,17 @@ var (
 	linkNames   = [linkKinds + 1]string{"CRC errors", "replays and other errors", "recoveries", "bit error rate"}
 )
 
-// links are the errors of a link, or of all links of a GPU, within the last hour.
+// links counts the errors of a link, or of all links of a GPU, in the last hour.
 type links struct {
 	of    [linkKinds]hour
-	ber   float64 // effective; 0: none, or not known
+	ber   float64 // effective BER; 0: none or unknown
 	known bool
-	share float64 // of the budget that is used, for the worst kind
+	share float64 // used part of the error budget, for the worst kind
 	kind  int
-	worst *device // the device or that of its links that has used most; nil: nothing is known
+	worst *device // the device or its link with the largest share; nil: unknown
 }
 
-// sum brings the share up to date.
+// sum updates the share.
 func (l *links) sum(now int64) {
 	l.share, l.kind = l.ber/rules.EffectiveBER, linkBER
 	for k := range l.of {
@@ -259,7 +259,7 @@ func (d *device) worseLink(link *device) {
 	}
 }
 
-// linkName names a link as its label nvlink does; "all": those of a GPU together.
+// linkName returns a link's number for the label nvlink, or "all" for a GPU's total.
 func (d *device) linkName() string {
 	if name := d.Label("nvlink"); name != "" {
 		return name

@@ -26,10 +26,10 @@ var (
 		"How much warmer a GPU is than the median of GPUs with the same work.", deviceLabels, nil)
 )
 
-// Describe describes nothing: which families there are is known when they mean something.
+// Describe sends nothing, because the families depend on the available readings.
 func (s *Signs) Describe(chan<- *prometheus.Desc) {}
 
-// Collect sends the signs that mean something.
+// Collect sends the signs that have a value.
 func (s *Signs) Collect(ch chan<- prometheus.Metric) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -37,7 +37,7 @@ func (s *Signs) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
 	for _, d := range s.present {
-		if s.now > 0 && d.fresh(s.now) { // else nothing was decided yet
+		if s.now > 0 && d.fresh(s.now) { // otherwise nothing was computed yet
 			d.collect(gauge)
 		}
 	}

@@ -10,8 +10,7 @@ import (
 	"warpgauge/pkg/rules"
 )
 
-// What means are kept of. The activity that is compared is the first of the last four that all
-// peers have.
+// Values with a mean. Activity is compared by the first of the last four that all peers have.
 const (
 	meanClock = iota
 	meanPower
@@ -25,11 +24,10 @@ const (
 
 const (
 	meanOver = int64(5 * time.Minute)  // time constant
-	meanWarm = int64(10 * time.Minute) // until a mean says something
+	meanWarm = int64(10 * time.Minute) // until a mean is valid
 )
 
-// means are exponentially weighted, since the device has its users. A value that is not known
-// is NaN.
+// means holds exponentially weighted means since the device got its users. Unknown values are NaN.
 type means struct {
 	value       [meanCount]float64
 	since, last int64 // of samples
@@ -49,10 +47,10 @@ func (m *means) add(of int, v float64, at, since int64) {
 	m.value[of] += (v - m.value[of]) * float64(since) / float64(since+meanOver)
 }
 
-// warm reports whether the means say something.
+// warm reports whether the means are valid.
 func (m *means) warm() bool { return m.last-m.since >= meanWarm }
 
-// busy is the share of time in which the device had work; NaN: not known.
+// busy returns the share of time in which the device had work, or NaN if it is unknown.
 func (m *means) busy() float64 {
 	if v := m.value[meanEngine]; !math.IsNaN(v) {
 		return v
@@ -60,8 +58,8 @@ func (m *means) busy() float64 {
 	return m.value[meanBusy] / 100
 }
 
-// What deviates: the ratio of a GPU's mean and its peers' median, less 1; of the temperature,
-// the difference.
+// Deviations: the ratio of a GPU's mean to its peers' median, minus 1. For the temperature: the
+// difference.
 const (
 	deviationClock = iota
 	deviationPower
@@ -78,24 +76,24 @@ var (
 const (
 	comparePeriod = int64(10 * time.Second)
 
-	fewestPeers = 4   // for a median that means something
-	leastBusy   = 0.5 // GPUs without work differ in many ways
-	alikeBusy   = 0.9 // of the median: one that has less to do may have a lower clock
+	fewestPeers = 4   // minimum for a meaningful median
+	leastBusy   = 0.5 // idle GPUs differ in many ways
+	alikeBusy   = 0.9 // relative to the median: a less busy GPU may have a lower clock
 )
 
-// peers compares GPUs of a model that have the same users, or that are busy if no device has
-// users that are known.
+// peers compares GPUs of the same model and the same users. If no users are known, it compares busy
+// GPUs.
 type peers struct {
 	grouped bool
-	version uint64 // of the owners
+	version uint64 // of the owners' data
 	next    int64
-	owned   bool // groups have users
+	owned   bool // users are known
 	groups  map[string][]*device
 	alike   []*device // of the current group
 	values  []float64
 }
 
-// sync compares every now and then.
+// sync compares from time to time.
 func (p *peers) sync(s *Signs) {
 	version := uint64(0)
 	if s.owners != nil {
@@ -112,7 +110,7 @@ func (p *peers) sync(s *Signs) {
 	for _, d := range s.present {
 		d.deviation, d.values[rules.ClockLag] = noDeviation, math.NaN()
 		if d.Level == field.GPU && d.Parent == "" && d.means.warm() {
-			d.values[rules.ClockLag] = 0 // one without peers does not lag
+			d.values[rules.ClockLag] = 0 // a device without peers does not lag
 		}
 	}
 	for _, members := range p.groups {
@@ -120,8 +118,8 @@ func (p *peers) sync(s *Signs) {
 	}
 }
 
-// regroup finds who is compared with whom. A GPU that is divided is not: its parts have
-// different users.
+// regroup assigns devices to groups. It excludes divided GPUs, because their parts have different
+// users.
 func (p *peers) regroup(s *Signs) {
 	keys := make([]string, len(s.present))
 	p.owned, p.groups = false, make(map[string][]*device)
@@ -146,7 +144,7 @@ func (p *peers) regroup(s *Signs) {
 	}
 }
 
-// compare sets the deviations of a group's members from their median.
+// compare sets the deviations of a group's members from the median.
 func (p *peers) compare(now int64, members []*device) {
 	p.alike = p.alike[:0]
 	for _, d := range members {
@@ -182,14 +180,14 @@ func (p *peers) compare(now int64, members []*device) {
 	}
 }
 
-// median returns that of a mean of those that are alike; NaN if one of them has none, or if it is
-// not above 0.
+// median returns the median of a mean over alike. It is NaN if a device lacks the mean or the
+// median is not positive.
 func (p *peers) median(of int) float64 {
 	p.values = p.values[:0]
 	for _, d := range p.alike {
 		p.values = append(p.values, d.means.value[of])
 	}
-	slices.Sort(p.values) // NaN first
+	slices.Sort(p.values) // NaN sorts first
 	if n := len(p.values); p.values[0] >= 0 && p.values[n/2] > 0 {
 		return (p.values[(n-1)/2] + p.values[n/2]) / 2
 	}

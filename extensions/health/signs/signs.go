@@ -1,9 +1,9 @@
-// Package signs derives readings of early signs of a fault from every sampled row:
-// corrected memory errors, spare rows that run out, errors of links, throttling, and a GPU that is out of line with its peers. Rules of
-// package health judge them. docs/health.md says how each is computed.
+// Package signs derives early signs of faults from every sampled row: corrected memory errors, spare rows that run out, link
+// errors, throttling, and a GPU that deviates from its peers. The rules of package health judge them. docs/health.md explains
+// each computation.
 //
-// Signs follows a rows.Reader and starts no goroutine. In the steady state it allocates
-// nothing. A sign whose readings are missing has no value.
+// Signs follows a rows.Reader and starts no goroutine. In steady state it allocates nothing. A sign
+// without its readings has no value.
 package signs
 
 import (
@@ -21,50 +21,50 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// Owners says who uses a device; owner.Keeper does.
+// Owners returns the users of devices. owner.Keeper implements it.
 type Owners interface {
 	Version() uint64
 	Users(*collector.Device) []owner.Owner
 }
 
 const (
-	forget = int64(24 * time.Hour) // after which the state of a device that is gone is dropped
-	fresh  = int64(time.Minute)    // how old the newest sample of a device may be
+	forget = int64(24 * time.Hour) // how long the state of a missing device is kept
+	fresh  = int64(time.Minute)    // maximum age of a device's newest sample
 )
 
-// Signs derives the readings of all devices. It implements health.Derived.
+// Signs derives readings for all devices. It implements health.Derived.
 type Signs struct {
-	owners Owners // nil: it is not known who uses a device
+	owners Owners // nil: users are unknown
 
-	mu      sync.Mutex         // guards all that follows: held for computing only
-	now     int64              // of the last Update, Unix ns
+	mu      sync.Mutex         // guards all fields below; held only to compute
+	now     int64              // time of the last Update, Unix ns
 	follows []follow           // by index of the source
-	devices map[string]*device // by ID, those that are gone included
-	present []*device          // those of the View
+	devices map[string]*device // by ID, also devices that are gone
+	present []*device          // devices of the View
 	peers   peers
 }
 
-// follow leads from the cells of a source to the signs that they decide.
+// follow maps the cells of a source to their signs.
 type follow struct {
-	devices []*device // as the source's Devices; nil: another source supplies the device
+	devices []*device // parallel to the source's Devices; nil: another source supplies the device
 	taps    []tap
 }
 
-// tap leads from a cell to the sign that it decides.
+// tap maps a cell to its sign.
 type tap struct {
 	use          use
 	device, cell int
-	last         *float64 // value of the cell
+	last         *float64 // last value of the cell
 }
 
-// New returns Signs of the rows that a reader reads. Without owners (nil) it is not known who uses a device.
+// New returns Signs for the rows of a reader. If owners is nil, the users of devices are unknown.
 func New(reader *rows.Reader, owners Owners) *Signs {
 	s := &Signs{owners: owners, devices: make(map[string]*device)}
 	reader.Follow(s)
 	return s
 }
 
-// Update brings the derived readings up to date with the rows that were read.
+// Update updates the derived readings from the rows read so far.
 func (s *Signs) Update(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,7 +89,7 @@ func (s *Signs) Update(now time.Time) {
 	}
 }
 
-// Value returns a derived reading of a device; NaN: it is not known.
+// Value returns a derived reading of a device, or NaN if it is unknown.
 func (s *Signs) Value(device string, of rules.Derived) float64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,7 +99,7 @@ func (s *Signs) Value(device string, of rules.Derived) float64 {
 	return math.NaN()
 }
 
-// Evidence says in words what a derived reading comes from.
+// Evidence explains a derived reading.
 func (s *Signs) Evidence(device string, of rules.Derived) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,7 +109,7 @@ func (s *Signs) Evidence(device string, of rules.Derived) string {
 	return ""
 }
 
-// Bind replaces the follows by those of another View.
+// Bind replaces the follows for a new View.
 func (s *Signs) Bind(_ *view.View, sources []rows.Source, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,7 +145,7 @@ func (s *Signs) Bind(_ *view.View, sources []rows.Source, now time.Time) {
 	}
 }
 
-// connect connects columns with signs.
+// connect connects columns with their signs.
 func (f *follow) connect(s *rows.Source) {
 	for i := range s.Columns {
 		c := &s.Columns[i]
@@ -154,7 +154,7 @@ func (f *follow) connect(s *rows.Source) {
 			continue
 		}
 		if c.Field == field.CorrectedErrorsLife && slices.ContainsFunc(s.Columns, func(o collector.Column) bool { return o.Device == c.Device && o.Field == field.CorrectedErrors }) {
-			continue // for GPUs that have no other reading
+			continue // only used for GPUs without the better reading
 		}
 		if slices.ContainsFunc(c.Labels, func(l collector.Label) bool { return l.Name == "kind" && !slices.Contains(linkKindsRead, l.Value) }) {
 			continue
@@ -168,7 +168,7 @@ func (f *follow) connect(s *rows.Source) {
 	}
 }
 
-// Row takes a row.
+// Row processes a row.
 func (s *Signs) Row(row *rows.Row) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -180,7 +180,7 @@ func (s *Signs) Row(row *rows.Row) {
 	}
 	for i := range f.taps {
 		t := &f.taps[i]
-		if v := row.Cells[t.cell]; row.Devices[t.device].Sampled && v >= 0 && v <= math.MaxFloat64 { // else blank, or of a process gone mad
+		if v := row.Cells[t.cell]; row.Devices[t.device].Sampled && v >= 0 && v <= math.MaxFloat64 { // otherwise blank, or nonsense from a broken process
 			t.use(f.devices[t.device], v, *t.last)
 			*t.last = v
 		}

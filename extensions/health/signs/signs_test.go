@@ -20,13 +20,13 @@ import (
 
 var midnight = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 
-// rig is Signs on a node, with a Watch that judges them.
+// rig is a Signs for a node, with a Watch that judges them.
 type rig struct {
 	*node
 	*Signs
 	watch        *health.Watch
-	holds        map[string]bool // conditions, with their device
-	begun, ended []string        // since the last look
+	holds        map[string]bool // active conditions with their device
+	begun, ended []string        // since the last call of since
 }
 
 func newRig(ids ...field.ID) *rig {
@@ -38,7 +38,7 @@ func newRig(ids ...field.ID) *rig {
 	return r
 }
 
-// restart is a new process.
+// restart starts a new process.
 func (r *rig) restart() {
 	reader := rows.New(&r.board, nil)
 	r.Signs = New(reader, r.node)
@@ -46,7 +46,7 @@ func (r *rig) restart() {
 	r.holds = map[string]bool{}
 }
 
-// step is a tick. No row is of the time of its judgement.
+// step makes one tick. No row has the time of its judgement.
 func (r *rig) step() {
 	r.tick()
 	r.watch.Sync(r.node.now.Add(700 * time.Millisecond))
@@ -76,7 +76,7 @@ func (r *rig) run(d time.Duration) {
 	}
 }
 
-// since returns what began and ended since the last call.
+// since returns the conditions that began and ended since its last call.
 func (r *rig) since() (begun, ended []string) {
 	begun, ended = r.begun, r.ended
 	r.begun, r.ended = nil, nil
@@ -85,8 +85,8 @@ func (r *rig) since() (begun, ended []string) {
 	return begun, ended
 }
 
-// TestSigns injects each fault into a healthy node and wants its sign, of that device alone, and
-// its end when the fault is gone.
+// TestSigns injects each fault into a healthy node. It expects the sign on that device only, and
+// its end after the fault.
 func TestSigns(t *testing.T) {
 	set := func(id field.ID, v float64) func(*gpu) { return func(g *gpu) { g.values[id] = v } }
 	grow := func(id field.ID, perHour float64) func(*gpu) {
@@ -96,7 +96,7 @@ func TestSigns(t *testing.T) {
 		name, sign string
 		fault      func(*gpu)
 		within     time.Duration
-		end        time.Duration // until it is over
+		end        time.Duration // time until the sign ends
 	}{
 		{"5,000 corrected errors a second", "corrected_errors", grow(corrected, 5000*3600), every, 12*time.Hour + time.Minute},
 		{"30,000 corrected errors an hour", "corrected_errors", grow(corrected, 30_000), 2 * time.Hour, 13 * time.Hour},
@@ -136,8 +136,8 @@ func TestSigns(t *testing.T) {
 	}
 }
 
-// TestEndAfterRestart: what the process before has seen ends although this one never saw it,
-// when there was none of it for as long as it counts. A restart alone ends nothing.
+// TestEndAfterRestart: a condition from an earlier process ends once its counting period passed
+// without errors. The restart alone ends nothing.
 func TestEndAfterRestart(t *testing.T) {
 	want := map[string]time.Duration{
 		"corrected_errors": 12 * time.Hour, "spare_rows_low": 10 * time.Minute, "nvlink_errors": time.Hour, "throttled": time.Hour,
@@ -147,7 +147,7 @@ func TestEndAfterRestart(t *testing.T) {
 	r.run(time.Minute)
 	r.restart()
 	for reason := range want {
-		for _, ago := range []time.Duration{time.Hour, 0} { // for longer than any rule waits
+		for _, ago := range []time.Duration{time.Hour, 0} { // longer than any rule's duration
 			r.watch.Observe(health.Observation{Reason: reason, Device: "GPU-2", Time: r.node.now.Add(-ago)})
 		}
 	}
@@ -165,7 +165,7 @@ func TestEndAfterRestart(t *testing.T) {
 	}
 }
 
-// TestSeries: the series of a node with faults, of one without the readings, and of devices that are gone.
+// TestSeries checks the series of a node with faults, a node without the readings, and devices that are gone.
 func TestSeries(t *testing.T) {
 	r := newRig()
 	r.run(2 * time.Hour)
@@ -195,7 +195,7 @@ warpgauge_sign_link_error_budget_used_ratio{device="GPU-2/link4",gpu="2",link="4
 	if problems, err := testutil.CollectAndLint(r.Signs); err != nil || len(problems) > 0 {
 		t.Errorf("lint: %v, %v", problems, err)
 	}
-	r.close() // its devices are gone
+	r.close() // removes its devices
 	r.run(2 * time.Minute)
 	if got := testutil.CollectAndCount(r.Signs); got != 0 {
 		t.Errorf("%d series of devices that are gone", got)
@@ -207,7 +207,7 @@ warpgauge_sign_link_error_budget_used_ratio{device="GPU-2/link4",gpu="2",link="4
 	}
 }
 
-// TestAllocations: the steady state has none.
+// TestAllocations: the steady state allocates nothing.
 func TestAllocations(t *testing.T) {
 	r := newRig()
 	r.run(30 * time.Minute)
@@ -216,7 +216,7 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// TestPeers: who is compared with whom.
+// TestPeers checks which devices are compared.
 func TestPeers(t *testing.T) {
 	f := func(name string, users map[string][]int, slow []int, times, share float64, want string, change ...func(*node)) {
 		t.Helper()
@@ -248,8 +248,8 @@ func TestPeers(t *testing.T) {
 	f("divided GPUs", nil, []int{2}, 0.5, 1, "", func(n *node) { n.divided = true; n.open() })
 }
 
-// TestCountedOnce: what the rings of two sessions have in common counts once, what happened
-// between them counts, and a driver that counts from 0 again takes nothing away.
+// TestCountedOnce: errors in overlapping rows of two sessions count once, errors between the
+// sessions count, and a driver that restarts its counter removes nothing.
 func TestCountedOnce(t *testing.T) {
 	r := newRig()
 	errors := func(n float64) {
@@ -265,12 +265,12 @@ func TestCountedOnce(t *testing.T) {
 		}
 	}
 	errors(50)
-	want(0) // of before
+	want(0) // from before
 	errors(7)
 	want(7)
 	r.close()
 	r.open()
-	r.sample(r.gpus[3]) // the instant that the former ring has, too
+	r.sample(r.gpus[3]) // a time that the previous ring also has
 	errors(5)
 	want(12)
 	r.close()
@@ -282,7 +282,7 @@ func TestCountedOnce(t *testing.T) {
 	want(15)
 }
 
-// TestReadingsThatDoNotCount: corrected errors of a link; a lifetime counter, if there is a counter since the last load of the driver.
+// TestReadingsThatDoNotCount: corrected link errors, and a lifetime counter if there is one since the last driver load.
 func TestReadingsThatDoNotCount(t *testing.T) {
 	for _, ids := range [][]field.ID{{field.CorrectedErrorsLife, field.NVLinkErrors, corrected}, {field.CorrectedErrorsLife, field.NVLinkErrors}} {
 		r := newRig(ids...)
@@ -299,7 +299,7 @@ func TestReadingsThatDoNotCount(t *testing.T) {
 	}
 }
 
-// TestMad: rows of a process gone mad, and a clock that is set, do no lasting harm.
+// TestMad: nonsense rows and a changed clock do no lasting harm.
 func TestMad(t *testing.T) {
 	r := newRig()
 	r.run(time.Hour)
@@ -323,7 +323,7 @@ func TestMad(t *testing.T) {
 	}
 }
 
-// TestMeans: a mean is of samples that follow each other, however far apart they are taken.
+// TestMeans: a mean covers consecutive samples, whatever their interval.
 func TestMeans(t *testing.T) {
 	for _, interval := range []time.Duration{10 * time.Millisecond, time.Second, 2 * time.Minute} {
 		var m means

@@ -16,10 +16,10 @@ import (
 // every is the interval of the simulated sampling.
 const every = 10 * time.Second
 
-// gpus is how many the node has.
+// gpus is the number of GPUs.
 const gpus = 8
 
-// Readings of the simulated GPUs. Those of links are of one link of each.
+// Readings of the simulated GPUs. Link readings belong to one link per GPU.
 const (
 	clock, temperature, power, load, corrected, low, none, engine, tensor, ber field.ID = 100, 150, 155, 203, 310, 388, 389, 1001, 1004, 1218
 	crc, replays, recoveries                                                   field.ID = 1525, 1527, 1528
@@ -27,18 +27,18 @@ const (
 
 var all = []field.ID{clock, temperature, power, load, corrected, low, none, engine, tensor, ber, field.ClockEventReasons, crc, replays, recoveries}
 
-// node is a node of busy GPUs whose readings a test sets. Its rows go into rings as a session writes them, and its clock is
-// the test's.
+// node has busy GPUs whose readings the test sets. It writes rows into rings as a session does, and its clock belongs to
+// the test.
 type node struct {
 	now     time.Time
 	board   view.Board
-	version uint64 // of views
+	version uint64 // version of views
 	ids     []field.ID
 	gpus    []*gpu
-	divided bool           // each GPU has an instance
-	fault   func(g *gpu)   // of each step; nil: none
-	users   map[int]string // by GPU; "": none
-	owners  uint64         // version
+	divided bool           // every GPU has an instance
+	fault   func(g *gpu)   // changes a GPU at each step, unless nil
+	users   map[int]string // by GPU
+	owners  uint64         // version of the users
 	said    []session.CollectorStatus
 }
 
@@ -47,7 +47,7 @@ type gpu struct {
 	collector.Device
 	n      int
 	values map[field.ID]float64
-	source *view.Source // nil: no session samples it
+	source *view.Source // nil while no session samples it
 	row    []float64
 	stamps []int64
 }
@@ -66,7 +66,7 @@ func newNode(start time.Time, ids ...field.ID) *node {
 	return n
 }
 
-// open begins a session: a source for each GPU, with its instance and its link.
+// open starts a session with one source per GPU, which has an instance and a link.
 func (n *node) open() {
 	n.version++
 	v := &view.View{Version: n.version}
@@ -106,7 +106,7 @@ func (n *node) close() {
 	}
 }
 
-// status is what the collector says of its devices.
+// status returns the device states from the collector.
 func (n *node) status() []session.CollectorStatus { return n.said }
 
 // tick is one step of the node.
@@ -133,7 +133,7 @@ func (n *node) sample(g *gpu) {
 	g.source.Ring.Append(n.now.UnixNano(), g.stamps, g.row)
 }
 
-// Version and Users make the node Owners of its devices.
+// Version and Users implement Owners.
 func (n *node) Version() uint64 { return n.owners }
 
 func (n *node) Users(d *collector.Device) []owner.Owner {
@@ -144,7 +144,7 @@ func (n *node) Users(d *collector.Device) []owner.Owner {
 	return nil
 }
 
-// use gives GPUs to a pod.
+// use assigns GPUs to a pod.
 func (n *node) use(pod string, gpus ...int) {
 	n.owners++
 	for _, i := range gpus {

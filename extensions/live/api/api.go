@@ -1,6 +1,6 @@
-// Package api answers questions about this node in JSON, under /api/v1/. It reads
-// the same immutable views, states and owners as /metrics does, so no answer waits for
-// a GPU. Nothing in it changes the exporter's state. The types of the answers are in apiv1.
+// Package api answers queries about this node in JSON, under /api/v1/. It reads the same immutable
+// views, states and owners as /metrics, so no answer waits for a GPU. It never changes the
+// exporter's state. Package apiv1 has the types of the answers.
 package api
 
 import (
@@ -33,53 +33,53 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// Prefix is where the API lies. Every path in Paths begins with it.
+// Prefix is the API's path. Every path in Paths begins with it.
 const Prefix = "/api/v1/"
 
 //go:embed openapi.json
 var openAPI []byte
 
-// States knows since when devices are in their states: *exporter.States.
+// States returns when devices entered their states. *exporter.States implements it.
 type States interface {
 	Since(collector, device string, state session.State) (time.Time, bool)
 }
 
-// Options are where the answers come from. All functions are called by many goroutines
-// and must not block. View and Status are required; a nil option means unknown.
+// Options are the API's sources. All functions must be safe for concurrent use and must not block.
+// View and Status are required; other options may be nil, which means unknown.
 type Options struct {
 	Hostname, Version string
-	Recording         string // name of the recording that is replayed; "": it is now
+	Recording         string // name of the replayed recording; "" on a live node
 
 	View   func() *view.View                // method value of a view.Board
 	Status func() []session.CollectorStatus // in order of priority
-	// Health are the verdicts on devices; nil: none are made.
+	// Health returns the verdicts on devices.
 	Health func() *verdict.Snapshot
-	// NotReady says why /readyz answers 503, in words; none: it is ready.
+	// NotReady returns why /readyz answers 503; nil means ready.
 	NotReady func() []string
-	// Lists says which field list is in service; nil: it is not known.
+	// Lists returns the field list in service.
 	Lists Lists
-	// Interval is how often a reading is taken.
+	// Interval returns the interval of a reading.
 	Interval func(field.Reading) time.Duration
 	// Counts returns the series that count events.
 	Counts func() []exposition.Count
-	// Users are the pods and jobs of a device, Processes the processes on it. Neither is set
-	// if names are to be left out.
+	// Users returns the pods and jobs of a device, and Processes its processes. Both are nil if the
+	// API must not show names.
 	Users     func(*collector.Device) []apiv1.User
 	Processes func(*collector.Device) []apiv1.Process
-	// Viewed is called when a client asks for processes, about once a second as long as there
-	// is a stream.
+	// Viewed is called when a client requests processes, and about once a second while a stream is
+	// open.
 	Viewed func()
-	// Events is the log of events. Nil: there are no events.
+	// Events is the event log, or nil.
 	Events *Log
-	States States // since when devices are in their states; nil: unknown
-	// History has the samples of the last minutes, Recorder what was recorded. Nil: there is none.
+	States States // when devices entered their states; nil: unknown
+	// History has the samples of the last minutes; Recorder has the recordings. Either may be nil.
 	History    History
 	HistoryAge time.Duration // of the oldest samples; 0 means history.DefaultAge
 	Recorder   Recorder
 
-	StaleAfter time.Duration    // values of a device that was sampled longer ago are left out; 0 means 30 s
-	Now        func() time.Time // of a replay, the time that is shown; nil means time.Now
-	Logger     *zap.Logger      // nil logs nothing
+	StaleAfter time.Duration    // omit the values of a device with an older sample; 0 means 30 s
+	Now        func() time.Time // the displayed time in a replay; nil means time.Now
+	Logger     *zap.Logger      // nil disables logs
 }
 
 func (o Options) withDefaults() Options {
@@ -118,29 +118,29 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// API answers HTTP requests. It is an http.Handler for all paths below Prefix.
+// API is an http.Handler for all paths below Prefix.
 type API struct {
 	o     Options
 	log   *zap.Logger
 	mux   http.ServeMux
 	paths []string
 
-	building chan struct{} // holds a token for each answer that is being made
-	waiting  atomic.Int64  // requests that want to make one
+	building chan struct{} // one token per answer in preparation
+	waiting  atomic.Int64  // requests that wait for a token
 	streams  streams
 	sending  atomic.Int64 // bytes of the answers that are being sent
 }
 
-// Bounds of all clients' use of this process together.
+// Limits over all clients together.
 const (
 	maxQuery    = 8 << 10  // bytes
-	maxValues   = 256      // of a parameter
-	maxBuilding = 2        // answers that are made at a time
+	maxValues   = 256      // per parameter
+	maxBuilding = 2        // answers prepared in parallel
 	maxWaiting  = 64       // requests that wait for that
 	maxSending  = 64 << 20 // bytes of answers that are being sent
 	maxAnswer   = 32 << 20 // bytes of one answer
 	sendTimeout = 10 * time.Second
-	minGzip     = 1 << 10 // bytes of an answer that is worth to be compressed
+	minGzip     = 1 << 10 // smallest answer to compress, in bytes
 )
 
 // New returns an API.
@@ -148,7 +148,7 @@ func New(o Options) *API {
 	o = o.withDefaults()
 	a := &API{o: o, log: o.Logger.Named("api"), building: make(chan struct{}, maxBuilding)}
 	a.streams.api = a
-	a.streams.closing, a.streams.close = context.WithCancel(context.Background()) //nolint:fatcontext // it outlives New
+	a.streams.closing, a.streams.close = context.WithCancel(context.Background()) //nolint:fatcontext // lives longer than New
 	files := recordings{recorder: o.Recorder}
 	a.answer("devices", nil, func(*query) (any, error) { o.Viewed(); return a.Devices(), nil })
 	a.answer("fields", []string{"device", "field"}, func(q *query) (any, error) { return a.Fields(q.Values["device"], q.Values["field"]) })
@@ -171,34 +171,34 @@ func New(o Options) *API {
 	return a
 }
 
-// Devices is the answer of /api/v1/devices.
+// Devices returns the answer of /api/v1/devices.
 func (a *API) Devices() *apiv1.Devices { return newNode(&a.o).devicesAnswer() }
 
-// Fields is the answer of /api/v1/fields.
+// Fields returns the answer of /api/v1/fields.
 func (a *API) Fields(devices, patterns []string) (*apiv1.Fields, error) {
 	return newNode(&a.o).fields(&query{url.Values{"device": devices, "field": patterns}})
 }
 
-// Health is the answer of /api/v1/health.
+// Health returns the answer of /api/v1/health.
 func (a *API) Health() *apiv1.Health { return a.o.health() }
 
 // ServeHTTP answers a request. It sets r.Pattern to one of Paths, or to Prefix.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.mux.ServeHTTP(w, r) }
 
-// Close ends all streams. The server calls it before it waits for requests under way.
+// Close ends all streams. The server calls it before it waits for active requests.
 func (a *API) Close() { a.streams.close() }
 
-// Paths are those that are answered.
+// Paths returns all paths of the API.
 func (a *API) Paths() []string { return slices.Clone(a.paths) }
 
-// answer serves a path with the JSON of the result of f.
+// answer serves a path with the JSON result of f.
 func (a *API) answer(name string, parameters []string, f func(*query) (any, error)) {
 	a.handle(name, parameters, func(w http.ResponseWriter, r *http.Request, q *query) error {
 		return a.writeJSON(w, r, func() (any, error) { return f(q) })
 	})
 }
 
-// handle serves a path. It refuses what no path takes.
+// handle serves a path. It applies the checks that all paths share.
 func (a *API) handle(name string, parameters []string, f func(http.ResponseWriter, *http.Request, *query) error) {
 	path := Prefix + name
 	a.paths = append(a.paths, path)
@@ -225,17 +225,16 @@ func (a *API) handle(name string, parameters []string, f func(http.ResponseWrite
 	})
 }
 
-// query has a client's parameters.
+// query holds a client's parameters.
 type query struct{ url.Values }
 
-// parseQuery refuses other methods, pages of other sites in a browser, and unknown
-// parameters.
+// parseQuery refuses wrong methods, browser requests from other sites, and unknown parameters.
 func parseQuery(r *http.Request, known []string) (*query, error) {
 	switch {
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		return nil, &apiv1.Problem{Status: http.StatusMethodNotAllowed, Detail: "the API changes nothing: use GET or HEAD"}
 	case r.Header.Get("Sec-Fetch-Site") == "cross-site" && r.Header.Get("Sec-Fetch-Mode") != "navigate":
-		// A browser would not show it the answer; it is not to cost anything either.
+		// A browser would not show that site the answer, so do not spend time on it.
 		return nil, &apiv1.Problem{Status: http.StatusForbidden, Detail: "a page of another site asked: open this address itself"}
 	case len(r.URL.RawQuery) > maxQuery:
 		return nil, &apiv1.Problem{Status: http.StatusRequestURITooLong, Detail: fmt.Sprintf("the query has more than %d bytes: ask for fewer devices or fields, or leave them out for all", maxQuery)}
@@ -259,7 +258,7 @@ func parseQuery(r *http.Request, known []string) (*query, error) {
 	return &query{values}, nil
 }
 
-// one returns the value of a parameter that can be given once; "": it was not given.
+// one returns the value of a parameter that may appear once, or "" if it is absent.
 func (q *query) one(name string) (string, error) {
 	if n := len(q.Values[name]); n > 1 {
 		return "", badQuery("%d times %q: give it once", n, name)
@@ -267,19 +266,19 @@ func (q *query) one(name string) (string, error) {
 	return q.Get(name), nil
 }
 
-// complete sets what follows from the status.
+// complete sets the fields that depend on the status.
 func complete(p *apiv1.Problem) { p.Type, p.Title = "about:blank", http.StatusText(p.Status) }
 
 func badQuery(format string, args ...any) *apiv1.Problem {
 	return &apiv1.Problem{Status: http.StatusBadRequest, Detail: fmt.Sprintf(format, args...)}
 }
 
-// busy is the answer to a client that should come again.
+// busy tells a client to try again later.
 func busy(detail string) *apiv1.Problem {
 	return &apiv1.Problem{Status: http.StatusServiceUnavailable, Detail: detail}
 }
 
-// writeProblem answers with an error.
+// writeProblem sends an error.
 func writeProblem(w http.ResponseWriter, r *http.Request, p *apiv1.Problem) {
 	complete(p)
 	h := w.Header()
@@ -295,12 +294,11 @@ func writeProblem(w http.ResponseWriter, r *http.Request, p *apiv1.Problem) {
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(p.Status)
 	if r.Method != http.MethodHead {
-		_, _ = w.Write(body) // an error says that the client went away
+		_, _ = w.Write(body) // an error means that the client went away
 	}
 }
 
-// begin waits for the turn to make an answer, so that clients of the API leave the other
-// processors to scrapes.
+// begin waits for a token to prepare an answer, so that API clients leave processors to scrapes.
 func (a *API) begin(ctx context.Context) (end func(), err error) {
 	defer a.waiting.Add(-1)
 	if a.waiting.Add(1) > maxWaiting {
@@ -314,7 +312,7 @@ func (a *API) begin(ctx context.Context) (end func(), err error) {
 	}
 }
 
-// writeJSON answers with the JSON of the result of f, within the time limit.
+// writeJSON sends the JSON result of f within the time limit.
 func (a *API) writeJSON(w http.ResponseWriter, r *http.Request, f func() (any, error)) error {
 	body, err := a.encode(w, r, f)
 	if err != nil {
@@ -327,15 +325,15 @@ func (a *API) writeJSON(w http.ResponseWriter, r *http.Request, f func() (any, e
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(sendTimeout)) // a recorder has none
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(sendTimeout)) // a test's recorder has no deadlines
 	w.WriteHeader(http.StatusOK)
 	if r.Method != http.MethodHead {
-		_, _ = w.Write(body) //nolint:gosec // JSON, which no browser shows as a page; an error says that the client went away
+		_, _ = w.Write(body) //nolint:gosec // JSON, which browsers do not render; an error means that the client went away
 	}
 	return nil
 }
 
-// encode returns the JSON of the result of f, compressed if the client accepts that.
+// encode returns the JSON result of f, compressed if the client accepts it.
 func (a *API) encode(w http.ResponseWriter, r *http.Request, f func() (any, error)) ([]byte, error) {
 	end, err := a.begin(r.Context())
 	if err != nil {
@@ -363,13 +361,13 @@ func (a *API) encode(w http.ResponseWriter, r *http.Request, f func() (any, erro
 	return out.Bytes(), err
 }
 
-// encode returns the JSON of a value of this package, one line with its end.
+// encode returns a value of this package as one line of JSON.
 func encode(v any) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false) // under nosniff no browser takes it for HTML
+	e.SetEscapeHTML(false) // with nosniff, browsers do not read it as HTML
 	if err := e.Encode(v); err != nil {
-		panic("api: encode: " + err.Error()) // NaN and infinities became null before
+		panic("api: encode: " + err.Error()) // NaN and infinities are null already
 	}
 	return b.Bytes()
 }

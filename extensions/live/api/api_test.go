@@ -64,7 +64,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	}
 }
 
-// wide is a history with as many series as its length for every device and field.
+// wide is a history with len(wide) series per device and field.
 type wide []history.Series
 
 func (w wide) Series(history.Match) []history.Series { return w }
@@ -73,7 +73,7 @@ func (wide) Samples(history.Series, int64, int64) iter.Seq2[int64, float64] {
 }
 func (wide) Points(history.Series, int64, int64, int) ([]history.Point, int64) { return nil, 1000 }
 
-// An answer is bounded in series, and in points over all series.
+// TestSamplesAreBounded: an answer has limited series, and limited points over all series.
 func TestSamplesAreBounded(t *testing.T) {
 	f := func(series, points, code int, want string) {
 		t.Helper()
@@ -175,8 +175,8 @@ func TestNamesAreLeftOut(t *testing.T) {
 	}
 }
 
-// TestOfTwoCollectorsTheOneThatServesCounts is a failover: DCGM is stalled, NVML's source is
-// on the board.
+// TestOfTwoCollectorsTheOneThatServesCounts simulates a failover: DCGM is stalled, and NVML's
+// source is on the board.
 func TestOfTwoCollectorsTheOneThatServesCounts(t *testing.T) {
 	w := newWorld(t, 1, 0)
 	gpu := w.gpus[0].Devices[0]
@@ -191,7 +191,7 @@ func TestOfTwoCollectorsTheOneThatServesCounts(t *testing.T) {
 	}
 }
 
-// TestTooMuchIsRefused: an answer of too many series is refused, with what to do instead.
+// TestTooMuchIsRefused: the API refuses an answer with too many series and suggests an alternative.
 func TestTooMuchIsRefused(t *testing.T) {
 	w := newWorld(t, 1, 0)
 	s := w.gpus[0].Source
@@ -241,8 +241,7 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// FuzzQuery: no query panics or answers what is no JSON, and what the client's own type
-// cannot read.
+// FuzzQuery: no query panics, and every answer is JSON that the client's type can decode.
 func FuzzQuery(f *testing.F) {
 	f.Add("fields", "field=*&device=x")
 	f.Add("samples", "device=GPU-00000000-7c2f-0e33-89ac-dedf8d7bb611&field=DCGM_FI_DEV_GPU_TEMP&since=1h&points=3")
@@ -257,7 +256,7 @@ func FuzzQuery(f *testing.F) {
 		u := &url.URL{Path: Prefix + path, RawQuery: query}
 		r := (&http.Request{Method: http.MethodGet, URL: u, Header: http.Header{}, RequestURI: u.RequestURI()}).WithContext(t.Context())
 		if strings.HasPrefix(path, "stream") {
-			r.Method = http.MethodHead // it would not end
+			r.Method = http.MethodHead // a GET of a stream would not end
 		}
 		got := httptest.NewRecorder()
 		a.ServeHTTP(got, r)

@@ -16,27 +16,27 @@ import (
 )
 
 const (
-	maxEvents    = 1024 // of each kind: a clock that flaps does not push XIDs out
-	maxPublished = 1024 // on the bus
+	maxEvents    = 1024 // per kind, so that frequent clock events do not displace XIDs
+	maxPublished = 1024 // waiting on the bus
 	maxReasons   = 1 << 16
 	maxEventText = 1024
-	clockPause   = 10 * time.Second // between two events of one device and clock event reason
+	clockPause   = 10 * time.Second // between two events of the same device and clock event reason
 )
 
-// Log keeps the newest events in memory. Any goroutine may call its methods, which wait for
-// nothing but each other.
+// Log keeps the newest events in memory. It is safe for concurrent use, and its methods block only
+// on each other.
 type Log struct {
 	now func() time.Time
-	bus *events.Subscription // nil: none
+	bus *events.Subscription // nil without a bus
 
 	mu     sync.Mutex
-	number uint64 // of the last event
+	number uint64 // number of the last event
 	kept   []numbered
-	kinds  map[string]int       // how many events of a kind are kept
-	clocks map[string]time.Time // by device and reason: the last event
+	kinds  map[string]int       // number of events by kind
+	clocks map[string]time.Time // time of the last event by device and reason
 }
 
-// numbered is an event and its number, from 1 in the order in which they were added.
+// numbered is an event with its number. Numbers start at 1 and grow with each added event.
 type numbered struct {
 	apiv1.Event
 	number uint64
@@ -47,13 +47,13 @@ func NewLog(now func() time.Time) *Log {
 	return &Log{now: now, kinds: map[string]int{}, clocks: map[string]time.Time{}}
 }
 
-// Subscribe makes the Log keep the events of a bus. It is called before Run.
+// Subscribe makes the Log receive events from a bus. Call it before Run.
 func (l *Log) Subscribe(bus *events.Bus) {
 	l.bus = bus.Subscribe(maxPublished, events.XID, events.KernelLog, events.Clock, events.DeviceState, events.CollectorState,
 		events.Reload, events.Failover, events.Recording, events.Health)
 }
 
-// Run adds the events of the bus until ctx ends.
+// Run adds events from the bus until ctx ends.
 func (l *Log) Run(ctx context.Context) error {
 	for {
 		select {
@@ -65,7 +65,7 @@ func (l *Log) Run(ctx context.Context) error {
 	}
 }
 
-// receive adds the events that wait on the bus.
+// receive adds the events waiting on the bus.
 func (l *Log) receive() {
 	for l.bus != nil {
 		select {
@@ -77,7 +77,7 @@ func (l *Log) receive() {
 	}
 }
 
-// addPublished adds an event of the bus.
+// addPublished adds an event from the bus.
 func (l *Log) addPublished(e *events.Event) {
 	var d collector.Device
 	if e.Device != nil {
@@ -93,9 +93,9 @@ func (l *Log) addPublished(e *events.Event) {
 	}
 }
 
-// Add adds an event. One without a time is of now.
+// Add adds an event. If it has no time, Add sets the current time.
 func (l *Log) Add(e apiv1.Event) {
-	l.receive() // what was published before
+	l.receive() // keep the order: add earlier events first
 	l.add(e)
 }
 
@@ -134,8 +134,8 @@ func (l *Log) addXID(d *collector.Device, x *events.Event) {
 	l.add(e)
 }
 
-// addClockEvent adds the onset of a clock event, unless it is no more than an idle GPU, or the
-// device had one of the same reason a short time ago.
+// addClockEvent adds the start of a clock event. It skips idle reasons, and repeats on the same
+// device within clockPause.
 func (l *Log) addClockEvent(d *collector.Device, e *events.Event) {
 	if e.Reason == "gpu_idle" || !l.isRare(d.ID+"\x00"+e.Reason, e.Time) {
 		return
@@ -146,7 +146,7 @@ func (l *Log) addClockEvent(d *collector.Device, e *events.Event) {
 	})
 }
 
-// isRare records a clock event. It reports false if the last one was a short time ago.
+// isRare records a clock event and reports whether the previous one is long enough ago.
 func (l *Log) isRare(key string, at time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -160,7 +160,7 @@ func (l *Log) isRare(key string, at time.Time) bool {
 	return true
 }
 
-// Last is the number of the newest event.
+// Last returns the number of the newest event.
 func (l *Log) Last() uint64 {
 	l.receive()
 	l.mu.Lock()
@@ -168,7 +168,7 @@ func (l *Log) Last() uint64 {
 	return l.number
 }
 
-// after returns the events behind a number, in the order of their numbers.
+// after returns the events after a number, in order.
 func (l *Log) after(number uint64) []numbered {
 	l.receive()
 	l.mu.Lock()
@@ -177,7 +177,7 @@ func (l *Log) after(number uint64) []numbered {
 	return slices.Clone(l.kept[from:])
 }
 
-// All returns the events that are kept, the oldest first.
+// All returns all stored events, oldest first.
 func (l *Log) All() (out []apiv1.Event) {
 	for _, e := range l.after(0) {
 		out = append(out, e.Event)
@@ -185,10 +185,10 @@ func (l *Log) All() (out []apiv1.Event) {
 	return out
 }
 
-// maxListed is how many events an answer has.
+// maxListed bounds the events of an answer.
 const maxListed = 2000
 
-// events makes the answer of /api/v1/events: the newest ones, the oldest of them first.
+// events returns the answer of /api/v1/events: the newest events, oldest first.
 func (l *Log) events(q *query, now time.Time) (*apiv1.Events, error) {
 	since, err := timeIn(q, "since", now, time.Time{})
 	if err != nil {
@@ -204,7 +204,7 @@ func (l *Log) events(q *query, now time.Time) (*apiv1.Events, error) {
 	return out, nil
 }
 
-// timeIn reads a parameter that is a time, or a duration before now.
+// timeIn parses a parameter with a time, or a duration before now.
 func timeIn(q *query, name string, now, otherwise time.Time) (time.Time, error) {
 	text, err := q.one(name)
 	if text == "" || err != nil {
@@ -222,7 +222,7 @@ func timeIn(q *query, name string, now, otherwise time.Time) (time.Time, error) 
 	return time.Time{}, badQuery("%s is %q: write a time such as 2026-11-22T17:00:00Z, milliseconds since 1970, or a duration before now such as 90s or 15m", name, text)
 }
 
-// countIn reads a parameter that is a number from 1 to most.
+// countIn parses a parameter with a number from 1 to most.
 func countIn(q *query, name string, otherwise, most int) (int, error) {
 	text, err := q.one(name)
 	if text == "" || err != nil {

@@ -16,17 +16,16 @@ import (
 	"warpgauge/pkg/session"
 )
 
-// maxFields bounds the series of an answer: 16 GPUs with 36 links each and a list of 100
-// fields have 10,000.
+// maxFields bounds the series of an answer. 16 GPUs with 36 links each and 100 fields have 10,000.
 const maxFields = 50_000
 
-// chosen are the devices and fields that a query names.
+// chosen holds the devices and fields of a query.
 type chosen struct {
 	devices  map[string]bool  // nil: all
-	patterns []*regexp.Regexp // none: all
+	patterns []*regexp.Regexp // empty: all
 }
 
-// choose reads device=ID and field=PATTERN, both any number of times.
+// choose parses device=ID and field=PATTERN; both can be repeated.
 func (n *node) choose(q *query) (*chosen, error) {
 	c := &chosen{}
 	if ids := q.Values["device"]; len(ids) > 0 {
@@ -50,12 +49,12 @@ func (c *chosen) field(name string) bool {
 	return len(c.patterns) == 0 || slices.ContainsFunc(c.patterns, func(p *regexp.Regexp) bool { return p.MatchString(name) })
 }
 
-// pattern compiles a text with * for any text. Matching takes time in proportion to the text and the pattern.
+// pattern compiles a text in which * matches any text. Matching takes linear time in text and pattern.
 func pattern(text string) *regexp.Regexp {
 	return regexp.MustCompile("^(?s:" + strings.ReplaceAll(regexp.QuoteMeta(strings.ToValidUTF8(text, "?")), `\*`, ".*") + ")$")
 }
 
-// fields makes the answer of /api/v1/fields.
+// fields returns the answer of /api/v1/fields.
 func (n *node) fields(q *query) (*apiv1.Fields, error) {
 	c, err := n.choose(q)
 	if err != nil {
@@ -82,7 +81,7 @@ func (n *node) fields(q *query) (*apiv1.Fields, error) {
 	return out, nil
 }
 
-// list is the one in service, or that of the sources if it is not known.
+// list returns the list in service; if that is unknown, the sources' list.
 func (n *node) list() field.List {
 	switch {
 	case n.o.Lists != nil:
@@ -93,7 +92,7 @@ func (n *node) list() field.List {
 	return field.List{}
 }
 
-// of is the part of a list that is asked for.
+// of returns the chosen fields of a list.
 func (c *chosen) of(list field.List) field.List {
 	if len(c.patterns) == 0 {
 		return list
@@ -101,7 +100,7 @@ func (c *chosen) of(list field.List) field.List {
 	return field.List{Fields: slices.DeleteFunc(slices.Clone(list.Fields), func(f field.Field) bool { return !c.field(f.Name) })}
 }
 
-// forms holds the properties of fields that do not depend on values.
+// forms holds properties of fields that do not change with values.
 type forms struct {
 	intervals map[field.ID]time.Duration
 	counts    map[countKey][]exposition.Count
@@ -142,7 +141,7 @@ func (x *forms) of(f *field.Field, collector string) apiv1.Field {
 	return out
 }
 
-// appendField appends the series of a field, or one without a value and why.
+// appendField appends the series of a field, or one entry with the reason why it has no value.
 func (x *forms) append(to []apiv1.Field, n *node, d *session.ReportDevice, f *session.ReportField) []apiv1.Field {
 	form := x.of(f.Field, d.Collector)
 	form.Text = f.Text
@@ -154,8 +153,7 @@ func (x *forms) append(to []apiv1.Field, n *node, d *session.ReportDevice, f *se
 		one := form
 		one.Labels, one.Value = pairs(v.Labels), number(v.Value)
 		one.Role, one.Rank = roleOf(f.Field, v.Labels)
-		// The time is the device's last reading. For a field that is read less often
-		// the time of its reading is unknown.
+		// Time is the device's last sample. The read time of a slower field is unknown.
 		if age := n.now.Sub(v.Time); age >= 0 && one.Interval > 0 && one.Interval <= every.Seconds() {
 			seconds := age.Truncate(time.Millisecond).Seconds()
 			one.Age = &seconds
@@ -179,7 +177,7 @@ func (x *forms) append(to []apiv1.Field, n *node, d *session.ReportDevice, f *se
 	return to
 }
 
-// number is a value of an answer; nil if it is none that JSON has.
+// number returns a value for JSON, or nil for NaN and infinities.
 func number(v float64) *float64 {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return nil
@@ -187,7 +185,7 @@ func number(v float64) *float64 {
 	return &v
 }
 
-// readingOf is the reading that a field shows or is computed from.
+// readingOf returns the reading that a field exports or is computed from.
 func readingOf(f *field.Field) field.ID {
 	if in, computed := field.Input(f.Desc); computed {
 		return in.ID
@@ -195,8 +193,8 @@ func readingOf(f *field.Field) field.ID {
 	return f.Desc.ID
 }
 
-// unitOf is the unit of a field's values: that of its reading, or of the multiple of it that
-// has the field's name.
+// unitOf returns the unit of a field's values: the reading's unit, or its multiple in the field's
+// name.
 func unitOf(f *field.Field) string {
 	if f.Scale == 1 {
 		return f.Desc.Unit
@@ -209,8 +207,8 @@ func unitOf(f *field.Field) string {
 	return ""
 }
 
-// windowOf is the time over which the driver averages a field, 0 if it is not known or no
-// single number.
+// windowOf returns the period over which the driver averages a field, or 0 if it is unknown or
+// varies.
 func windowOf(f *field.Field, of string, interval time.Duration) time.Duration {
 	for _, w := range field.Windows(f.Desc) {
 		if !strings.EqualFold(w.Library, of) {

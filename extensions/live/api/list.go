@@ -9,7 +9,7 @@ import (
 	"warpgauge/pkg/lists"
 )
 
-// Lists says which field list is in service. *lists.Desk implements it.
+// Lists returns the state of the field lists. *lists.Desk implements it.
 type Lists interface {
 	Status() lists.Status
 }
@@ -43,7 +43,7 @@ func (o *Options) list() (*apiv1.List, error) {
 	return out, nil
 }
 
-// intervals is how often each reading of a list is taken.
+// intervals returns the interval of each reading in a list.
 func (o *Options) intervals(list field.List) map[field.ID]time.Duration {
 	out := map[field.ID]time.Duration{}
 	for _, r := range list.Readings() {
@@ -52,7 +52,7 @@ func (o *Options) intervals(list field.List) map[field.ID]time.Duration {
 	return out
 }
 
-// remoteList returns what became of the list of a server; nil if no server is asked.
+// remoteList describes the outcome of a server's list, or returns nil if no server is configured.
 func remoteList(s *lists.Status) *apiv1.RemoteList {
 	d := s.Delivery
 	if d == nil {

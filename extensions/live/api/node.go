@@ -12,13 +12,13 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// node is the state of the node at one time: the devices of all collectors, each once.
+// node is a snapshot of the node: the devices of all collectors, without duplicates.
 type node struct {
 	now        time.Time
 	view       *view.View
 	collectors []session.CollectorStatus
 	devices    []device
-	byID       map[string]int // in devices
+	byID       map[string]int // index into devices
 	o          *Options
 }
 
@@ -26,12 +26,11 @@ type node struct {
 type device struct {
 	*session.DeviceStatus
 	collector *session.CollectorStatus
-	source    *view.Source // nil: none is on the board
-	index     int          // in source.Devices
+	source    *view.Source // nil if the board has no source for it
+	index     int          // index into source.Devices
 }
 
-// rank orders collectors that report the same device: first the one that supplies its values, then
-// the one that has it up.
+// rank orders the collectors of a device: first its supplier, then a collector that has it up.
 func (d *device) rank() int {
 	rank := 0
 	if d.source != nil {
@@ -76,7 +75,7 @@ func newNode(o *Options) *node {
 	return n
 }
 
-// devicesAnswer makes the answer of /api/v1/devices.
+// devicesAnswer returns the answer of /api/v1/devices.
 func (n *node) devicesAnswer() *apiv1.Devices {
 	out := &apiv1.Devices{Time: timeOf(n.now), Hostname: n.o.Hostname, Version: n.o.Version, Recording: n.o.Recording,
 		History: n.o.History != nil, Recorder: n.o.Recorder != nil, Collectors: []apiv1.Collector{}, Devices: make([]apiv1.Device, 0, len(n.devices))}
@@ -92,7 +91,7 @@ func (n *node) devicesAnswer() *apiv1.Devices {
 	return out
 }
 
-// simulated reports whether a device is invented: simulated GPUs say so in their model.
+// simulated reports whether a device is simulated: such models contain that word.
 func simulated(d *collector.Device) bool { return strings.Contains(d.Model, "(simulated)") }
 
 func (n *node) device(d *device) apiv1.Device {
@@ -111,7 +110,7 @@ func (n *node) device(d *device) apiv1.Device {
 	if d.source != nil {
 		out.Interval = d.source.IntervalOf(d.index).Seconds()
 	}
-	if dev.Level == field.Link { // of 36 links each would repeat its GPU
+	if dev.Level == field.Link { // each of 36 links would repeat its GPU's users
 		return out
 	}
 	out.UUID, out.PCIBusID, out.Node, out.Model = dev.UUID, dev.PCIBusID, dev.Node, dev.Model
@@ -122,7 +121,7 @@ func (n *node) device(d *device) apiv1.Device {
 	return out
 }
 
-// health makes the answer of /api/v1/health.
+// health returns the answer of /api/v1/health.
 func (o *Options) health() *apiv1.Health {
 	s := o.Health()
 	out := &apiv1.Health{Time: timeOf(o.Now()), Reasons: o.NotReady(), Devices: make([]apiv1.DeviceHealth, 0, len(s.Verdicts))}
@@ -158,10 +157,10 @@ func deviceHealth(v *verdict.Verdict) apiv1.DeviceHealth {
 	return out
 }
 
-// timeOf is a time as answers have it.
+// timeOf converts a time for an answer.
 func timeOf(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }
 
-// known is a time of an answer; nil if it is zero.
+// known converts a time for an answer; it returns nil for the zero time.
 func known(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
@@ -170,7 +169,7 @@ func known(t time.Time) *time.Time {
 	return &t
 }
 
-// pairs are labels as answers have them.
+// pairs converts labels for an answer.
 func pairs(in []collector.Label) map[string]string {
 	if len(in) == 0 {
 		return nil

@@ -32,22 +32,22 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// fewRules are those of the tests' world: what a rule more would change is not of the API.
+// fewRules limits the rules, so that a new rule does not change the API's golden answers.
 var fewRules = slices.DeleteFunc(health.Table(), func(r health.Rule) bool {
 	return !slices.Contains([]string{"lost", "stalled", "released", "starting", "row_remap_pending", "row_remap_failed"}, r.Name)
 })
 
-// start is when the clock of the simulated node stands at first.
+// start is the initial time of the simulated node.
 var start = time.Date(2026, 11, 22, 17, 0, 0, 0, time.UTC)
 
-// gpuSource is a source under a test's control.
+// gpuSource is a source that the test controls.
 type gpuSource struct {
 	*view.Source
 	stamps []int64
 	row    []float64
 }
 
-// tick appends the row, with every device sampled now.
+// tick appends a row in which every device was sampled now.
 func (f *gpuSource) tick(now time.Time) {
 	for i := range f.stamps {
 		f.stamps[i] = now.UnixNano()
@@ -58,10 +58,10 @@ func (f *gpuSource) tick(now time.Time) {
 // world is a simulated node whose clock the test moves.
 type world struct {
 	now     time.Time
-	clock   func() time.Time // now, or that of a synctest bubble
+	clock   func() time.Time // now, or a synctest bubble's clock
 	board   view.Board
 	gpus    []*gpuSource
-	mu      sync.Mutex // of states
+	mu      sync.Mutex // guards states
 	states  []session.CollectorStatus
 	bus     events.Bus
 	since   *exporter.States
@@ -90,7 +90,7 @@ DCGM_EXP_XID_ERRORS_TOTAL, counter, XIDs.
 DCGM_FI_DRIVER_VERSION, label, Driver.
 `
 
-// newWorld has n GPUs with so many links each.
+// newWorld returns a node with n GPUs, each with so many links.
 func newWorld(t testing.TB, n, links int) *world {
 	t.Helper()
 	w := &world{now: start, list: listOf(t, testList)}
@@ -166,7 +166,7 @@ func (w *world) tick(d time.Duration) {
 	w.sample()
 }
 
-// live makes the clock that of time.Now.
+// live switches the clock to time.Now.
 func (w *world) live() { w.clock = time.Now }
 
 // sample samples every GPU now.
@@ -185,7 +185,7 @@ func (w *world) sample() {
 	w.history.Sync(now)
 }
 
-// status is a copy of the states.
+// status returns a copy of the states.
 func (w *world) status() []session.CollectorStatus {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -205,7 +205,7 @@ func (w *world) set(device int, state session.State, cause session.Cause, reason
 	w.since.Update(w.status())
 }
 
-// get answers one request, and checks what all answers have.
+// get sends a request and makes the checks common to all answers.
 func get(t testing.TB, h http.Handler, target string) *httptest.ResponseRecorder {
 	t.Helper()
 	return send(t, h, httptest.NewRequest(http.MethodGet, target, nil))
@@ -249,7 +249,7 @@ func decode[T any](t testing.TB, w *httptest.ResponseRecorder) *T {
 	return out
 }
 
-// eventful has something of everything.
+// eventful returns a node with events of every kind, recordings and verdicts.
 func eventful(t testing.TB) *world {
 	w := newWorld(t, 2, 1)
 	w.gpus[0].row[3], w.gpus[1].row[4] = 79, 1

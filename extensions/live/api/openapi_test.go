@@ -19,7 +19,7 @@ import (
 	"warpgauge/extensions/live/apiv1"
 )
 
-// document is what the tests read of openapi.json.
+// document has the parts of openapi.json that the tests read.
 type document struct {
 	OpenAPI string
 	Paths   map[string]struct {
@@ -49,7 +49,7 @@ var documented = sync.OnceValue(func() *document {
 	return &d
 })
 
-// compiled returns the schema of an answer; nil if the file has none of that code and type.
+// compiled returns the schema for an answer's code and media type, or nil.
 func compiled(t testing.TB, path string, code int, media string) *jsonschema.Schema {
 	t.Helper()
 	pointer := "#/paths/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(path) + "/get/responses/" + strconv.Itoa(code) +
@@ -89,7 +89,7 @@ var schemas struct {
 func checkAnswer(t testing.TB, a *API, r *http.Request, got *httptest.ResponseRecorder) {
 	t.Helper()
 	path := r.Pattern
-	if !slices.Contains(a.Paths(), path) { // not one of ours, or cleaned by a redirect
+	if !slices.Contains(a.Paths(), path) { // unknown, or changed by a redirect
 		return
 	}
 	media := got.Header().Get("Content-Type")
@@ -144,13 +144,13 @@ func TestAnswersFitTheDescription(t *testing.T) {
 	f("devices", 200)
 	f("health", 200)
 	for _, path := range a.Paths() {
-		if !answered[path] && path != Prefix+"stream" { // TestStream checks its events
+		if !answered[path] && path != Prefix+"stream" { // TestStream checks stream events
 			t.Errorf("%s was not checked", path)
 		}
 	}
 }
 
-// TestTheDescriptionHasWhatIsServed: its paths and parameters are those of the handlers.
+// TestTheDescriptionHasWhatIsServed compares paths and parameters in openapi.json with the handlers.
 func TestTheDescriptionHasWhatIsServed(t *testing.T) {
 	a := New(newWorld(t, 1, 0).options)
 	d := documented()
@@ -175,7 +175,7 @@ func TestTheDescriptionHasWhatIsServed(t *testing.T) {
 	}
 }
 
-// TestTheDescriptionHasTheTypes compares its schemas with the types of this package.
+// TestTheDescriptionHasTheTypes compares the schemas with the types of package apiv1.
 func TestTheDescriptionHasTheTypes(t *testing.T) {
 	types := map[string]reflect.Type{}
 	var collect func(reflect.Type)

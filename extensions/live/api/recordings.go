@@ -14,22 +14,22 @@ import (
 	"warpgauge/extensions/live/apiv1"
 )
 
-// Recorder has the recordings that /api/v1/recordings lists: the flight recorder.
+// Recorder supplies the recordings for /api/v1/recordings.
 type Recorder interface {
-	Recordings() []apiv1.Recording // the newest first
-	// Open opens a recording by its name, one that Recordings could return. An error that
-	// wraps fs.ErrNotExist says that there is none.
+	Recordings() []apiv1.Recording // newest first
+	// Open opens a recording from Recordings by its name. The error wraps fs.ErrNotExist if it does
+	// not exist.
 	Open(name string) (io.ReadSeekCloser, error)
 }
 
 const (
-	maxDownloads    = 4 // at a time
+	maxDownloads    = 4 // in parallel
 	downloadTimeout = 5 * time.Minute
 )
 
-// recordings serves what a Recorder has.
+// recordings serves the files of a Recorder.
 type recordings struct {
-	recorder  Recorder // nil: there is none
+	recorder  Recorder // may be nil
 	downloads atomic.Int64
 }
 
@@ -52,11 +52,11 @@ func (x *recordings) serve(w http.ResponseWriter, r *http.Request, _ *query) err
 	if err != nil {
 		return err
 	}
-	defer func() { _ = f.Close() }() // it was only read
+	defer func() { _ = f.Close() }() // opened for reading only
 	h := w.Header()
 	h.Set("Content-Type", "application/zstd")
 	h.Set("Content-Disposition", `attachment; filename="`+name+`"`)
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(downloadTimeout)) // a recorder has none
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(downloadTimeout)) // a test's recorder has no deadlines
 	http.ServeContent(w, r, "", time.Time{}, f)
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// History supplies the samples for /api/v1/samples; *history.History does.
+// History supplies the samples for /api/v1/samples. *history.History implements it.
 type History interface {
 	Series(history.Match) []history.Series
 	Samples(s history.Series, from, until int64) iter.Seq2[int64, float64]
@@ -20,14 +20,14 @@ type History interface {
 
 var _ History = (*history.History)(nil)
 
-// Bounds of an answer: 15 minutes of ticks of 10 ms are 90,000 samples.
+// Limits of an answer. 15 minutes of 10 ms ticks are 90,000 samples.
 const (
 	maxSamples = 200_000
 	maxPoints  = 5_000
-	maxSeries  = 256 // of one device and field
+	maxSeries  = 256 // per device and field
 )
 
-// samples makes the answer of /api/v1/samples.
+// samples returns the answer of /api/v1/samples.
 func samples(o *Options, q *query) (*apiv1.Samples, error) {
 	if o.History == nil {
 		return nil, &apiv1.Problem{Status: http.StatusNotFound, Detail: "no history is kept: set --history-age and --history-bytes to more than 0"}
@@ -85,8 +85,8 @@ func samples(o *Options, q *query) (*apiv1.Samples, error) {
 	return out, nil
 }
 
-// addSamples adds the samples as they were taken, and returns how many more there can be;
-// negative: there were too many.
+// addSamples adds unchanged samples and returns the remaining room; a negative result means too
+// many samples.
 func addSamples(to *apiv1.SampledSeries, h History, s history.Series, q *apiv1.Samples, left int, scale field.Scale) int {
 	to.Values = []*float64{}
 	for at, v := range h.Samples(s, q.From, q.Until) {
@@ -99,8 +99,8 @@ func addSamples(to *apiv1.SampledSeries, h History, s history.Series, q *apiv1.S
 	return left
 }
 
-// addPoints adds what the samples were in spans of time. A span without any is left out, unless
-// there are some before and after it: then it is null.
+// addPoints adds summaries over spans of time. It omits leading and trailing spans without samples;
+// other empty spans are null.
 func addPoints(to *apiv1.SampledSeries, h History, s history.Series, q *apiv1.Samples, n int, scale field.Scale) (step int64) {
 	points, step := h.Points(s, q.From, q.Until, n)
 	first, end := len(points), 0

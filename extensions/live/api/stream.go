@@ -16,20 +16,20 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// Bounds of streams.
+// Limits of streams.
 const (
 	maxStreams      = 128
 	maxColumns      = 20_000
-	maxPart         = 100_000 // values of rows after which another part begins
+	maxPart         = 100_000 // values in rows after which a new part begins
 	minInterval     = 100 * time.Millisecond
-	maxInterval     = 10 * time.Second // which a ring of 10 ms ticks holds
+	maxInterval     = 10 * time.Second // a ring of 10 ms ticks holds that long
 	defaultInterval = time.Second
-	heartbeat       = 5 * time.Second // a comment is sent if there was nothing else for so long
+	heartbeat       = 5 * time.Second // send a comment after that long without an event
 	devicesInterval = time.Second
 )
 
 // streams counts the clients of /api/v1/stream. Each handler reads the rings itself, so a slow client delays
-// no other: rows that it does not fetch are overwritten.
+// no other; it loses rows that are overwritten.
 type streams struct {
 	api     *API
 	open    atomic.Int64
@@ -37,7 +37,7 @@ type streams struct {
 	close   context.CancelFunc
 }
 
-// serve sends events until the client leaves, does not read for sendTimeout, or the server stops.
+// serve sends events until the client leaves or does not read for sendTimeout, or the server stops.
 func (s *streams) serve(w http.ResponseWriter, r *http.Request, q *query) error {
 	interval, err := intervalOf(q)
 	if err != nil {
@@ -64,17 +64,17 @@ func (s *streams) serve(w http.ResponseWriter, r *http.Request, q *query) error 
 		return err
 	}
 	rc := http.NewResponseController(w)
-	_ = rc.SetReadDeadline(time.Time{}) // else the request ends with the server's read timeout; a recorder has none
+	_ = rc.SetReadDeadline(time.Time{}) // otherwise the server's read timeout would end the request; a test's recorder has no deadlines
 	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("X-Accel-Buffering", "no") // a proxy that buffers would hold rows back
+	w.Header().Set("X-Accel-Buffering", "no") // stops proxies from buffering rows
 	send := func(part []byte) bool {
-		_ = rc.SetWriteDeadline(time.Now().Add(sendTimeout)) // as above
-		_, err := w.Write(part)                              //nolint:gosec // events with JSON, which no browser shows as a page
+		_ = rc.SetWriteDeadline(time.Now().Add(sendTimeout)) // see above
+		_, err := w.Write(part)                              //nolint:gosec // events with JSON, which browsers do not render
 		if err == nil {
 			err = rc.Flush()
 		}
-		_ = rc.SetWriteDeadline(time.Time{}) // with HTTP/2 it would end the stream while there is nothing to send
-		return err == nil                    // else the client has gone or is too slow
+		_ = rc.SetWriteDeadline(time.Time{}) // with HTTP/2, a deadline would end an idle stream
+		return err == nil                    // an error means that the client has gone or is too slow
 	}
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
@@ -101,7 +101,7 @@ func (s *streams) serve(w http.ResponseWriter, r *http.Request, q *query) error 
 			}
 		}
 		select {
-		case s.api.building <- struct{}{}: // the same turn as for answers
+		case s.api.building <- struct{}{}: // streams and answers share the tokens
 		case <-r.Context().Done():
 			return nil
 		}
@@ -132,24 +132,24 @@ func intervalOf(q *query) (time.Duration, error) {
 	return time.Duration(seconds * float64(time.Second)), nil
 }
 
-// feed makes what one client gets.
+// feed produces the events for one client.
 type feed struct {
 	o        *Options
 	chosen   *chosen
 	view     *view.View
-	cursor   rows.Cursor // of its own: a stream reads as fast as it is sent, and the ring is its buffer
-	columns  []byte      // the last event "columns"
+	cursor   rows.Cursor // private: a stream reads at its own pace, and the ring is its buffer
+	columns  []byte      // last event "columns"
 	taps     []*streamTap
-	sent     map[string][]byte // by event and device: what was sent last
-	compared time.Time         // when devices and verdicts were
-	verdicts *verdict.Snapshot // compared last
+	sent     map[string][]byte // last sent data by event and device
+	compared time.Time         // last comparison of devices and verdicts
+	verdicts *verdict.Snapshot // last compared verdicts
 	event    uint64            // number of the last event
 	row      rows.Row
 }
 
-// streamTap leads from the cells of one source to columns of the stream.
+// streamTap maps the cells of one source to stream columns.
 type streamTap struct {
-	first int // column of the stream
+	first int // first stream column
 	cells []streamCell
 }
 
@@ -168,19 +168,18 @@ func newFeed(a *API, q *query) (f *feed, part []byte, err error) {
 	f = &feed{o: &a.o, chosen: c, sent: map[string][]byte{}, event: a.o.Events.Last()}
 	part, err = f.bind(nil, n)
 	f.cursor.Skip()
-	f.compare(nil, n) // streams send changes only
+	f.compare(nil, n) // store the baseline, because streams send only changes
 	return f, part, err
 }
 
-// next returns the events since the last call; more says that there are more rows than fit
-// into a part.
+// next returns the events since the last call. more reports whether rows are left that did not fit.
 func (f *feed) next() (part []byte, more bool, err error) {
 	now := f.o.Now()
 	due := now.Sub(f.compared) >= devicesInterval || now.Before(f.compared)
 	if v := f.o.View(); v != f.view || due {
 		n := newNode(f.o)
 		if n.view != f.view {
-			part, _ = f.rows(part) // the last ones of sources that leave
+			part, _ = f.rows(part) // the last rows of removed sources
 			if part, err = f.bind(part, n); err != nil {
 				return nil, false, err
 			}
@@ -197,8 +196,8 @@ func (f *feed) next() (part []byte, more bool, err error) {
 	return part, more, nil
 }
 
-// bind replaces the taps by those of a View, and appends the columns if they are others. A ring that stays is read on
-// from where it was.
+// bind replaces the taps for a new View, and appends the columns if they have changed. It keeps the position in rings
+// that remain.
 func (f *feed) bind(to []byte, n *node) ([]byte, error) {
 	shown := []apiv1.StreamColumn{}
 	f.view, f.taps = n.view, nil
@@ -217,7 +216,7 @@ func (f *feed) bind(to []byte, n *node) ([]byte, error) {
 	return to, nil
 }
 
-// tap appends the columns of a source: by device, in the order of the list.
+// tap appends the columns of a source, ordered by device and then by the list.
 func (f *feed) tap(t *streamTap, shown []apiv1.StreamColumn, n *node, s *rows.Source) []apiv1.StreamColumn {
 	byDevice := make([][]int, len(s.Devices))
 	for i := range s.Columns {
@@ -246,18 +245,18 @@ func (f *feed) tap(t *streamTap, shown []apiv1.StreamColumn, n *node, s *rows.So
 	return shown
 }
 
-// rows appends an event with the rows that are new; more says that some did not fit.
+// rows appends an event with the new rows. more reports whether some did not fit.
 func (f *feed) rows(to []byte) (out []byte, more bool) {
 	var found apiv1.StreamRows
 	values := 0
 	for values < maxPart && f.cursor.Next(&f.row) {
 		t := f.taps[f.row.Source]
 		if len(t.cells) == 0 || !f.row.Devices[t.cells[0].device].New {
-			continue // nothing is shown, or another source had it
+			continue // nothing is selected, or another source supplied it
 		}
 		r := apiv1.StreamRow{Time: f.row.Time / int64(time.Millisecond), First: t.first, Values: make([]*float64, len(t.cells))}
 		for i := range t.cells {
-			if c := &t.cells[i]; f.row.Devices[c.device].Sampled { // else the cell is old
+			if c := &t.cells[i]; f.row.Devices[c.device].Sampled { // otherwise the cell is old
 				r.Values[i] = number(c.scale.Of(f.row.Cells[c.cell]))
 			}
 		}
@@ -269,11 +268,11 @@ func (f *feed) rows(to []byte) (out []byte, more bool) {
 	return appendEvent(to, "rows", found), values >= maxPart
 }
 
-// compare appends an event for each device that has changed, times apart, and for each changed verdict.
+// compare appends an event for each changed device, ignoring times, and for each changed verdict.
 func (f *feed) compare(to []byte, n *node) []byte {
 	f.o.Viewed()
 	f.compared = n.now
-	if len(f.sent) > 4*len(n.devices) { // of devices that left, too
+	if len(f.sent) > 4*len(n.devices) { // it also holds removed devices
 		clear(f.sent)
 	}
 	add := func(event, id string, compared, data any) {

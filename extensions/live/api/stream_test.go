@@ -40,7 +40,7 @@ import (
 type reader struct {
 	t        *testing.T
 	f        *feed
-	part     []byte // the next one
+	part     []byte // the next part
 	interval time.Duration
 }
 
@@ -80,11 +80,11 @@ func (r *reader) next() (events []string) {
 	return events
 }
 
-// checkEvent checks the data of an event against the schema that the description names.
+// checkEvent checks an event's data against its schema in openapi.json.
 func checkEvent(t *testing.T, name, data string) {
 	t.Helper()
 	of := map[string]string{"columns": "StreamColumns", "rows": "StreamRows", "devices": "Device", "health": "DeviceHealth", "event": "Event", "problem": "Problem"}[name]
-	compiled(t, Prefix+"devices", http.StatusOK, "application/json") // makes the compiler
+	compiled(t, Prefix+"devices", http.StatusOK, "application/json") // compiles the schemas
 	schemas.Lock()
 	defer schemas.Unlock()
 	s, err := schemas.compiler.Compile("openapi.json#/components/schemas/" + of)
@@ -126,7 +126,7 @@ func TestStream(t *testing.T) {
 		second := time.Now().UnixMilli()
 		r.want(fmt.Sprintf(`rows {"rows":[{"t":%d,"first":0,"v":[60,1980000000]},{"t":%d,"first":0,"v":[null,1980000000]}]}`, first, second))
 
-		// A row in which the device was not read, and one whose value JSON cannot have.
+		// One row without a reading of the device, one row with a value that JSON lacks.
 		w.gpus[0].row[0] = 61
 		w.gpus[0].Ring.Append(time.Now().UnixNano(), w.gpus[0].stamps, w.gpus[0].row)
 		w.gpus[0].row[0] = math.Inf(1)
@@ -137,7 +137,7 @@ func TestStream(t *testing.T) {
 			t.Errorf("got %s", got)
 		}
 
-		// Another device's events are not sent, the node's are.
+		// The stream omits events of other devices but sends events of the node.
 		w.gpus[0].row[0] = 62
 		w.bus.Publish(events.Event{Kind: events.XID, Device: &w.gpus[1].Devices[0], Code: 13, Time: time.Now(), Source: "nvml"})
 		w.bus.Publish(events.Event{Kind: events.XID, Device: &w.gpus[0].Devices[0], Code: 79, Time: time.Now(), Source: "nvml"})
@@ -154,7 +154,7 @@ func TestStream(t *testing.T) {
 	})
 }
 
-// TestStreamOfHealth: a changed verdict is sent once, whole, and only on a chosen device.
+// TestStreamOfHealth: a changed verdict is sent once and in full, for selected devices only.
 func TestStreamOfHealth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 2, 1)
@@ -181,14 +181,14 @@ func TestStreamOfHealth(t *testing.T) {
 				t.Errorf("got events %s, want one with %s", got, want)
 			}
 		}
-		store(3, verdict.Failed) // the same verdict on this device
+		store(3, verdict.Failed) // this device's verdict does not change
 		w.log.Add(apiv1.Event{Kind: string(events.Reload), Text: "reloaded"})
 		r.want("event {")
 	})
 }
 
-// TestStreamFollowsTheSessions: with the same columns nothing is sent again, with others they are,
-// and rows that another source had are left out.
+// TestStreamFollowsTheSessions: a new session sends columns only if they changed, and skips rows
+// that the previous source had.
 func TestStreamFollowsTheSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1, 0)
@@ -202,7 +202,7 @@ func TestStreamFollowsTheSessions(t *testing.T) {
 
 		next := newGPU(w.list, 0, 0)
 		next.row[0] = 70
-		next.tick(sampled) // the former session had this
+		next.tick(sampled) // the previous session had this row
 		w.gpus[0] = next
 		w.board.Store(&view.View{Version: 2, Sources: []*view.Source{next.Source}})
 		w.sample()
@@ -254,9 +254,9 @@ func TestTooManyStreams(t *testing.T) {
 	}
 }
 
-// TestStreamsOverHTTP has streams that last longer than the server's time limits, clients that
-// leave and clients that never read, while another asks for everything else. The end of the
-// server ends them. Run it under the race detector.
+// TestStreamsOverHTTP runs streams longer than the server's time limits, clients that leave, and
+// clients that never read, while another client queries everything else. The server's end ends the
+// streams. Run it with the race detector.
 func TestStreamsOverHTTP(t *testing.T) {
 	t.Run("1.1", func(t *testing.T) { streamsOverHTTP(t, false) })
 	t.Run("2", func(t *testing.T) { streamsOverHTTP(t, true) })
@@ -299,7 +299,7 @@ func streamsOverHTTP(t *testing.T, two bool) {
 		}
 	})
 	const dead = 4
-	for range dead { // they ask and never read
+	for range dead { // send a request and never read
 		conn, err := net.Dial("tcp", h.Listener.Addr().String())
 		if err != nil {
 			t.Fatal(err)
@@ -321,9 +321,9 @@ func streamsOverHTTP(t *testing.T, two bool) {
 				if err != nil {
 					return err
 				}
-				defer func() { _ = resp.Body.Close() }() // it was only read
+				defer func() { _ = resp.Body.Close() }() // the body was only read
 				lines, event := bufio.NewScanner(resp.Body), ""
-				for lines.Buffer(nil, 16<<20); lines.Scan() && rows < 6+i%3; { // at intervals of 100 ms, well past the limits
+				for lines.Buffer(nil, 16<<20); lines.Scan() && rows < 6+i%3; { // 100 ms intervals, far beyond the limits
 					name, data, _ := strings.Cut(lines.Text(), ": ")
 					switch {
 					case name == "event":
@@ -347,7 +347,7 @@ func streamsOverHTTP(t *testing.T, two bool) {
 			}
 			err := read()
 			var unanswered *url.Error
-			for errors.As(err, &unanswered) && columns == 0 { // a busy machine takes longer to connect than the server waits
+			for errors.As(err, &unanswered) && columns == 0 { // on a busy machine the connection can take longer than the server waits
 				err = read()
 			}
 			if err != nil || rows < 6 {
@@ -380,8 +380,7 @@ func (noPages) Negotiated(string, string) ([]byte, string, bool) {
 	return []byte("x 1\n"), "text/plain", false
 }
 
-// BenchmarkFeed is what one stream costs for 100 ms: 16 GPUs ×
-// 10 series in ticks of 10 ms.
+// BenchmarkFeed measures 100 ms of one stream: 16 GPUs × 10 series with 10 ms ticks.
 func BenchmarkFeed(b *testing.B) {
 	w := newWorld(b, 16, 0)
 	for _, f := range w.gpus {

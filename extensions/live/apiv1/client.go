@@ -18,14 +18,14 @@ import (
 	"time"
 )
 
-// Callers branch on these.
+// Errors for callers to distinguish.
 var (
-	// ErrNoAnswer means that nothing at the address answers HTTP requests in time.
+	// ErrNoAnswer means that nothing at the address answers HTTP in time.
 	ErrNoAnswer = errors.New("no exporter answers")
-	// ErrNoAPI means that what answers does not have this API: an older exporter, one
-	// that has it switched off, or another program.
+	// ErrNoAPI means that the server lacks this API: an older exporter, one with the API switched off,
+	// or another program.
 	ErrNoAPI = errors.New("it has no JSON API: it is an older version or another program, or the API is switched off")
-	// ErrNoPage means that what answers has HTML or JSON in the place of metrics.
+	// ErrNoPage means that the server sends HTML or JSON instead of metrics.
 	ErrNoPage = errors.New("it is no page of metrics: it is a web site or another program")
 )
 
@@ -33,12 +33,12 @@ const (
 	dialTimeout      = 3 * time.Second
 	answerTimeout    = 15 * time.Second // from the request to the last byte of an answer
 	maxReceived      = 64 << 20         // bytes of JSON
-	maxPageReceived  = 256 << 20        // bytes of /metrics: 1,000 GPUs have some 40 MB
-	maxErrorReceived = 4 << 10          // bytes of an answer that is an error
+	maxPageReceived  = 256 << 20        // bytes of /metrics: 1,000 GPUs take about 40 MB
+	maxErrorReceived = 4 << 10          // bytes of an error answer
 	jsonType         = "application/json"
 )
 
-// A Client asks one exporter. Its methods may be called from any goroutine.
+// A Client sends requests to one exporter. It is safe for concurrent use.
 type Client struct {
 	base  *url.URL // without user and password
 	user  *url.Userinfo
@@ -46,22 +46,22 @@ type Client struct {
 	http  *http.Client
 }
 
-// ClientOptions has the options that an address cannot express.
+// ClientOptions are the options that an address cannot express.
 type ClientOptions struct {
 	TLS       *tls.Config // nil: the system's certificate authorities
 	UserAgent string      // "warpgauge/VERSION"
 }
 
-// NewClient takes http://HOST:PORT or https://HOST:PORT, with USER:PASSWORD@ in front of
-// the host for basic auth, and HOST:PORT, which means http. A path in front of the
-// exporter's own stays, and /metrics at the end is left out.
+// NewClient accepts http://HOST:PORT, https://HOST:PORT and HOST:PORT, which means http.
+// USER:PASSWORD@ before the host enables basic auth. A path prefix is kept; a trailing /metrics is
+// removed.
 func NewClient(address string, o ClientOptions) (*Client, error) {
 	text := address
 	if !strings.Contains(text, "://") {
 		text = "http://" + text
 	}
 	u, err := url.Parse(text)
-	if err != nil { // its text may have a password
+	if err != nil { // the error's text can contain the password
 		return nil, errors.New("the exporter's address is not a URL: write http://HOST:PORT or https://HOST:PORT")
 	}
 	if u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -75,41 +75,41 @@ func NewClient(address string, o ClientOptions) (*Client, error) {
 	return &Client{base: u, user: user, agent: o.UserAgent, http: &http.Client{Transport: &http.Transport{
 		Proxy:             http.ProxyFromEnvironment,
 		DialContext:       (&net.Dialer{Timeout: dialTimeout}).DialContext,
-		TLSClientConfig:   o.TLS.Clone(), // the transport writes to it
+		TLSClientConfig:   o.TLS.Clone(), // the transport modifies it
 		ForceAttemptHTTP2: true,
 		IdleConnTimeout:   time.Minute,
 	}}}, nil
 }
 
-// URL is the address without user and password, for people.
+// URL returns the address without user and password.
 func (c *Client) URL() string { return c.base.String() }
 
-// Devices asks for all devices and collectors.
+// Devices returns all devices and collectors.
 func (c *Client) Devices(ctx context.Context) (*Devices, error) {
 	d, err := ask[Devices](ctx, c, "devices", nil)
-	if err == nil && d.Time.IsZero() && d.Collectors == nil && d.Devices == nil { // JSON of another program
+	if err == nil && d.Time.IsZero() && d.Collectors == nil && d.Devices == nil { // JSON from another program
 		return nil, c.errorf("%w", ErrNoAPI)
 	}
 	return d, err
 }
 
-// Fields asks for the fields of some devices, all if there are none, whose names match
-// one of the patterns, all if there are none.
+// Fields returns the fields that match a pattern on some devices. No devices or no patterns means
+// all.
 func (c *Client) Fields(ctx context.Context, devices, patterns []string) (*Fields, error) {
 	return ask[Fields](ctx, c, "fields", url.Values{"device": devices, "field": patterns})
 }
 
-// Health asks for the verdict on each device.
+// Health returns the verdict on each device.
 func (c *Client) Health(ctx context.Context) (*Health, error) {
 	return ask[Health](ctx, c, "health", nil)
 }
 
-// List asks for the field list in service.
+// List returns the field list in service.
 func (c *Client) List(ctx context.Context) (*List, error) {
 	return ask[List](ctx, c, "list", nil)
 }
 
-// Events asks for at most limit events since a time. Zero is without a limit.
+// Events returns at most limit events since a time; 0 means no limit.
 func (c *Client) Events(ctx context.Context, since time.Time, limit int) (*Events, error) {
 	q := url.Values{}
 	setTime(q, "since", since)
@@ -117,15 +117,15 @@ func (c *Client) Events(ctx context.Context, since time.Time, limit int) (*Event
 	return ask[Events](ctx, c, "events", q)
 }
 
-// SamplesQuery says which samples Samples asks for. Times that are zero are those of
-// the exporter: as far back as it has them, and now. Without Points it asks for every sample.
+// SamplesQuery selects the samples for Samples. A zero From means the exporter's oldest sample, a
+// zero Until means now. Without Points it selects every sample.
 type SamplesQuery struct {
 	Device, Field string
 	Since, Until  time.Time
 	Points        int
 }
 
-// Samples asks for the samples of a device's field.
+// Samples returns the samples of a device's field.
 func (c *Client) Samples(ctx context.Context, s SamplesQuery) (*Samples, error) {
 	q := url.Values{"device": {s.Device}, "field": {s.Field}}
 	setTime(q, "since", s.Since)
@@ -146,7 +146,7 @@ func setNumber(q url.Values, name string, n int) {
 	}
 }
 
-// Page copies /metrics to w, in the first of the formats that the exporter has. accept is as in HTTP.
+// Page copies /metrics to w, in the first supported format. accept is an HTTP Accept header.
 func (c *Client) Page(ctx context.Context, accept string, w io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
@@ -154,7 +154,7 @@ func (c *Client) Page(ctx context.Context, accept string, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = body.Close() }() // it was only read
+	defer func() { _ = body.Close() }() // the body was only read
 	n, err := io.Copy(w, io.LimitReader(body, maxPageReceived+1))
 	if n > maxPageReceived {
 		err = fmt.Errorf("more than %d MiB", maxPageReceived>>20)
@@ -165,7 +165,7 @@ func (c *Client) Page(ctx context.Context, accept string, w io.Writer) error {
 	return nil
 }
 
-// ask asks for /api/v1/NAME.
+// ask requests /api/v1/NAME.
 func ask[T any](ctx context.Context, c *Client, name string, q url.Values) (*T, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
@@ -173,12 +173,12 @@ func ask[T any](ctx context.Context, c *Client, name string, q url.Values) (*T, 
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = body.Close() }() // it was only read
+	defer func() { _ = body.Close() }() // the body was only read
 	out := new(T)
 	limited := &io.LimitedReader{R: body, N: maxReceived + 1}
 	err = json.NewDecoder(limited).Decode(out)
 	if err == nil {
-		_, err = io.Copy(io.Discard, limited) // to its end, so that the connection can be used again
+		_, err = io.Copy(io.Discard, limited) // read to the end, so that the connection can be reused
 	}
 	if limited.N == 0 {
 		err = fmt.Errorf("more than %d MiB", maxReceived>>20)
@@ -189,7 +189,7 @@ func ask[T any](ctx context.Context, c *Client, name string, q url.Values) (*T, 
 	return out, nil
 }
 
-// get returns the body of an answer with code 200, or why there is none.
+// get returns the body of a 200 answer, or an error.
 func (c *Client) get(ctx context.Context, path string, q url.Values, accept string) (io.ReadCloser, error) {
 	u := c.base.JoinPath(path)
 	u.RawQuery = q.Encode()
@@ -211,18 +211,18 @@ func (c *Client) get(ctx context.Context, path string, q url.Values, accept stri
 	if resp.StatusCode == http.StatusOK && kind != "text/html" && (kind != jsonType || accept == jsonType) {
 		return resp.Body, nil
 	}
-	defer func() { _ = resp.Body.Close() }() // it was only read
+	defer func() { _ = resp.Body.Close() }() // the body was only read
 	switch {
 	case resp.StatusCode != http.StatusOK:
 	case accept == jsonType:
 		return nil, c.errorf("%w", ErrNoAPI)
-	default: // a web server may have the same page for all paths
+	default: // some web servers serve one page for every path
 		return nil, c.errorf("/%s: %w", path, ErrNoPage)
 	}
 	return nil, c.refused(resp)
 }
 
-// unanswered says in few words why there is no answer.
+// unanswered returns a short error for a failed request.
 func (c *Client) unanswered(ctx context.Context, err error) error {
 	var wrapped *url.Error // its text repeats the address
 	if errors.As(err, &wrapped) {
@@ -248,9 +248,9 @@ func (c *Client) unanswered(ctx context.Context, err error) error {
 	return fmt.Errorf("%w at %s: %w", ErrNoAnswer, c.base, err)
 }
 
-// refused makes an error of an answer that is one.
+// refused converts an error answer to an error.
 func (c *Client) refused(resp *http.Response) error {
-	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorReceived)) // what came says enough
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorReceived)) // a partial body is enough
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	var p Problem
 	if kind == "application/problem+json" && json.Unmarshal(text, &p) == nil && p.Title+p.Detail != "" {
@@ -279,7 +279,7 @@ func (c *Client) refused(resp *http.Response) error {
 	return c.errorf("%s (%s)", line, resp.Status)
 }
 
-// errorf names the exporter.
+// errorf returns an error that names the exporter.
 func (c *Client) errorf(format string, args ...any) error {
 	return fmt.Errorf("exporter at %s: "+format, append([]any{c.base}, args...)...)
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// exporter starts an exporter that answers with f, and returns a client of it.
+// exporter starts a server with handler f and returns a client for it.
 func exporter(t *testing.T, f http.HandlerFunc) *Client {
 	t.Helper()
 	s := httptest.NewServer(f)
@@ -56,7 +56,7 @@ func TestClientAddress(t *testing.T) {
 	}
 }
 
-// TestClientAsks compares what is asked for, and that what is answered arrives whole.
+// TestClientAsks checks the request of each method and the complete decoding of its answer.
 func TestClientAsks(t *testing.T) {
 	value, at := 42.5, time.Date(2026, 11, 22, 17, 0, 0, 0, time.UTC)
 	want := &Fields{Time: at, Devices: []DeviceFields{{ID: "GPU-1", Fields: []Field{{Name: "A", Value: &value}, {Name: "B", Absent: &Absence{Reason: "blank"}}}}}}

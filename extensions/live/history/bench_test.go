@@ -18,9 +18,8 @@ const (
 	benchFields = 60
 )
 
-// benchNode are 8 GPUs with 60 series each that move as real ones do: a third never, a
-// third in whole numbers (percent, MHz, degrees), some counters, and readings with a
-// fraction (power, ratios).
+// benchNode has 8 GPUs with 60 realistic series each: a third constant, a third integers (percent,
+// MHz, degrees), some counters, and readings with fractions (power, ratios).
 type benchNode struct {
 	board view.Board
 	rand  *rand.Rand
@@ -45,7 +44,7 @@ func newBenchNode(tick time.Duration) *benchNode {
 	return n
 }
 
-// append writes a row to each ring, off the grid by up to 0.1 ms, as timers are.
+// append writes a row to each ring, with up to 0.1 ms of timer jitter.
 func (n *benchNode) append() {
 	n.now += int64(n.tick)
 	for g, src := range n.board.Load().Sources {
@@ -69,7 +68,7 @@ func (n *benchNode) append() {
 	}
 }
 
-// BenchmarkHistory gives the cost of a sample, from the ring to the chunk.
+// BenchmarkHistory measures a sample from the ring to the chunk.
 func BenchmarkHistory(b *testing.B) {
 	for _, tick := range []time.Duration{time.Second, 100 * time.Millisecond, 10 * time.Millisecond} {
 		b.Run(fmt.Sprintf("tick=%v", tick), func(b *testing.B) {

@@ -21,8 +21,8 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// TestReadersWhileRowsCome reads everything again and again while rows are added, chunks
-// are dropped and sessions end: each answer is a piece of what was written.
+// TestReadersWhileRowsCome reads everything repeatedly while rows come, chunks are dropped and
+// sessions end. Each answer must be a part of the written data.
 func TestReadersWhileRowsCome(t *testing.T) {
 	columns := make([]collector.Column, 20)
 	for i := range columns {
@@ -72,7 +72,7 @@ func TestReadersWhileRowsCome(t *testing.T) {
 	readers.Wait()
 }
 
-// flood writes samples of ever more series, of which each is written a few times.
+// flood writes a few samples each of more and more series.
 func flood(t *testing.T, limit int64, series int) *node {
 	n := newNode(t, Options{MaxBytes: limit})
 	r := rand.New(rand.NewPCG(3, 4))
@@ -120,7 +120,7 @@ func TestAFloodOfSeriesStaysWithinTheLimit(t *testing.T) {
 	}
 }
 
-// TestBytesAreThoseOfTheHeap compares what is counted with what the heap has grown by.
+// TestBytesAreThoseOfTheHeap compares the counted bytes with the growth of the heap.
 func TestBytesAreThoseOfTheHeap(t *testing.T) {
 	heap := func() int64 {
 		var m runtime.MemStats
@@ -133,7 +133,7 @@ func TestBytesAreThoseOfTheHeap(t *testing.T) {
 		before := heap()
 		n := flood(t, 64<<20, series)
 		n.src, n.row = nil, nil
-		n.board.Store(&view.View{}) // rings are not counted
+		n.board.Store(&view.View{}) // do not count rings
 		n.h.Sync(n.now)
 		grown := heap() - before
 		if got := n.h.store.bytes; grown > got*5/4 || grown < got*2/3 {
@@ -152,7 +152,7 @@ func TestRun(t *testing.T) {
 		Devices: []collector.Device{{ID: "GPU-0"}}, Columns: []collector.Column{{Field: power}},
 		Ring: ring.Make(16, 1, 1), Interval: 10 * time.Millisecond,
 	}
-	board.Store(&view.View{Sources: []*view.Source{src, {Ring: src.Ring}}}) // the second has another shape than its ring
+	board.Store(&view.View{Sources: []*view.Source{src, {Ring: src.Ring}}}) // the second source has another shape than its ring
 	for i := range 20 {
 		now := time.Now().Add(time.Duration(i) * time.Millisecond)
 		src.Ring.Append(now.UnixNano(), []int64{now.UnixNano()}, []float64{7})
@@ -185,13 +185,13 @@ func TestBufferedSamplesHaveTimesOfTheirOwn(t *testing.T) {
 		n.sample(after, n.row...)
 	}
 	row(0, 10)
-	row(time.Second, 11, 1, 500, 2, 480)              // the newest is as old as its row, as far as is known
-	row(time.Second, 12, 3, 500, 4, 400)              // they follow those before
-	row(time.Second, 13, 5, 600, 6, 500)              // to be no later than the row
+	row(time.Second, 11, 1, 500, 2, 480)              // the newest sample is taken to be as old as its row
+	row(time.Second, 12, 3, 500, 4, 400)              // continues after the previous samples
+	row(time.Second, 13, 5, 600, 6, 500)              // limited to the row's time
 	row(time.Second, 14)                              // none
 	row(5*time.Second, 15, 7, 500)                    // after a gap
-	row(time.Second, 16, 8, math.Inf(1), 9, 10)       // nonsense
-	row(time.Second, 17, 8, 1, 9, math.NaN(), 10, 20) // a block ends with its first blank
+	row(time.Second, 16, 8, math.Inf(1), 9, 10)       // invalid
+	row(time.Second, 17, 8, 1, 9, math.NaN(), 10, 20) // a block ends at its first blank
 	var got [][]sample
 	for _, s := range n.h.Series(Match{}) {
 		got = append(got, n.all(s))
@@ -223,7 +223,7 @@ func TestRowsThatLieAreLeftOut(t *testing.T) {
 		n.src.Ring.Append(at.UnixNano(), []int64{at.UnixNano()}, []float64{2, 80})
 		n.src.Ring.Append(n.now.UnixNano()+1e6, []int64{at.UnixNano()}, []float64{2, blank})
 	}
-	n.src.Ring.Append(n.now.UnixNano(), []int64{n.now.UnixNano() + 1}, []float64{3, 81}) // in the same ms; an event counts
+	n.src.Ring.Append(n.now.UnixNano(), []int64{n.now.UnixNano() + 1}, []float64{3, 81}) // in the same ms; events count anyway
 	n.h.Sync(n.now)
 	check(t, n.all(n.one(Match{Field: power})), []sample{{0, 1}})
 	check(t, n.all(n.one(Match{Field: xid})), []sample{{0, 79}, {0, 81}})

@@ -1,12 +1,10 @@
-// Package history keeps the last minutes of every series at the rate at which it is
-// sampled, bounded in age and bytes. It follows a rows.Reader, so no sampler waits for it,
-// and its samples survive the sessions that took them: a series is a device, a field and
-// labels.
+// Package history keeps the last minutes of every series at full sampling rate, bounded in age and
+// bytes. It follows a rows.Reader, so no sampler waits for it. Series are identified by device,
+// field and labels, so their samples survive sessions.
 //
-// Samples are in chunks of Prometheus' XOR encoding. The rows.Reader is the only writer;
-// readers copy references to chunks under a lock that is held for microseconds and decode
-// them after that. Samples are the rings' values: readings in the unit of their
-// field.Descriptor, not scaled as a list may ask.
+// Samples are stored in chunks of Prometheus' XOR encoding. Only the rows.Reader writes. Readers
+// copy references to chunks under a lock held for microseconds, then decode them. Values are the
+// readings from the rings in the unit of their field.Descriptor, without a list's scale.
 package history
 
 import (
@@ -27,9 +25,9 @@ import (
 // Options of New.
 type Options struct {
 	Rows       *rows.Reader
-	MaxAge     time.Duration         // of the oldest sample, about; 0 means DefaultAge
+	MaxAge     time.Duration         // approximate age of the oldest sample; 0 means DefaultAge
 	MaxBytes   int64                 // of memory; 0 means DefaultBytes
-	Registerer prometheus.Registerer // of the history's own metrics; nil: none
+	Registerer prometheus.Registerer // for the history's own metrics, or nil
 }
 
 // The default limits.
@@ -38,25 +36,25 @@ const (
 	DefaultBytes = 64 << 20
 )
 
-// interval is how often samples that are too old are dropped.
+// interval is the time between two removals of old samples.
 const interval = time.Second
 
-// maxAhead is how far from now the time of a row may be, so that one that lies, or was
-// written before the clock was set back, does not make everything else old.
+// maxAhead bounds how far a row's time may be in the future, so that a wrong time, or one from
+// before the clock was set back, does not expire all other samples.
 const maxAhead = time.Minute
 
-// History is the samples of all series. Any number of goroutines may call its methods.
+// History holds the samples of all series. It is safe for concurrent use.
 type History struct {
 	rows   *rows.Reader
 	maxAge int64 // ms
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the following fields
 	store   store
 	follows []*follow // by index of the source
 	swept   int64     // ms
 }
 
-// New returns an empty History. It panics if o.Registerer has metrics of another one.
+// New returns an empty History. It panics if o.Registerer already has a History's metrics.
 func New(o Options) *History {
 	h := &History{rows: o.Rows, maxAge: cmp.Or(o.MaxAge, DefaultAge).Milliseconds()}
 	h.store = store{limit: cmp.Or(o.MaxBytes, DefaultBytes), span: max(h.maxAge/chunksPerAge, 1), series: make(map[key]*series)}
@@ -107,7 +105,7 @@ func (h *History) Run(ctx context.Context) error {
 	}
 }
 
-// Sync adds every new row, and drops the samples that are too old at now.
+// Sync adds all new rows and drops samples that are too old at now.
 func (h *History) Sync(now time.Time) {
 	h.rows.Sync(now)
 	ms := now.UnixMilli()
@@ -120,7 +118,7 @@ func (h *History) Sync(now time.Time) {
 	}
 }
 
-// Bind replaces the follows by those of another View.
+// Bind replaces the follows for a new View.
 func (h *History) Bind(_ *view.View, sources []rows.Source, _ time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -152,7 +150,7 @@ func (h *History) Row(row *rows.Row) {
 		sampled, v := f.at[t.device], row.Cells[t.cell]
 		switch {
 		case t.event:
-			if !math.IsNaN(v) { // something happened, which is reported of a lost device, too
+			if !math.IsNaN(v) { // an event, which counts even on a lost device
 				h.store.add(t, at, v, row.Overlap)
 			}
 		case sampled == notSampled:
@@ -165,23 +163,23 @@ func (h *History) Row(row *rows.Row) {
 	h.store.forget(math.MinInt64)
 }
 
-// follow leads from the cells of a source to series.
+// follow maps the cells of a source to series.
 type follow struct {
-	at   []int64 // by device: when it was sampled in the current row, ms
+	at   []int64 // sample time by device in the current row, ms
 	taps []tap
 }
 
 const notSampled = math.MinInt64
 
-// tap leads from a cell, or a block of buffered samples, to a series.
+// tap maps a cell, or a block of buffered samples, to a series.
 type tap struct {
 	key
 	labels       []collector.Label
 	device, cell int
-	to           int // where the block ends; 0: it is a reading
+	to           int // end of the block; 0 for a reading
 	event        bool
-	series       *series // nil until there is a value
-	end          float64 // of the newest sample of a block, ms
+	series       *series // nil before the first value
+	end          float64 // time of a block's newest sample, ms
 }
 
 func newFollow(src *rows.Source) *follow {

@@ -22,10 +22,10 @@ const (
 	xid   = field.XIDEvent
 )
 
-// start is when the clock of tests begins.
+// start is the initial time of the tests' clock.
 var start = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
-// node is a source of one device with a clock.
+// node has a source with one device, and a clock.
 type node struct {
 	t     testing.TB
 	board view.Board
@@ -53,12 +53,12 @@ func (n *node) session(device string, columns ...collector.Column) {
 	n.board.Store(&view.View{Sources: []*view.Source{n.src}})
 }
 
-// append writes a row of now.
+// append writes a row with the current time.
 func (n *node) append(cells ...float64) {
 	n.src.Ring.Append(n.now.UnixNano(), []int64{n.now.UnixNano()}, cells)
 }
 
-// sample writes a row after a time, and has it read.
+// sample advances the clock, writes a row and lets the history read it.
 func (n *node) sample(after time.Duration, cells ...float64) {
 	n.now = n.now.Add(after)
 	n.append(cells...)
@@ -98,11 +98,11 @@ var blank = math.NaN()
 
 func TestSamplesAreWhatTheRowsHad(t *testing.T) {
 	n := newNode(t, Options{}, collector.Column{Field: power})
-	n.sample(0, blank) // before the first value there is no series
+	n.sample(0, blank) // a series begins with its first value
 	n.sample(time.Second, 100)
 	n.sample(time.Second, blank)
-	n.append(250)                // a stamp that does not advance is no sample
-	n.sample(time.Second, 100.5) // and Sync reads all rows
+	n.append(250)                // an unchanged timestamp is not a new sample
+	n.sample(time.Second, 100.5) // Sync reads all rows
 	check(t, n.all(n.one(Match{Device: "GPU-0", Field: power})), []sample{{1000, 100}, {2000, blank}, {3000, 100.5}})
 	s := n.one(Match{})
 	var got []sample
@@ -119,7 +119,7 @@ func TestASeriesLivesOnInTheNextSession(t *testing.T) {
 	n := newNode(t, Options{}, collector.Column{Field: power})
 	n.sample(0, 1)
 	n.now = n.now.Add(time.Second)
-	n.append(2) // not read before the session ends
+	n.append(2) // not yet read when the session ends
 	old := n.src
 	n.session("GPU-0", collector.Column{Field: xid}, collector.Column{Field: power})
 	n.src.Ring.Append(start.UnixNano(), []int64{start.UnixNano()}, []float64{blank, 7}) // sampled at the same time
@@ -158,8 +158,8 @@ func TestPoints(t *testing.T) {
 	}
 }
 
-// TestHistoryEqualsWhatWasWritten writes random rows through sessions and compares every
-// value within the bounds with a plain copy of them.
+// TestHistoryEqualsWhatWasWritten writes random rows over several sessions and compares all values
+// within the limits with a plain copy.
 func TestHistoryEqualsWhatWasWritten(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

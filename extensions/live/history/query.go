@@ -11,23 +11,23 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// Match selects series. What is left zero matches all.
+// Match selects series. Zero fields match everything.
 type Match struct {
-	Device string // its ID
+	Device string // device ID
 	Field  field.ID
 }
 
-// Series is a series that the history has. Samples of a driver's buffer, which have times
-// of their own, are a series next to that of the readings (see collector.Buffer).
+// Series identifies a series. Samples from a driver's buffer have their own times, so they form a
+// series separate from the readings (see collector.Buffer).
 type Series struct {
 	Device   string            `json:"device"`
 	Field    field.ID          `json:"field"`
-	Labels   []collector.Label `json:"labels,omitempty"` // that tell series of one device and field apart, sorted by name
+	Labels   []collector.Label `json:"labels,omitempty"` // distinguish series of the same device and field; sorted by name
 	Buffered bool              `json:"buffered,omitempty"`
-	Last     int64             `json:"-"` // ms, of the newest sample
+	Last     int64             `json:"-"` // time of the newest sample, ms
 }
 
-// Load adds samples of a series that were recorded. Sync must not be called at the same time.
+// Load adds recorded samples to a series. Do not call Sync at the same time.
 func (h *History) Load(s Series, samples iter.Seq2[int64, float64]) {
 	t := tap{key: keyOf(s.Device, &collector.Column{Field: s.Field, Labels: s.Labels}), labels: s.Labels, event: true}
 	t.buffered = s.Buffered
@@ -42,7 +42,7 @@ func (h *History) Load(s Series, samples iter.Seq2[int64, float64]) {
 	}
 }
 
-// Series lists the series that match, in the order in which they first had a value.
+// Series returns the matching series, ordered by their first value.
 func (h *History) Series(m Match) []Series {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -55,11 +55,10 @@ func (h *History) Series(m Match) []Series {
 	return out
 }
 
-// Samples returns the samples of a series from a time to before another (Unix ms), the
-// oldest first: their times, which ascend (those of events can be equal), and values, NaN
-// if the reading was blank. While a device was not sampled it has no samples, and an event has one
-// each time. The samples are those at the time of the call, whenever they are read; a
-// series that has gone has none.
+// Samples returns the samples of a series in [from, until), in Unix ms, oldest first: ascending
+// times (events can share one) and values, which are NaN for a blank reading. A device that was not
+// sampled has no samples; an event has one for each occurrence. Samples added after the call are
+// not included. An unknown series has none.
 func (h *History) Samples(s Series, from, until int64) iter.Seq2[int64, float64] {
 	parts := h.parts(s, from, until)
 	return func(yield func(int64, float64) bool) {
@@ -76,14 +75,14 @@ func (h *History) Samples(s Series, from, until int64) iter.Seq2[int64, float64]
 	}
 }
 
-// Point summarises a series in a span of time.
+// Point summarises a series over a span of time.
 type Point struct {
-	Samples        int     // that were not blank; if there were none, the others are NaN
+	Samples        int     // number of values; if it is 0, the other fields are NaN
 	Min, Max, Mean float64 //
 }
 
-// Points divides a time into at most n spans of a whole number of milliseconds each, and
-// returns a summary of a series' samples for each. It costs as much as reading them.
+// Points divides [from, until) into at most n spans of whole milliseconds and returns a summary of
+// each. It costs as much as reading all samples.
 func (h *History) Points(s Series, from, until int64, n int) (points []Point, step int64) {
 	if until <= from || n <= 0 {
 		return nil, 0
@@ -108,7 +107,7 @@ func (p *Point) add(v float64) {
 	}
 	p.Samples++
 	p.Min, p.Max = min(p.Min, v), max(p.Max, v)
-	p.Mean += (v - p.Mean) / float64(p.Samples) // a sum could overflow
+	p.Mean += (v - p.Mean) / float64(p.Samples) // a plain sum could overflow
 }
 
 func (p *Point) close() {
@@ -117,8 +116,8 @@ func (p *Point) close() {
 	}
 }
 
-// parts returns the encoded chunks of a series with samples from a time to before another. The open
-// one is copied; the others do not change.
+// parts returns the encoded chunks with samples in [from, until). It copies the open chunk; the
+// others are immutable.
 func (h *History) parts(s Series, from, until int64) (out [][]byte) {
 	k := keyOf(s.Device, &collector.Column{Field: s.Field, Labels: s.Labels})
 	k.buffered = s.Buffered

@@ -10,25 +10,24 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// Limits of a chunk. It ends with its span of time, so that age is bounded well, and with
-// its size, so that little is dropped at a time.
+// Limits of a chunk. The span limit keeps the age exact; the size limit keeps each removal small.
 const (
 	chunksPerAge = 8
 	largestChunk = 1024
 	leastChunk   = 128
-	largestStep  = 24 // bytes that a sample can add
+	largestStep  = 24 // maximum bytes per sample
 )
 
-// What a series and a chunk take in addition to encoded samples, about: structures, entries
-// of tables, text of the key. A test compares it with the heap.
+// Approximate bytes of a series and a chunk in addition to encoded samples: structures, table
+// entries, key text. A test compares them with the heap.
 const (
 	seriesBytes = 512
 	chunkBytes  = 80
-	// bytesPerSeries limits the number of series: so much of the limit is there for each.
+	// bytesPerSeries limits the number of series: the memory limit must have that many bytes per series.
 	bytesPerSeries = 1024
 )
 
-// key tells series apart.
+// key identifies a series.
 type key struct {
 	device   string
 	field    field.ID
@@ -51,47 +50,47 @@ func keyOf(device string, c *collector.Column) key {
 	return k
 }
 
-// series is the samples of one series, times ascending.
+// series holds the samples of one series in ascending time order.
 type series struct {
 	key
 	labels []collector.Label
 	sealed []*chunk
-	open   *chunkenc.XORChunk // nil: none
+	open   *chunkenc.XORChunk // may be nil
 	to     chunkenc.Appender
-	from   int64 // ms, of the first sample in open
-	size   int   // bytes that open takes
-	last   int64 // ms, of the newest sample
-	value  int64 // ms, of the newest that is not blank
-	gone   bool  // it is not in the store any more
+	from   int64 // time of the first sample in open, ms
+	size   int   // bytes of open
+	last   int64 // time of the newest sample, ms
+	value  int64 // time of the newest value, ms
+	gone   bool  // removed from the store
 }
 
-// chunk is a part of a series that does not change.
+// chunk is an immutable part of a series.
 type chunk struct {
 	of          *series
 	data        []byte
-	from, until int64 // ms, of the first and the last sample
+	from, until int64 // time of the first and last sample, ms
 }
 
 // store holds the series of a History. Its lock guards all of it.
 type store struct {
 	limit, bytes int64
-	span         int64 // ms that a chunk may hold
+	span         int64 // maximum span of a chunk, ms
 	series       map[key]*series
-	order        []*series // as they were made; those that are gone are taken out by sweep
-	fifo         []*chunk  // sealed ones, the oldest first; one without data was dropped before
-	samples      uint64    // added so far
-	refused      uint64    // samples of series beyond the limit
+	order        []*series // in order of creation; sweep removes entries that are gone
+	fifo         []*chunk  // sealed chunks, oldest first; one without data was already dropped
+	samples      uint64    // total added
+	refused      uint64    // total beyond the series limit
 }
 
-// chunkLimit is the size at which a chunk is sealed: smaller if there are many series, so
-// that open chunks alone never use most of the memory.
+// chunkLimit returns the size at which to seal a chunk. It shrinks with the number of series, so
+// that open chunks never use most of the memory.
 func (s *store) chunkLimit() int {
 	return int(min(max(s.limit/8/int64(len(s.series)+1), leastChunk), largestChunk))
 }
 
-// add appends a sample to the tap's series, which is made with the first value. A sample
-// that is not newer than the last is there already if its row overlaps with the
-// rows of another ring. Else the clock was set back, and newer samples are dropped.
+// add appends a sample to the tap's series and creates the series at its first value. If the sample
+// is not newer than the last and rows overlap with another ring, the series already has it.
+// Otherwise the clock was set back, and add drops the newer samples.
 func (s *store) add(t *tap, at int64, v float64, overlaps bool) {
 	blank := math.IsNaN(v)
 	if t.series == nil || t.series.gone {
@@ -112,9 +111,9 @@ func (s *store) add(t *tap, at int64, v float64, overlaps bool) {
 	}
 }
 
-// addBlock appends the samples of a driver's buffer (see collector.Buffer): pairs of a value
-// and the milliseconds it stands for, oldest first. They follow those of the row before,
-// unless the sum of their times has left that of the rows.
+// addBlock appends samples from a driver's buffer (see collector.Buffer): pairs of a value and its
+// duration in ms, oldest first. They continue after the previous row's samples, unless the
+// accumulated time has drifted from the rows' time.
 func (s *store) addBlock(t *tap, at int64, block []float64, overlaps bool) {
 	sum := 0.0
 	n := 0
@@ -137,7 +136,7 @@ func (s *store) addBlock(t *tap, at int64, block []float64, overlaps bool) {
 	}
 }
 
-// maxBufferLag is how much older than its row the newest sample of a buffer can be, ms.
+// maxBufferLag bounds how much older than its row a buffer's newest sample can be, ms.
 const maxBufferLag = 1500
 
 func (s *store) make(t *tap) bool {
@@ -159,7 +158,7 @@ func (s *store) append(x *series, at int64, v float64) {
 	}
 	if x.open == nil {
 		x.open, x.from = chunkenc.NewXORChunk(), at
-		x.to, _ = x.open.Appender() // of an empty chunk: there is no error
+		x.to, _ = x.open.Appender() // an empty chunk gives no error
 	}
 	x.to.Append(at, v)
 	x.last = at
@@ -181,11 +180,11 @@ func (s *store) seal(x *series) {
 	x.open, x.to, x.size = nil, nil, 0
 }
 
-// forget drops the oldest chunks while they end before a time, or there is too much.
+// forget drops the oldest chunks that end before a time or exceed the memory limit.
 func (s *store) forget(before int64) {
 	for len(s.fifo) > 0 && (s.fifo[0].data == nil || s.fifo[0].until < before || s.bytes > s.limit) {
 		if c := s.fifo[0]; c.data != nil {
-			c.of.sealed = c.of.sealed[1:] // the array is given up with the next append that needs another
+			c.of.sealed = c.of.sealed[1:] // the next growing append releases the old array
 			s.bytes -= int64(len(c.data)) + chunkBytes
 			c.data = nil
 		}
@@ -194,7 +193,7 @@ func (s *store) forget(before int64) {
 	}
 }
 
-// cut drops the samples of a series from a time on.
+// cut drops the samples of a series from the time from on.
 func (s *store) cut(x *series, from int64) {
 	s.seal(x)
 	n := len(x.sealed)
@@ -217,10 +216,10 @@ func (s *store) cut(x *series, from int64) {
 	x.value = min(x.value, x.last)
 }
 
-// upTo encodes the samples before a time again.
+// upTo re-encodes the samples before a time.
 func upTo(data []byte, before int64) (out []byte, last int64) {
 	kept := chunkenc.NewXORChunk()
-	to, _ := kept.Appender() // of an empty chunk: there is no error
+	to, _ := kept.Appender() // an empty chunk gives no error
 	for at, v := range decode(data) {
 		if at >= before {
 			break
@@ -228,11 +227,11 @@ func upTo(data []byte, before int64) (out []byte, last int64) {
 		to.Append(at, v)
 		last = at
 	}
-	return append([]byte(nil), kept.Bytes()...), last // the first sample is before
+	return append([]byte(nil), kept.Bytes()...), last // the first sample is earlier
 }
 
-// sweep seals chunks that have not grown since idle, and forgets series without a value since
-// gone. Samples later than ahead are from before the clock was set back.
+// sweep seals chunks unchanged since idle, and removes series without a value since gone. Samples
+// later than ahead are from before the clock was set back.
 func (s *store) sweep(idle, gone, ahead int64) {
 	kept := s.order[:0]
 	for _, x := range s.order {

@@ -39,7 +39,7 @@ func TestBrowserModules(t *testing.T) {
 	}
 }
 
-// shown is a node and what a user sees of it.
+// shown is a node with its page in a browser.
 type shown struct {
 	name  string
 	node  func() *node
@@ -66,11 +66,11 @@ var views = []shown{
 	}, 8, []string{"7 of 8 up", "GPU 3 is lost: GPU is lost: the driver reports NVML_ERROR_GPU_IS_LOST", "■ lost"}, []string{"NaN", "undefined"}},
 }
 
-// ready is true when tiles have values and charts are drawn.
+// ready is true once tiles have values and charts are drawn.
 const ready = `globalThis.warpgauge?.model.rows > 0 && !warpgauge.queue.length && !warpgauge.fetching && warpgauge.links.found !== undefined
 	&& warpgauge.first && document.querySelector('.plot path:not(.grid)[d^=M]')`
 
-// TestBrowserViews: each kind of node in both themes and both widths.
+// TestBrowserViews opens each kind of node in both themes and both widths.
 func TestBrowserViews(t *testing.T) {
 	b := browser.Open(t)
 	for _, v := range views {
@@ -102,8 +102,8 @@ func TestBrowserViews(t *testing.T) {
 	}
 }
 
-// check looks for what is wrong in any view: text that should not be there, elements wider than
-// the window, and what makes a page hard to use without a mouse, without colours or without sight.
+// check looks for faults that any view can have: unwanted text, elements wider than the window, and
+// problems for users without a mouse, colour vision or sight.
 func check(t *testing.T, p *browser.Page, what string, no []string) {
 	t.Helper()
 	var text string
@@ -136,9 +136,9 @@ func check(t *testing.T, p *browser.Page, what string, no []string) {
 	}
 }
 
-// audit returns breaches of WCAG that can be counted: contrast of text below 4.5 to 1 (3 to 1
-// for large text), duplicate ids, skipped levels of headings, targets smaller than 24 pixels,
-// controls that cannot be reached by the keyboard, and text outside of the window.
+// audit returns measurable WCAG violations: text contrast below 4.5:1 (3:1 for large text),
+// duplicate ids, skipped heading levels, targets smaller than 24 pixels, controls that the keyboard
+// cannot reach, and text outside the window.
 const audit = `() => {
 	const wrong = [], rgb = (c) => {
 		const x = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
@@ -208,7 +208,7 @@ func TestBrowserUse(t *testing.T) {
 	p.Wait(`warpgauge.comparing && [...document.querySelectorAll('.legend li')].some((e) => e.innerText.includes('GPU 1'))`)
 	check(t, p, "comparison", []string{"NaN", "undefined"})
 
-	// Freeze: readings and charts are of then, also when the slider moves.
+	// Freeze: readings and charts keep their time, also while the slider moves.
 	p.Key("l")
 	p.Eval("document.activeElement.blur()", nil)
 	p.Key(" ")
@@ -225,7 +225,7 @@ func TestBrowserUse(t *testing.T) {
 	p.Key("2")
 	p.Wait(`warpgauge.view.span === 60000`)
 
-	// Drag over a chart.
+	// Drag across a chart.
 	var box struct{ X, Y, Width float64 }
 	p.Eval(`document.querySelector('.tile .plot').scrollIntoView()`, nil)
 	p.Eval(`document.querySelector('.tile .plot').getBoundingClientRect().toJSON()`, &box)
@@ -251,7 +251,7 @@ func TestBrowserUse(t *testing.T) {
 	}
 }
 
-// TestBrowserFocus: the keyboard reaches all controls of the page in their order.
+// TestBrowserFocus: the keyboard reaches all controls in page order.
 func TestBrowserFocus(t *testing.T) {
 	url := h100(2).serve(t, "")
 	p := browser.Open(t).Page(t, 1440, 1600)
@@ -270,8 +270,8 @@ func TestBrowserFocus(t *testing.T) {
 	}
 }
 
-// TestBrowserReconnect: while the exporter does not answer, or a proxy answers for it, the page
-// says so and asks now and then; afterwards it fetches what it has missed.
+// TestBrowserReconnect: while the exporter is down, or a proxy answers instead, the page shows it
+// and retries. Afterwards it fetches the missed samples.
 func TestBrowserReconnect(t *testing.T) {
 	b := browser.Open(t)
 	for name, proxied := range map[string]bool{"direct": false, "proxy": true} {
@@ -284,7 +284,7 @@ func TestBrowserReconnect(t *testing.T) {
 			var asked int
 			n.change(func() { n.down, asked = true, n.requests })
 			p.Wait(`!document.getElementById('banner').hidden && /does not answer. Last data at \d\d:\d\d:\d\d, \d+ s ago/.test(document.getElementById('banner').innerText) && document.body.classList.contains('stale')`)
-			p.Wait(`document.querySelector('.tile .of-activity dd').innerText.includes('%')`) // the last reading stays
+			p.Wait(`document.querySelector('.tile .of-activity dd').innerText.includes('%')`) // the last reading stays visible
 			p.Wait(`Date.now() - warpgauge.link.answered > 5000`)                             // some rows are missed
 			var last float64
 			p.Eval("warpgauge.model.newest", &last)
@@ -300,8 +300,8 @@ func TestBrowserReconnect(t *testing.T) {
 	}
 }
 
-// TestBrowserHidden: a page that is not seen has no stream; when it is seen, it catches up
-// and does not take its own pause for the exporter's.
+// TestBrowserHidden: a hidden page has no stream. When it becomes visible, it catches up and does
+// not report its own pause as a fault.
 func TestBrowserHidden(t *testing.T) {
 	n := h100(2)
 	p := browser.Open(t).Page(t, 1440, 1600)
@@ -329,14 +329,14 @@ func TestBrowserHidden(t *testing.T) {
 	}
 }
 
-// noGap is true if the samples since a little before a time have no gap.
+// noGap is true if recent samples have no gap.
 const noGap = `(() => {
 	const { ring } = warpgauge.model.pick('GPU-fa4e0001', 'activity');
 	for (let i = ring.from(%f - 5000) + 1; i < ring.length; i++) if (ring.time(i) - ring.time(i - 1) > 1500) return false;
 	return true;
 })()`
 
-// TestBrowserReplay: a recording has no rows that are new. Its page shows its readings, does not complain, and goes back in it.
+// TestBrowserReplay: a recording has no new rows. Its page shows readings without complaints and can go back in time.
 func TestBrowserReplay(t *testing.T) {
 	n := h100(2)
 	n.replayed = "recording-1"
@@ -349,7 +349,7 @@ func TestBrowserReplay(t *testing.T) {
 	p.Wait(`document.querySelector('.tile .of-activity dd').innerText.includes('%') && document.getElementById('banner').hidden`)
 }
 
-// TestBrowserHostile: what others have named is shown as text.
+// TestBrowserHostile: names from others are shown as plain text.
 func TestBrowserHostile(t *testing.T) {
 	const name = `<img src=x onerror="document.title='taken'"><script>document.title='taken'</script>`
 	n := h100(2).past()
@@ -377,7 +377,7 @@ func TestBrowserHostile(t *testing.T) {
 	}
 }
 
-// TestBrowserReload: after a reload, the page shows what the other list has.
+// TestBrowserReload: after a reload the page shows the new list's fields.
 func TestBrowserReload(t *testing.T) {
 	n := h100(2)
 	url := n.serve(t, "")
@@ -395,8 +395,8 @@ func TestBrowserReload(t *testing.T) {
 	}
 }
 
-// TestBrowserTwoHours streams two hours in some seconds: the tab's memory stays what it
-// was after a quarter of an hour, which is what the page keeps.
+// TestBrowserTwoHours streams two hours in a few seconds. The tab's memory must not grow after the
+// first 15 minutes, the period that the page keeps.
 func TestBrowserTwoHours(t *testing.T) {
 	n := h100(8)
 	n.speed = 900
@@ -424,7 +424,7 @@ var (
 	axe      = flag.String("axe", "", "path of axe.min.js of axe-core")
 )
 
-// TestBrowserAxe has axe-core look at each kind of node: make live-axe.
+// TestBrowserAxe runs axe-core on each kind of node: make live-axe.
 func TestBrowserAxe(t *testing.T) {
 	if *axe == "" {
 		t.Skip("needs axe-core, which npm has: make live-axe")
@@ -456,8 +456,8 @@ func TestBrowserAxe(t *testing.T) {
 	}
 }
 
-// TestBrowserPictures draws the pictures of docs/live.md: make live-pictures. The exporter is
-// the real one with simulated GPUs, of which one has an XID and another one is lost.
+// TestBrowserPictures takes the pictures for docs/live.md: make live-pictures. It uses the real
+// exporter with simulated GPUs; one of them has an XID and another is lost.
 func TestBrowserPictures(t *testing.T) {
 	if *pictures == "" {
 		t.Skip("draws pictures only: make live-pictures")
@@ -483,7 +483,7 @@ func TestBrowserPictures(t *testing.T) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	time.Sleep(75 * time.Second) // what the charts show
+	time.Sleep(75 * time.Second) // the charts' span
 	b := browser.Open(t)
 	for _, picture := range []struct {
 		name          string

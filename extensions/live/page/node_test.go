@@ -19,21 +19,21 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// reading is a field of the made-up node: its value for the nth device at a time in seconds.
+// reading is a field of the simulated node, with its value for device n at a time in seconds.
 type reading struct {
-	name, unit, kind string // kind of device; "" is gpu
+	name, unit, kind string // kind of device; "" means gpu
 	value            func(n int, t float64) float64
 	labels           []map[string]string
 }
 
-// node answers /api/v1/ with made-up values, and serves the page. Its time may pass faster.
+// node answers /api/v1/ with simulated values and serves the page. Its time may run faster.
 type node struct {
 	interval time.Duration
 	speed    float64
 	began    time.Time
 	fields   []reading
-	proxied  bool   // while it is down, a proxy answers
-	replayed string // recording that is shown: it has no new rows
+	proxied  bool   // while the node is down, a proxy answers
+	replayed string // name of the recording, which has no new rows
 
 	mu         sync.Mutex
 	devices    []apiv1.Device
@@ -66,7 +66,7 @@ func (n *node) serve(tb testing.TB, prefix string) string {
 			n.mu.Lock()
 			defer n.mu.Unlock()
 			w.Header().Set("Content-Type", "application/json")
-			_ = json.NewEncoder(w).Encode(f(r)) // an error says that the browser went away
+			_ = json.NewEncoder(w).Encode(f(r)) // an error means that the browser went away
 		})
 	}
 	mux.HandleFunc("GET /api/v1/stream", n.stream)
@@ -91,7 +91,7 @@ func (n *node) serve(tb testing.TB, prefix string) string {
 	return s.URL + prefix + "/"
 }
 
-// change changes the node and wakes its streams.
+// change modifies the node and wakes its streams.
 func (n *node) change(f func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -112,7 +112,7 @@ func (f *reading) has(d *apiv1.Device) bool {
 	return d.Kind == f.kind
 }
 
-// each calls f with every series of the chosen devices and fields, by device; k is its number in its field.
+// each calls f with every series of the selected devices and fields, by device. k counts the series of a field.
 func (n *node) each(devices []apiv1.Device, ids, fields []string, call func(i, k int, f *reading, labels map[string]string)) {
 	for i := range devices {
 		for j := range n.fields {
@@ -233,7 +233,7 @@ func (n *node) listAnswer(*http.Request) any {
 	return out
 }
 
-// stream sends rows as the exporter does.
+// stream sends rows like the exporter.
 func (n *node) stream(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	seconds, _ := strconv.ParseFloat(q.Get("interval"), 64)
@@ -241,7 +241,7 @@ func (n *node) stream(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	send := func(kind string, data any) {
 		text, _ := json.Marshal(data)
-		fmt.Fprintf(w, "event: %s\ndata: %s\n\n", kind, text) // an error says that the browser went away
+		fmt.Fprintf(w, "event: %s\ndata: %s\n\n", kind, text) // an error means that the browser went away
 	}
 	n.mu.Lock()
 	n.streams++
@@ -313,7 +313,7 @@ func (n *node) stream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// load is how busy device n is, 0 to 1: it trains, infers or idles.
+// load returns the load of device n, 0 to 1: it trains, infers or idles.
 func load(n int, t float64) float64 {
 	noise := math.Sin(t*12.9898+float64(n)*78.233) * 43758.5453
 	noise -= math.Floor(noise)
@@ -369,7 +369,7 @@ func nvidiaReadings() []reading {
 	}
 }
 
-// gpus are n GPUs with pods and processes, the first two with links.
+// gpus returns n GPUs with pods and processes; the first two have links.
 func gpus(n int, model string) []apiv1.Device {
 	var out []apiv1.Device
 	session := time.Now().Add(-3 * time.Hour)
@@ -396,7 +396,7 @@ func h100(n int) *node {
 	return &node{devices: gpus(n, "NVIDIA H100 80GB HBM3 (simulated)"), fields: nvidiaReadings()}
 }
 
-// mig has two GPUs in MIG mode, of which utilisation is known for instances only.
+// mig returns a node with two GPUs in MIG mode, where only instances have a utilisation.
 func mig() *node {
 	n := h100(4)
 	n.devices = n.devices[:4]
@@ -426,7 +426,7 @@ func mig() *node {
 	return n
 }
 
-// amd is a node with AMD's GPUs and XGMI.
+// amd returns a node with AMD GPUs and XGMI.
 func amd() *node {
 	n := &node{devices: gpus(8, "AMD Instinct MI300X (simulated)")[:8]}
 	keep := map[string]bool{"DCGM_FI_DEV_GPU_UTIL": true, "DCGM_FI_PROF_DRAM_ACTIVE": true, "DCGM_FI_DEV_BOARD_POWER_WATTS": true}
@@ -473,7 +473,7 @@ func amd() *node {
 	return n
 }
 
-// lose takes a GPU away, with its XID.
+// lose removes a GPU and reports its XID.
 func (n *node) lose(i int) {
 	n.change(func() {
 		now, code := n.now(), 79
@@ -484,7 +484,7 @@ func (n *node) lose(i int) {
 	})
 }
 
-// past gives the node some events from before.
+// past adds older events.
 func (n *node) past() *node {
 	code := 31
 	for i, e := range []apiv1.Event{

@@ -1,7 +1,6 @@
-// Package page serves the live page at /: one HTML page with ES modules and a style
-// sheet, which are part of the binary. The page shows what /api/v1/ answers; it asks
-// nothing of any other server, and works under any path prefix. A client that does not
-// accept HTML gets the list of paths as text.
+// Package page serves the live page at /: one HTML page with ES modules and a style sheet, all
+// embedded in the binary. The page shows the answers of /api/v1/. It contacts no other server and
+// works under any path prefix. A client that does not accept HTML gets the list of paths as text.
 package page
 
 import (
@@ -19,14 +18,14 @@ import (
 //go:embed web
 var web embed.FS
 
-// Options of the page. The zero value is a list of paths without a live part.
+// Options of the page. The zero value serves a list of paths without the live part.
 type Options struct {
 	Version string
 	Live    bool // /api/v1/ is served
 	Pprof   bool // /debug/pprof/ is served
 }
 
-// policy lets the page load what this package serves, and ask /api/v1/.
+// policy allows the page to load only files of this package and to query /api/v1/.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
@@ -82,23 +81,22 @@ func Handler(o Options) http.Handler {
 	})
 }
 
-// serve sends a body, or says that the client has it. An upgrade of the exporter shows
-// at once, because a browser asks each time.
+// serve sends a body, or 304 if the client has it. Browsers revalidate each time, so an upgraded
+// exporter shows at once.
 func serve(w http.ResponseWriter, r *http.Request, contentType string, body []byte) {
 	h := w.Header()
 	h.Set("ETag", fmt.Sprintf(`"%x"`, sha256.Sum256(body)))
 	h.Set("Cache-Control", "no-cache")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("X-Content-Type-Options", "nosniff")
-	if h.Get("Content-Security-Policy") == "" { // else the web config file has one
+	if h.Get("Content-Security-Policy") == "" { // unless the web configuration file sets one
 		h.Set("Content-Security-Policy", policy)
 	}
 	h.Set("Content-Type", contentType)
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
 }
 
-// acceptsHTML reports whether a client's Accept header names HTML, as browsers do
-// and curl does not.
+// acceptsHTML reports whether an Accept header names HTML, as browsers send and curl does not.
 func acceptsHTML(accept []string) bool {
 	for part := range strings.SplitSeq(strings.Join(accept, ","), ",") {
 		name, parameters, _ := strings.Cut(part, ";")

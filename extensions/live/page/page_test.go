@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// ask answers GET of a path as a client that accepts something would.
+// ask sends a GET request with the headers Accept and If-None-Match.
 func ask(h http.Handler, path, accept, etag string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(http.MethodGet, path, nil)
 	if accept != "" {
@@ -53,8 +53,8 @@ func TestIndex(t *testing.T) {
 	}
 }
 
-// TestNothingFromElsewhere: what is served names no other server, has no inline script or
-// style, and says so to the browser.
+// TestNothingFromElsewhere: the served files name no other server, have no inline script or style,
+// and send a matching policy.
 func TestNothingFromElsewhere(t *testing.T) {
 	h := Handler(Options{Live: true})
 	address := regexp.MustCompile(`(https?:)?//[a-z0-9.-]+\.[a-z]{2,}|url\(|@import|<style|style=|\son[a-z]+=|<script(?:[^>]*)>[^<]`)

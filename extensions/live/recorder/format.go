@@ -25,8 +25,8 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// A recording is OpenMetrics with time stamps, compressed by zstd. Prometheus' parser refuses other comments than those of
-// OpenMetrics, so the parts in JSON are the help texts of two families without samples:
+// A recording is OpenMetrics with timestamps, compressed with zstd. Prometheus' parser accepts no comments except
+// OpenMetrics', so the JSON parts are help texts of two families without samples:
 //
 //	# HELP warpgauge_recording HEADER
 //	the families of the page
@@ -34,8 +34,8 @@ import (
 //	# HELP warpgauge_recording_series INDEX
 //	# EOF
 //
-// The index has for each series of the text its number in the header, or -1 if an earlier one has the same reading. A blank
-// reading has no sample.
+// For each series in the text, the index has its number in the header, or -1 if an earlier series has the same reading.
+// Blank readings have no sample.
 const (
 	headPrefix  = "# HELP warpgauge_recording "
 	indexPrefix = "# HELP warpgauge_recording_series "
@@ -43,35 +43,35 @@ const (
 	end         = "# EOF"
 )
 
-// format is the version of the parts in JSON. Files of version 1 had another form.
+// format is the version of the JSON parts. Version 1 had another layout.
 const format = 2
 
-// Limits of a file, for the writer and for readers of files of any origin.
+// Limits of a file, for writing and for reading untrusted files.
 const (
 	maxFile    = 256 << 20 // bytes of a file
 	maxLine    = 32 << 20  // bytes of a line
 	maxContent = 4 << 30   // bytes of all lines
 	maxLines   = 32 << 20
-	maxWindow  = 16 << 20 // bytes that the decoder looks back
+	maxWindow  = 16 << 20 // window size of the decoder, in bytes
 	maxSpan    = 24 * time.Hour
 )
 
-// Header says what a recording is of.
+// Header describes a recording.
 type Header struct {
 	Format int `json:"format"`
 	apiv1.Recording
-	Text     string           `json:"text"` // of the trigger
+	Text     string           `json:"text"` // text of the trigger
 	Version  string           `json:"version"`
 	Hostname string           `json:"hostname,omitempty"`
 	Lists    []string         `json:"lists"` // field lists in service, as CSV
 	Devices  []Device         `json:"devices"`
 	Series   []history.Series `json:"series"`
-	Node     apiv1.Devices    `json:"node"` // states, users and processes when it was written
+	Node     apiv1.Devices    `json:"node"` // states, users and processes at the time of writing
 	Health   *apiv1.Health    `json:"health,omitempty"`
 	Events   []apiv1.Event    `json:"events,omitempty"`
 }
 
-// Device is a device that had samples.
+// Device is a device with samples.
 type Device struct {
 	Collector string           `json:"collector"`
 	List      int              `json:"list"` // index into Header.Lists
@@ -79,21 +79,21 @@ type Device struct {
 	Device    collector.Device `json:"device"`
 }
 
-// Sample is one of a series. Its time is in Unix ms.
+// Sample is a sample of a series. Its time is in Unix ms.
 type Sample struct {
 	Time  int64
 	Value float64
 }
 
-// Recording is a file that was read.
+// Recording is a decoded file.
 type Recording struct {
 	Header
-	Fields  []field.List // as Lists
-	Samples [][]Sample   // by series of the header; times ascend
+	Fields  []field.List // parsed Lists
+	Samples [][]Sample   // by the header's series; times ascend
 }
 
-// view returns a source for each device that has series, and for each of its columns the index of the series. Samples of
-// a driver's buffer are not columns.
+// view returns a source for each device with series, and the series index of each column. It omits samples from a
+// driver's buffer.
 func (h *Header) view(lists []field.List) (v *view.View, series [][]int) {
 	of := make(map[string][]int)
 	for i := range h.Series {
@@ -119,20 +119,20 @@ func (h *Header) view(lists []field.List) (v *view.View, series [][]int) {
 	return v, series
 }
 
-// write writes a recording: of each series, its samples from the header's time From to before Until. lists are the header's.
+// write writes a recording: for each series, the samples from the header's From to before Until. lists are the header's lists.
 func write(to io.Writer, h *Header, lists []field.List, page exposition.Options, samples func(history.Series) iter.Seq2[int64, float64]) error {
 	z, err := zstd.NewWriter(to, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(4<<20))
 	if err != nil {
 		return err
 	}
 	b := bufio.NewWriterSize(&limited{to: z, left: maxContent}, 64<<10) // Flush returns the first error
-	fmt.Fprint(b, comment(headPrefix, h))                               //nolint:errcheck // as said
+	fmt.Fprint(b, comment(headPrefix, h))                               //nolint:errcheck // Flush reports it
 	v, series := h.view(lists)
 	index, shown := []int{}, make(map[int]bool)
 	for _, a := range exposition.WriteArchive(b, v, page, func(source, column int) iter.Seq2[int64, float64] { return samples(h.Series[series[source][column]]) }) {
 		at := series[a.Source][a.Column]
 		if _, known := scaleOf(&v.Sources[a.Source].Fields, a.Family); !known || a.Repeated {
-			at = -1 // a name without a row of the list cannot be read back
+			at = -1 // a name outside the list cannot be read back
 		}
 		shown[at] = true
 		index = append(index, at)
@@ -150,17 +150,17 @@ func write(to io.Writer, h *Header, lists []field.List, page exposition.Options,
 			if last == math.MinInt64 {
 				index = append(index, i)
 			}
-			last = max(at, last+1) // Prometheus has one sample of a series at a time, and a device several events
+			last = max(at, last+1) // Prometheus allows one sample per time, but a device can have several events
 			line = exposition.AppendSample(append(append(line[:0], head...), begin...), v, last)
 			head = ""
-			b.Write(line) //nolint:errcheck,gosec // as said
+			b.Write(line) //nolint:errcheck,gosec // Flush reports it
 		}
 	}
-	fmt.Fprint(b, comment(indexPrefix, index), end, "\n") //nolint:errcheck // as said
+	fmt.Fprint(b, comment(indexPrefix, index), end, "\n") //nolint:errcheck // Flush reports it
 	return errors.Join(b.Flush(), z.Close())
 }
 
-// readingText returns name and labels of a series that the page does not show.
+// readingText returns name and labels for a series that the page does not show.
 func readingText(s *history.Series) string {
 	name := strconv.Itoa(int(s.Field))
 	if d, ok := field.ByID(s.Field); ok {
@@ -177,13 +177,13 @@ func readingText(s *history.Series) string {
 	return "warpgauge_recording_reading{" + strings.Join(text, ",") + "} "
 }
 
-// comment returns a line with JSON whose escapes are all of the form \uXXXX, which OpenMetrics leaves as they are.
+// comment returns a line of JSON with all escapes as \uXXXX, which OpenMetrics does not change.
 func comment(prefix string, v any) string {
 	var b strings.Builder
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
-		panic("recorder: encode: " + err.Error()) // all types are our own
+		panic("recorder: encode: " + err.Error()) // all types are ours
 	}
 	return prefix + strings.NewReplacer(`\\`, `\u005c`, `\"`, `\u0022`, `\n`, `\u000a`).Replace(b.String())
 }
@@ -210,7 +210,7 @@ func (l *limited) Write(p []byte) (int, error) {
 	return l.to.Write(p)
 }
 
-// reader reads the lines of a file of any origin, within limits.
+// reader reads the lines of an untrusted file, within limits.
 type reader struct {
 	*bufio.Scanner
 	z    *zstd.Decoder
@@ -224,11 +224,11 @@ func newReader(from io.Reader) (*reader, error) {
 	}
 	r := &reader{Scanner: bufio.NewScanner(io.LimitReader(z, maxContent)), z: z}
 	r.Buffer(nil, maxLine)
-	r.Split(func(data []byte, _ bool) (int, []byte, error) { return bufio.ScanLines(data, false) }) // a line that is cut off is none
+	r.Split(func(data []byte, _ bool) (int, []byte, error) { return bufio.ScanLines(data, false) }) // ignores an incomplete last line
 	return r, nil
 }
 
-// next returns the next line, until the next call.
+// next returns the next line, valid until the next call.
 func (r *reader) next() ([]byte, error) {
 	if r.line++; r.line > maxLines || !r.Scan() {
 		return nil, r.fail(cmp.Or(r.Err(), io.ErrUnexpectedEOF))
@@ -246,7 +246,7 @@ func (r *reader) fail(err error) error {
 	return fmt.Errorf("read recording: line %d: %w", r.line, err)
 }
 
-// ReadHeader reads the beginning of a file.
+// ReadHeader reads a file's header.
 func ReadHeader(from io.Reader) (*Header, error) {
 	r, err := newReader(from)
 	if err != nil {
@@ -293,13 +293,13 @@ func (r *reader) header() (*Header, error) {
 	return h, nil
 }
 
-// part is the samples of a series of the text.
+// part holds the samples of one series in the text.
 type part struct {
 	metric  string
 	samples []Sample
 }
 
-// Read reads a recording of any origin. It takes bounded memory, and refuses a file that is not whole.
+// Read reads an untrusted recording with bounded memory. It refuses an incomplete file.
 func Read(from io.Reader) (*Recording, error) {
 	r, err := newReader(from)
 	if err != nil {
@@ -324,7 +324,7 @@ func Read(from io.Reader) (*Recording, error) {
 	return out, nil
 }
 
-// read reads all lines after the first one.
+// read reads all lines after the first.
 func (r *Recording) read(from *reader) error {
 	var parts []part
 	var current []byte // name and labels
@@ -355,7 +355,7 @@ func (r *Recording) read(from *reader) error {
 			return from.fail(err)
 		}
 	}
-	if from.Scan() || from.Err() != nil { // which has the decoder check the sum
+	if from.Scan() || from.Err() != nil { // at the end the decoder verifies the checksum
 		return from.fail(cmp.Or(from.Err(), errors.New("something follows the end")))
 	}
 	if err := r.join(parts, index); err != nil {
@@ -364,7 +364,7 @@ func (r *Recording) read(from *reader) error {
 	return nil
 }
 
-// parseSample splits a line.
+// parseSample parses a line.
 func parseSample(line []byte) (series []byte, s Sample, err error) {
 	at := bytes.LastIndexByte(line, ' ')
 	value := bytes.LastIndexByte(line[:max(at, 0)], ' ')
@@ -379,7 +379,7 @@ func parseSample(line []byte) (series []byte, s Sample, err error) {
 	return line[:value], Sample{int64(math.Round(seconds * 1000)), v}, err
 }
 
-// join gives each series of the header its samples. The XIDs of a device are several series of the text.
+// join assigns the samples to the header's series. The XIDs of a device are several series in the text.
 func (r *Recording) join(parts []part, index []int) error {
 	if len(index) != len(parts) {
 		return fmt.Errorf("there should be %d series, there are %d", len(index), len(parts))

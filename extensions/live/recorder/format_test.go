@@ -20,8 +20,8 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// shared is a recording of a GPU with two users: a field under two names and scales, one that only a histogram shows,
-// XIDs, events of one instant, and samples of a driver's buffer.
+// shared is a recording of a GPU with two users: a field with two names and scales, a field of a histogram only,
+// XIDs, simultaneous events, and samples from a driver's buffer.
 func shared() (h *Header, samples map[int][]Sample) {
 	blank := math.NaN()
 	h = &Header{
@@ -59,12 +59,12 @@ DCGM_FI_DEV_GPU_TEMP, histogram, Temperature, buckets=30|60
 	add("DCGM_FI_DEV_GPU_TEMP", false, nil, 0, 40, 1000, 41)
 	h.Series = append(h.Series, history.Series{Device: "GPU-a", Field: field.XIDEvent})
 	samples[len(h.Series)-1] = []Sample{{1e12 + 900, 79}, {1e12 + 900, 31}, {1e12 + 3999, 31}, {1e12 + 3999, 45}}
-	h.Series = append(h.Series, history.Series{Device: "GPU-a", Field: 60000}) // of a later version
+	h.Series = append(h.Series, history.Series{Device: "GPU-a", Field: 60000}) // from a later version
 	samples[len(h.Series)-1] = []Sample{{1e12, 7}}
 	return h, samples
 }
 
-// TestWhatIsReadIsWhatWasWritten: all but blanks, with events of one instant 1 ms apart.
+// TestWhatIsReadIsWhatWasWritten: a recording keeps everything except blanks; simultaneous events get times 1 ms apart.
 func TestWhatIsReadIsWhatWasWritten(t *testing.T) {
 	h, samples := shared()
 	file := written(t, h, exposition.Options{Hostname: "node", Owners: usersOf(&h.Node)}, samples)
@@ -83,7 +83,7 @@ func TestWhatIsReadIsWhatWasWritten(t *testing.T) {
 	}
 }
 
-// TestNamesOfARecording: series have the names of the page, and what it does not show has a family of its own.
+// TestNamesOfARecording: series have their names from the page; other series have a family of their own.
 func TestNamesOfARecording(t *testing.T) {
 	h, samples := shared()
 	got := text(t, written(t, h, exposition.Options{Hostname: "node", Owners: usersOf(&h.Node)}, samples))
@@ -105,7 +105,7 @@ func TestNamesOfARecording(t *testing.T) {
 	}
 }
 
-// TestPrometheusReadsARecording has promtool make blocks of a recording as zstd -d returns it.
+// TestPrometheusReadsARecording: promtool creates blocks from a recording decompressed with zstd -d.
 func TestPrometheusReadsARecording(t *testing.T) {
 	promtool := programtest.Find(t, "promtool")
 	h, samples := shared()
@@ -115,7 +115,7 @@ func TestPrometheusReadsARecording(t *testing.T) {
 	if out, err := exec.Command(promtool, "tsdb", "create-blocks-from", "openmetrics", path, blocks).CombinedOutput(); err != nil {
 		t.Fatalf("promtool: %v\n%s\n%s", err, out, all)
 	}
-	must(t, os.Mkdir(filepath.Join(blocks, "wal"), 0o700)) // which promtool wants to read, too
+	must(t, os.Mkdir(filepath.Join(blocks, "wal"), 0o700)) // promtool also reads the WAL
 	dump, err := exec.Command(promtool, "tsdb", "dump", blocks).Output()
 	must(t, err)
 	want := 0

@@ -1,9 +1,8 @@
-// Package recorder is the flight recorder: when something happens (an XID, a device that is
-// lost or stalled, an uncorrected ECC error, throttling, a burst of NVLink errors, or an
-// operator asks), it writes the history around it into one file: all series, events, states
-// and users of devices. A Recorder reads the memory of others, so that nothing waits
-// for its disk. Read reads such a file, of whatever origin, and a Replay serves page, API and
-// metrics of one.
+// Package recorder is the flight recorder. When something happens (an XID, a lost or stalled
+// device, an uncorrected ECC error, throttling, a burst of NVLink errors, or an operator's
+// request), it writes the surrounding history into one file: all series, events, states and users.
+// It reads the memory of other components, so nothing waits for its disk. Read decodes such a file,
+// trusted or not, and a Replay serves page, API and metrics from it.
 package recorder
 
 import (
@@ -37,35 +36,35 @@ import (
 // Options of New.
 type Options struct {
 	Directory         string
-	Before, After     time.Duration // of the history around what happened
-	Files             int           // most files that are kept
-	Bytes             int64         // and their size together
+	Before, After     time.Duration // length of the recorded history before and after the trigger
+	Files             int           // maximum number of files
+	Bytes             int64         // maximum total size
 	Hostname, Version string
 
 	Board   *view.Board
 	History *history.History
 	Node    func() *apiv1.Devices // states, users and processes of devices
-	Events  *events.Bus           // what sets off recordings
-	Log     *api.Log              // what happens; recordings are added to it
-	Health  func() *apiv1.Health  // verdicts on devices; nil: none
-	Page    exposition.Options    // how the page names series, and who uses devices
+	Events  *events.Bus           // source of the triggers
+	Log     *api.Log              // events for recordings; the recorder adds its own
+	Health  func() *apiv1.Health  // nil: no verdicts
+	Page    exposition.Options    // names of series and users of devices
 
-	Registerer prometheus.Registerer // of the recorder's own metrics; nil: none
+	Registerer prometheus.Registerer // for the recorder's own metrics, or nil
 	Logger     *zap.Logger
 }
 
 const (
 	interval = time.Second
-	catchUp  = 2 * time.Second // until the last samples are in the history
-	// A recording begins at most once in pause, and for the same cause and device once in
-	// samePause, so that repeated events do not push out earlier recordings.
+	catchUp  = 2 * time.Second // until the history has the last samples
+	// pause is the minimum time between two recordings; samePause applies to the same cause and
+	// device, so that repeated events do not displace earlier recordings.
 	pause     = time.Minute
 	samePause = 10 * time.Minute
-	// maxWaiting is how many events wait for the next second.
+	// maxWaiting bounds the events that wait for the next second.
 	maxWaiting = 1024
-	// What has no sample any more is forgotten after so long.
+	// A device without samples is forgotten after that long.
 	forget = 2 * time.Hour
-	// leftover is how old a file is that a process which was killed had not finished.
+	// leftover is the age at which an unfinished file counts as abandoned by a killed process.
 	leftover = 10 * time.Minute
 
 	prefix, suffix = "recording-", ".om.zst"
@@ -73,8 +72,7 @@ const (
 
 var names = regexp.MustCompile(`^recording-[0-9]{8}-[0-9]{6}\.[0-9]{3}-[a-z_]+\.om\.zst$`)
 
-// Recorder writes recordings. Run does the work; the other methods can be called by any
-// goroutine.
+// Recorder writes recordings. Run does the work; the other methods are safe for concurrent use.
 type Recorder struct {
 	o         Options
 	log       *zap.Logger
@@ -86,39 +84,39 @@ type Recorder struct {
 	written            *prometheus.CounterVec
 	failed, suppressed prometheus.Counter
 
-	// Of the goroutine of Run.
+	// Used by Run's goroutine only.
 	known   map[string]knownDevice // by ID
 	pending *pending
-	began   time.Time // of the last recording
-	started time.Time // of Run: there are no samples of before
+	began   time.Time // start of the last recording
+	started time.Time // start of Run: there are no earlier samples
 	last    map[[2]string]time.Time
-	headers map[string]apiv1.Recording // of the files there are, by name
-	health  map[string]string          // verdicts on devices when they were last looked at
+	headers map[string]apiv1.Recording // of existing files, by name
+	health  map[string]string          // verdicts on devices at the last step
 }
 
-// pending is a recording that is waiting for the samples after what happened.
+// pending is a recording that waits for the samples after its trigger.
 type pending struct {
 	Trigger
 	began time.Time // with a monotonic clock
 }
 
-// Trigger is something that sets off a recording.
+// Trigger starts a recording.
 type Trigger struct {
-	Cause  string // a short fixed word
-	Device string // its ID; "" if it is not about one
+	Cause  string // from a fixed list
+	Device string // device ID, or ""
 	Text   string
 	Time   time.Time
 }
 
-// knownDevice is a device that was in a View.
+// knownDevice is a device from a View.
 type knownDevice struct {
 	Device
 	list field.List
 	seen time.Time
 }
 
-// New returns a Recorder that does not run yet. It panics if o.Registerer has metrics of
-// another one.
+// New returns a Recorder. Run starts it. New panics if o.Registerer already has a Recorder's
+// metrics.
 func New(o Options) *Recorder {
 	r := &Recorder{
 		o: o, log: o.Logger.Named("recorder"),
@@ -146,8 +144,8 @@ func New(o Options) *Recorder {
 	return r
 }
 
-// Run watches and writes until ctx ends. A recording that is waiting for more samples is
-// written then as it is.
+// Run watches and writes until ctx ends. It then writes the pending recording without the missing
+// samples.
 func (r *Recorder) Run(ctx context.Context) error {
 	r.log.Info("recordings are written", zap.String("directory", r.o.Directory), zap.Duration("before", r.o.Before), zap.Duration("after", r.o.After))
 	if err := r.tidy(time.Now()); err != nil {
@@ -171,7 +169,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 	}
 }
 
-// Record begins a recording. If one is waiting already, that is the one.
+// Record starts a recording, unless one is already pending.
 func (r *Recorder) Record(ctx context.Context) error {
 	answer := make(chan error, 1)
 	select {
@@ -182,13 +180,12 @@ func (r *Recorder) Record(ctx context.Context) error {
 	return <-answer
 }
 
-// Recordings returns what recordings there are, the newest first.
+// Recordings returns the existing recordings, newest first.
 func (r *Recorder) Recordings() []apiv1.Recording { return *r.list.Load() }
 
 var _ api.Recorder = (*Recorder)(nil)
 
-// Open opens the file of a recording. An error that is fs.ErrNotExist says that there is none of
-// that name.
+// Open opens the file of a recording. The error is fs.ErrNotExist if there is none with that name.
 func (r *Recorder) Open(name string) (io.ReadSeekCloser, error) {
 	if !names.MatchString(name) {
 		return nil, fmt.Errorf("recording %q: %w", name, fs.ErrNotExist)
@@ -197,7 +194,7 @@ func (r *Recorder) Open(name string) (io.ReadSeekCloser, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = root.Close() }() // it was only read
+	defer func() { _ = root.Close() }() // opened for reading only
 	f, err := root.Open(name)
 	if err != nil {
 		return nil, err
@@ -208,13 +205,13 @@ func (r *Recorder) Open(name string) (io.ReadSeekCloser, error) {
 	return f, nil
 }
 
-// step handles the events since the last step.
+// step processes the events since the last step.
 func (r *Recorder) step(now time.Time) {
 	r.remember(now)
 	for len(r.events.C) > 0 {
 		e := <-r.events.C
 		if t, ok := triggerOf(&e); ok {
-			_ = r.begin(t, now) // suppressed ones are counted
+			_ = r.begin(t, now) // a counter counts suppressed triggers
 		}
 	}
 	r.recordFailures(now)
@@ -223,8 +220,8 @@ func (r *Recorder) step(now time.Time) {
 	}
 }
 
-// recordFailures begins a recording when a device's health has become failed, unless that is in one
-// which has begun.
+// recordFailures starts a recording when a device's health becomes failed, unless the pending
+// recording covers it.
 func (r *Recorder) recordFailures(now time.Time) {
 	if r.o.Health == nil {
 		return
@@ -239,13 +236,13 @@ func (r *Recorder) recordFailures(now time.Time) {
 	r.health = verdicts
 }
 
-// remember keeps the descriptions of devices, also of devices that a later View lacks.
+// remember stores the descriptions of devices, for devices missing in later Views.
 func (r *Recorder) remember(now time.Time) {
 	for _, s := range r.o.Board.Load().Sources {
 		for i := range s.Devices {
 			d := &s.Devices[i]
 			if k, ok := r.known[d.ID]; ok && k.seen.Equal(now) {
-				continue // of a source that goes first
+				continue // an earlier source has priority
 			}
 			r.known[d.ID] = knownDevice{Device: Device{Collector: s.Collector, Interval: s.Interval, Device: *d}, list: s.Fields, seen: now}
 		}
@@ -254,10 +251,10 @@ func (r *Recorder) remember(now time.Time) {
 	maps.DeleteFunc(r.last, func(_ [2]string, t time.Time) bool { return now.Sub(t) > samePause })
 }
 
-// begin begins a recording, if the last one is long enough ago.
+// begin starts a recording if the last one is long enough ago.
 func (r *Recorder) begin(t Trigger, now time.Time) error {
 	if r.pending != nil {
-		return nil // it is in that one
+		return nil // the pending recording covers it
 	}
 	same := [2]string{t.Cause, t.Device}
 	if since := now.Sub(r.began); !r.began.IsZero() && since < pause {
@@ -296,7 +293,7 @@ func (r *Recorder) finish(now time.Time) {
 	}
 }
 
-// header returns the header of a recording of p.
+// header returns the header for a recording of p.
 func (r *Recorder) header(p *pending) *Header {
 	from, until := p.Time.Add(-r.o.Before), p.Time.Add(r.o.After)
 	if from.Before(r.started) && r.started.Before(p.Time) {
@@ -323,13 +320,13 @@ func (r *Recorder) header(p *pending) *Header {
 	return h
 }
 
-// addSeries adds series, the devices that have them, and the devices' field lists, which it returns.
+// addSeries adds series and their devices to a header, and returns the devices' field lists.
 func (r *Recorder) addSeries(h *Header, all []history.Series) (lists []field.List) {
 	at, added := make(map[*field.Field]int), make(map[string]bool)
 	for _, s := range all {
 		k, ok := r.known[s.Device]
 		if !ok || len(k.list.Fields) == 0 {
-			continue // gone for long
+			continue // removed long ago
 		}
 		h.Series = append(h.Series, s)
 		if added[s.Device] {
@@ -338,7 +335,7 @@ func (r *Recorder) addSeries(h *Header, all []history.Series) (lists []field.Lis
 		added[s.Device] = true
 		list := &k.list.Fields[0]
 		if _, ok := at[list]; !ok {
-			text := string(field.Format(k.list)) // which several sessions can have
+			text := string(field.Format(k.list)) // several sessions can share a list
 			if at[list] = slices.Index(h.Lists, text); at[list] < 0 {
 				at[list] = len(h.Lists)
 				h.Lists, lists = append(h.Lists, text), append(lists, k.list)
@@ -360,7 +357,7 @@ func (r *Recorder) write(p *pending) (*Header, error) {
 	if err != nil {
 		return h, err
 	}
-	defer func() { _ = root.Close() }() // files are closed on their own
+	defer func() { _ = root.Close() }() // errors of files are reported separately
 	return h, file.WriteWhole(root, h.Name, func(w io.Writer) error {
 		return write(&limited{to: w, left: min(maxFile, r.o.Bytes)}, h, lists, r.o.Page, func(s history.Series) iter.Seq2[int64, float64] {
 			return r.o.History.Samples(s, from, until)
@@ -368,19 +365,19 @@ func (r *Recorder) write(p *pending) (*Header, error) {
 	})
 }
 
-// tidy removes the oldest recordings while there are too many, and lists the others.
+// tidy removes the oldest recordings beyond the limits and updates the list.
 func (r *Recorder) tidy(now time.Time) error {
 	root, err := r.directory.Open()
 	if err != nil {
 		return err
 	}
-	defer func() { _ = root.Close() }() // files are closed on their own
+	defer func() { _ = root.Close() }() // errors of files are reported separately
 	files, err := file.List(root, prefix, now.Add(-leftover))
 	if files == nil && err != nil {
 		return err
 	}
 	files = slices.DeleteFunc(files, func(f fs.FileInfo) bool { return !names.MatchString(f.Name()) })
-	slices.SortFunc(files, func(a, b fs.FileInfo) int { return cmp.Compare(b.Name(), a.Name()) }) // the newest first
+	slices.SortFunc(files, func(a, b fs.FileInfo) int { return cmp.Compare(b.Name(), a.Name()) }) // newest first
 	list, total := []apiv1.Recording{}, int64(0)
 	headers := make(map[string]apiv1.Recording)
 	for i, f := range files {

@@ -52,7 +52,7 @@ const (
 	width
 )
 
-// node is two GPUs whose rows a test writes.
+// node has two GPUs whose rows the test writes.
 type node struct {
 	t       testing.TB
 	board   view.Board
@@ -62,7 +62,7 @@ type node struct {
 	log     *api.Log
 	src     *view.Source
 	row     []float64
-	verdict string // on GPU-0
+	verdict string // verdict on GPU-0
 	*Recorder
 }
 
@@ -97,11 +97,11 @@ func newNode(t testing.TB, directory string) *node {
 	return n
 }
 
-// run samples for a time and lets the recorder work, a second at a time.
+// run samples for some seconds and lets the recorder work after each.
 func (n *node) run(seconds int, change func(second int)) {
 	ctx, cancel := context.WithCancel(n.t.Context())
 	done := make(chan error)
-	go func() { done <- n.rows.Run(ctx) }() // which publishes
+	go func() { done <- n.rows.Run(ctx) }() // publishes events
 	defer func() { cancel(); <-done }()
 	for i := range seconds {
 		time.Sleep(time.Second)
@@ -120,7 +120,7 @@ func (n *node) run(seconds int, change func(second int)) {
 
 func (n *node) List() []apiv1.Recording { return *n.list.Load() }
 
-// recorded are the causes and devices of the recordings there are, the oldest first.
+// recorded returns causes and devices of the existing recordings, oldest first.
 func (n *node) recorded() (out []string) {
 	for _, r := range slices.Backward(n.List()) {
 		out = append(out, r.Cause+" "+r.Device)
@@ -222,7 +222,7 @@ func TestARecordingIsTheHistoryAroundWhatHappened(t *testing.T) {
 				}
 				k++
 			}
-			if all := i != 0; len(samples) != k || all && k != 90 || !all && (k < 12 || k > 13) { // of one, 1 in 7 is not blank
+			if all := i != 0; len(samples) != k || all && k != 90 || !all && (k < 12 || k > 13) { // in one series, 1 in 7 samples is not blank
 				t.Errorf("series %d has %d samples, the history %d", i, len(samples), k)
 			}
 		}
@@ -253,7 +253,7 @@ func TestOperatorsAndTheEnd(t *testing.T) {
 		if err := n.Record(ctx); err != nil {
 			t.Error(err)
 		}
-		cancel() // what is waiting is written
+		cancel() // the pending recording is written
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
@@ -326,7 +326,7 @@ func TestNamesAreChecked(t *testing.T) {
 	}
 }
 
-// failing fails after so many bytes, as a full disk does.
+// failing is a writer that fails after left bytes, like a full disk.
 type failing struct{ left int }
 
 func (f *failing) Write(p []byte) (int, error) {
@@ -336,7 +336,7 @@ func (f *failing) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// written returns samples as a recording.
+// written returns samples encoded as a recording.
 func written(t testing.TB, h *Header, page exposition.Options, samples map[int][]Sample) []byte {
 	var b bytes.Buffer
 	err := write(&b, h, listsOf(t, h), page, samplesOf(h, samples))
@@ -359,7 +359,7 @@ func samplesOf(h *Header, samples map[int][]Sample) func(history.Series) iter.Se
 	}
 }
 
-// example is a recording of some size: 10 series of the page, and 10 that it does not show.
+// example returns a larger recording: 10 series of the page, and 10 others.
 func example() (h *Header, samples map[int][]Sample) {
 	h = &Header{
 		Format: format, Recording: apiv1.Recording{Name: "x", From: time.UnixMilli(0).UTC(), Until: time.UnixMilli(1000_000).UTC()},
@@ -381,7 +381,7 @@ func encoded(t testing.TB) []byte {
 	return written(t, h, exposition.Options{}, samples)
 }
 
-// text returns what is within the compression.
+// text returns the decompressed content.
 func text(t testing.TB, file []byte) string {
 	z, err := zstd.NewReader(bytes.NewReader(file))
 	must(t, err)
@@ -401,8 +401,7 @@ func TestAFullDisk(t *testing.T) {
 	}
 }
 
-// TestAFullFileSystem writes to a file system that is too small, until one of several
-// recordings does not fit.
+// TestAFullFileSystem writes to a small file system until a recording does not fit.
 func TestAFullFileSystem(t *testing.T) {
 	mount := t.TempDir()
 	if err := unix.Mount("tmpfs", mount, "tmpfs", 0, "size=32k,mode=0700"); err != nil {
@@ -431,8 +430,8 @@ func TestAFullFileSystem(t *testing.T) {
 	})
 }
 
-// TestAKilledProcess starts processes that write recordings and kills them at random
-// instants: there are whole files and parts that the next process does not list.
+// TestAKilledProcess kills processes that write recordings at random times. Only complete files
+// remain in the next process's list.
 func TestAKilledProcess(t *testing.T) {
 	const variable = "WARPGAUGE_TEST_RECORD_INTO"
 	if directory := os.Getenv(variable); directory != "" {
@@ -547,7 +546,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// FuzzLines is for what is within the compression.
+// FuzzLines fuzzes the decompressed content.
 func FuzzLines(f *testing.F) {
 	h, samples := example()
 	h.Series = h.Series[:2]

@@ -24,11 +24,11 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// Judge returns the verdicts on the devices of a View at a time.
+// Judge returns the verdicts on a View's devices at a time.
 type Judge func(v *view.View, status []session.CollectorStatus, at time.Time) *verdict.Snapshot
 
-// NewReplay returns a page of metrics and an API that show a time of a recording. The history has all of it. The recording is
-// fed into rings, as a session would, up to that time.
+// NewReplay returns a metrics page and an API for one time of a recording. The history holds the whole recording. The rings
+// are filled up to that time, as by a session.
 func NewReplay(r *Recording, version string, judge Judge, at time.Time) (*exposition.Renderer, *api.API, error) {
 	now, users := func() time.Time { return at }, usersOf(&r.Node)
 	board, shown := new(view.Board), &view.View{Version: 1}
@@ -62,8 +62,8 @@ func NewReplay(r *Recording, version string, judge Judge, at time.Time) (*exposi
 	}), nil
 }
 
-// Status implements api.Lists, with the fields of all lists: there is another one after a reload, and none if there was no
-// device.
+// Status implements api.Lists with the fields of all lists: a reload adds a list, and a recording without devices has
+// none.
 func (r *Recording) Status() lists.Status {
 	var all field.List
 	for _, list := range r.Fields {
@@ -76,7 +76,7 @@ func (r *Recording) Status() lists.Status {
 	return lists.Status{InService: lists.List{Origin: "the recording", Fields: all}, Applied: r.From}
 }
 
-// history returns the history that the recording is.
+// history returns a history with the whole recording.
 func (r *Recording) history() *history.History {
 	h := history.New(history.Options{Rows: rows.New(new(view.Board), nil), MaxBytes: math.MaxInt64})
 	for i, s := range r.Series {
@@ -95,21 +95,21 @@ func each(samples []Sample) iter.Seq2[int64, float64] {
 	}
 }
 
-// track is the rows of a device that are not in its ring yet: one for each time at which it was sampled. Events are in the
-// first row after them.
+// track holds the rows of a device that are not in its ring yet: one per sample time. An event is in the first row after
+// it.
 type track struct {
 	source  *view.Source
 	times   []int64 // ms
 	samples [][]Sample
-	last    time.Time // of the newest row in the ring
+	last    time.Time // time of the newest row in the ring
 }
 
 const (
-	maxCells = 32 << 20 // of all rows
+	maxCells = 32 << 20 // rows in a ring, so at most that many are fed between two reads
 	feedRows = 1024     // rows in a ring, and so fed between two readings of it
 )
 
-// tracksOf makes the tracks of all devices. Samples of a driver's buffer are in the history only.
+// tracksOf returns the tracks of all devices. It omits samples from a driver's buffer, which only the history has.
 func tracksOf(r *Recording) (out []*track, err error) {
 	v, series := r.view(r.Fields)
 	cells := 0
@@ -135,7 +135,7 @@ func tracksOf(r *Recording) (out []*track, err error) {
 	return out, nil
 }
 
-// feed appends the rows up to a time to the ring, not more than it holds. It reports whether there were some.
+// feed appends the rows up to a time to the ring, at most one ringful. It reports whether it appended any.
 func (t *track) feed(until int64) (fed bool) {
 	cells := make([]float64, len(t.samples))
 	for n := 0; n < feedRows && len(t.times) > 0 && t.times[0] <= until; n++ {
@@ -153,14 +153,14 @@ func (t *track) feed(until int64) (fed bool) {
 	return fed
 }
 
-// silentAfter is how many intervals a device can be without a sample, at least silentLeast.
+// silentAfter is the number of intervals without a sample after which a device counts as silent; silentLeast is the minimum time.
 const (
 	silentAfter = 3
 	silentLeast = 5 * time.Second
 )
 
-// statusOf returns the state of devices at the time that is shown: up if there were samples just before, else as it was when
-// the recording was written.
+// statusOf returns the device states at the shown time: up if there are recent samples, otherwise the state at the end of
+// the recording.
 func statusOf(tracks []*track, users recordedUsers, now time.Time) (out []session.CollectorStatus) {
 	for _, t := range tracks {
 		d := session.DeviceStatus{Device: t.source.Devices[0], LastSample: t.last, State: session.Stalled, Cause: session.CauseError, Reason: "the recording has no samples of this time"}
@@ -178,7 +178,7 @@ func statusOf(tracks []*track, users recordedUsers, now time.Time) (out []sessio
 	return out
 }
 
-// recordedUsers are the users of devices when a recording was written, by the device's ID.
+// recordedUsers holds the recorded users of devices by device ID.
 type recordedUsers map[string]apiv1.Device
 
 func usersOf(node *apiv1.Devices) recordedUsers {
@@ -195,7 +195,7 @@ func (recordedUsers) Version() uint64                        { return 1 }
 func (recordedUsers) Split(*collector.Device, field.ID) bool { return false }
 func (recordedUsers) Shares() *view.Shares                   { return nil }
 
-// Owners returns the labels that tell users apart. Labels of pods are not recorded.
+// Owners returns the labels that distinguish users. Pod labels are not recorded.
 func (u recordedUsers) Owners(d *collector.Device) (out []view.Owner) {
 	for _, user := range u[d.ID].Users {
 		var o view.Owner

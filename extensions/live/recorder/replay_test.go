@@ -23,8 +23,8 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// recordingOf is a recording of one GPU and what became of it in 10 s: an event, a blank,
-// and a gap in which it was not sampled.
+// recordingOf returns a recording of one GPU over 10 s, with an event, a blank reading, and a gap
+// without samples.
 func recordingOf(t *testing.T) *Recording {
 	list, _, err := field.Parse(strings.NewReader("DCGM_FI_DEV_POWER_USAGE, gauge, Power\nDCGM_FI_DEV_XID_ERRORS, gauge, XID\nDCGM_EXP_XID_ERRORS_TOTAL, counter, XIDs\n"), field.ParseOptions{})
 	must(t, err)
@@ -47,11 +47,11 @@ func recordingOf(t *testing.T) *Recording {
 		r.Series, r.Samples = append(r.Series, history.Series{Device: "GPU-a", Field: id, Buffered: buffered}), append(r.Samples, samples)
 	}
 	series(155, false, 0, 100, 2000, 300.5, 3000, 400)
-	series(150, false, 0, 50, 1000, 51, 2000, 52, 3000, 53) // which the list does not show
+	series(150, false, 0, 50, 1000, 51, 2000, 52, 3000, 53) // not shown by the list
 	series(155, true, 500, 99)
 	series(field.XIDErrors, false, 2000, 79, 3000, 31)
 	series(field.XIDEvent, false, 1500, 79, 3000, 31)
-	series(60000, false, 0, 1) // of a later version
+	series(60000, false, 0, 1) // from a later version
 	return r
 }
 
@@ -59,7 +59,7 @@ func unjudged(*view.View, []session.CollectorStatus, time.Time) *verdict.Snapsho
 	return &verdict.Snapshot{}
 }
 
-// TestReplay: page and API are of the time that is shown.
+// TestReplay: page and API show the selected time.
 func TestReplay(t *testing.T) {
 	f := func(at time.Duration, state, power, xid string) {
 		t.Helper()
@@ -84,7 +84,7 @@ func TestReplay(t *testing.T) {
 	f(10*time.Second, "lost", `pod="p"} 400`, total+"1") // --stale-after is longer
 }
 
-// TestReplaysHistoryEqualsTheRecording: all series are in it, also those of which the page shows nothing.
+// TestReplaysHistoryEqualsTheRecording: the history has all series, also those that the page does not show.
 func TestReplaysHistoryEqualsTheRecording(t *testing.T) {
 	r := recordingOf(t)
 	h := r.history()
@@ -103,7 +103,7 @@ func TestReplaysHistoryEqualsTheRecording(t *testing.T) {
 	}
 }
 
-// TestAReplayIsBounded: a file of 100 devices whose series have no time in common would need a cell for each of them.
+// TestAReplayIsBounded: a file of 100 devices whose series share no times would need a cell for each time and series.
 func TestAReplayIsBounded(t *testing.T) {
 	r := recordingOf(t)
 	for i := range 10_000 {
@@ -115,7 +115,7 @@ func TestAReplayIsBounded(t *testing.T) {
 	}
 }
 
-// replayed answers a path of a replay into out.
+// replayed decodes a replay's answer to a path into out.
 func replayed(t *testing.T, r *Recording, path string, out any) {
 	t.Helper()
 	r.From = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -129,7 +129,7 @@ func replayed(t *testing.T, r *Recording, path string, out any) {
 	}
 }
 
-// TestReplayWithoutDevices: an operator can record a node whose GPUs have all gone.
+// TestReplayWithoutDevices: an operator can record a node that has lost all GPUs.
 func TestReplayWithoutDevices(t *testing.T) {
 	for _, path := range []string{"devices", "fields", "health", "list", "events"} {
 		var answer map[string]any
@@ -137,7 +137,7 @@ func TestReplayWithoutDevices(t *testing.T) {
 	}
 }
 
-// TestReplayOfAReload: fields of the list before and of the one after it are there.
+// TestReplayOfAReload: the fields of the lists before and after a reload are present.
 func TestReplayOfAReload(t *testing.T) {
 	before, _ := field.ByID(150)
 	after, _ := field.ByID(155)

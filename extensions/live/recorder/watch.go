@@ -8,19 +8,18 @@ import (
 	"warpgauge/pkg/rules"
 )
 
-// Causes that are not events of the bus.
+// Causes that are not bus events.
 const (
 	causeHealth   = "health"
 	causeOperator = "operator"
 )
 
-// causeOf is the cause of a recording by the kind of an event. Of devices, only states that
-// are bad are one.
+// causeOf maps event kinds to causes. Only bad device states trigger a recording.
 var causeOf = map[events.Kind]string{
 	events.XID: "xid", events.DeviceState: "device_state", events.UncorrectedError: "ecc", events.LinkErrors: "nvlink_errors", events.Clock: "throttling",
 }
 
-// triggerOf returns what an event sets off, if it does.
+// triggerOf returns the trigger for an event, if there is one.
 func triggerOf(e *events.Event) (Trigger, bool) {
 	t := Trigger{Cause: causeOf[e.Kind], Text: e.Text, Time: e.Time}
 	if e.Device != nil {

@@ -19,7 +19,7 @@ import (
 // UID is an agent's instance uid.
 type UID = uuid.UUID
 
-// Bounds of one agent's record. Longer texts are cut, further entries dropped.
+// Bounds of one agent's record. Longer texts are cut; excess entries are dropped.
 const (
 	maxAttributes = 48
 	maxKey        = 64
@@ -28,16 +28,16 @@ const (
 	maxTroubles   = 8
 )
 
-// report is a message of an agent, checked and cut to what the server keeps.
+// report is an agent's message, checked and cut to the bounds above.
 type report struct {
 	uid          UID
 	sequence     uint64
 	leaving      bool
 	capabilities uint64
-	labels       map[string]string // and attributes; nil: as before
-	status       *listStatus       // nil: as before
-	health       *health           // nil: as before
-	effective    *List             // in service; nil: as before
+	labels       map[string]string // and attributes; nil: unchanged
+	status       *listStatus       // nil: unchanged
+	health       *health           // nil: unchanged
+	effective    *List             // list in service; nil: unchanged
 }
 
 // listStatus is an agent's report on its last offered list.
@@ -50,11 +50,11 @@ type listStatus struct {
 type health struct {
 	healthy  bool
 	listErr  string   // why the list is not in service although it was applied
-	numbers  Numbers  // missed ticks as a sum
-	troubles []string // groups of components that are not healthy, and why
+	numbers  Numbers  // missed ticks are a total
+	troubles []string // unhealthy component groups and their errors
 }
 
-// newReport takes from a message what the server keeps. It returns nil for one that has no uid.
+// newReport converts a message to a report. It returns nil for a message without an instance uid.
 func newReport(m *protobufs.AgentToServer) *report {
 	uid, err := uuid.FromBytes(m.InstanceUid)
 	if err != nil || uid == uuid.Nil {
@@ -96,7 +96,7 @@ func describe(in *protobufs.AgentDescription) map[string]string {
 	return labels
 }
 
-// text returns a value as text, an array with commas.
+// text returns a value as text; array elements are separated by commas.
 func text(v *protobufs.AnyValue) string {
 	switch v := v.GetValue().(type) {
 	case *protobufs.AnyValue_StringValue:
@@ -113,7 +113,7 @@ func text(v *protobufs.AnyValue) string {
 	return ""
 }
 
-// cut returns a copy of at most that many bytes, without half letters.
+// cut returns a copy of at most that many bytes. It never splits a character.
 func cut(s string, most int) string {
 	if len(s) > most {
 		s = s[:most]
@@ -121,7 +121,7 @@ func cut(s string, most int) string {
 	return strings.Clone(strings.ToValidUTF8(s, ""))
 }
 
-// examine reads the gates' numbers and the unhealthy components.
+// examine extracts the gates' numbers and the unhealthy components.
 func examine(in *protobufs.ComponentHealth) *health {
 	h := &health{healthy: in.Healthy, numbers: Numbers{}}
 	gates := in.ComponentHealthMap[opamp.HealthGates].GetComponentHealthMap()
@@ -133,7 +133,7 @@ func examine(in *protobufs.ComponentHealth) *health {
 	if l := in.ComponentHealthMap[opamp.HealthList]; l != nil && !l.Healthy {
 		h.listErr = cut(cmp.Or(l.LastError, l.Status), maxError)
 	}
-	// A group says which of its parts is not healthy.
+	// A group's error names its unhealthy part.
 	for name, c := range in.ComponentHealthMap {
 		if c != nil && !c.Healthy && len(h.troubles) < maxTroubles {
 			h.troubles = append(h.troubles, cut(name+": "+cmp.Or(c.LastError, c.Status), maxValue))
@@ -149,22 +149,22 @@ type agent struct {
 	sequence     uint64
 	capabilities uint64
 	seen         time.Time
-	left         bool              // said so
+	left         bool              // the agent said goodbye
 	labels       map[string]string // and attributes
 	listStatus
 	effective string
 	health
-	refused, refusal string // hash of the last list that it has refused, and why
+	refused, refusal string // hash of the last list that the agent refused, and its error
 	window           *window
 
-	cohort *Cohort // nil: none matches
+	cohort *Cohort // nil: no cohort matches
 
-	// Of the rollout in progress.
-	breaches int    // reports in a row
-	failing  string // why; it stays for the stage
+	// Fields for the current rollout.
+	breaches int    // consecutive bad reports
+	failing  string // reason; kept until the stage ends
 }
 
-// applyReport updates the agent by a report.
+// applyReport updates the agent from a report.
 func (a *agent) applyReport(r *report, now time.Time) {
 	a.sequence, a.capabilities = r.sequence, r.capabilities
 	a.seen, a.left = now, r.leaving
@@ -191,13 +191,13 @@ func (a *agent) applyReport(r *report, now time.Time) {
 
 func (a *agent) host() string { return a.labels["host.name"] }
 
-// accepts says whether the agent takes lists at all.
+// accepts reports whether the agent takes lists.
 func (a *agent) accepts() bool {
 	return a.capabilities&uint64(protobufs.AgentCapabilities_AgentCapabilities_AcceptsRemoteConfig) != 0
 }
 
-// refuses says why the list that the agent answers for is not in service; empty: it is, or that is not known yet.
-// An exporter can also withdraw a list later, which costs too much.
+// refuses returns why the agent's last answered list is not in service. It is empty if the list is in service or
+// nothing is known yet. An exporter can also withdraw a list later because of its cost.
 func (a *agent) refuses() string {
 	switch {
 	case a.state == protobufs.RemoteConfigStatuses_RemoteConfigStatuses_FAILED:
@@ -208,13 +208,13 @@ func (a *agent) refuses() string {
 	return ""
 }
 
-// observes reports whether the agent compares lists and applies none.
+// observes reports whether the agent only compares lists and never applies them.
 func (a *agent) observes() bool {
 	return a.state == protobufs.RemoteConfigStatuses_RemoteConfigStatuses_FAILED && strings.HasPrefix(a.err, opamp.ReportOnly)
 }
 
-// checkLimits compares the agent's reports with its numbers before the change. One bad report can be
-// an outlier; three in a row fail the agent.
+// checkLimits compares the agent's numbers with those before the change. One bad report can be an
+// outlier; three in a row fail the agent.
 func (a *agent) checkLimits(limits map[string]Limit, before Numbers, now time.Time) {
 	why := breach(limits, before, a.window.numbers(now))
 	if why == "" {

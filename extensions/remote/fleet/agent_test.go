@@ -18,7 +18,7 @@ func keyValue(key, value string) *protobufs.KeyValue {
 	return &protobufs.KeyValue{Key: key, Value: &protobufs.AnyValue{Value: &protobufs.AnyValue_StringValue{StringValue: value}}}
 }
 
-// What is kept of a hostile agent is bounded, whatever it sends.
+// TestHostileReport: the record of an agent stays within its bounds, whatever the agent sends.
 func TestHostileReport(t *testing.T) {
 	long := strings.Repeat("ü", 10_000)
 	m := &protobufs.AgentToServer{InstanceUid: make([]byte, 16), AgentDescription: &protobufs.AgentDescription{}, RemoteConfigStatus: &protobufs.RemoteConfigStatus{
@@ -63,7 +63,7 @@ func TestHostileReport(t *testing.T) {
 	}
 }
 
-// Agents beyond the limit take the place of silent ones only.
+// TestAgentsLimit: at the limit, a new agent replaces a silent one and never an active one.
 func TestAgentsLimit(t *testing.T) {
 	s := newSim(t, 0, "")
 	s.core.o.MaxAgents = 100
@@ -95,21 +95,21 @@ func TestAgentsLimit(t *testing.T) {
 	}
 }
 
-// Two nodes with one uid: the second gets another, always the same one.
+// TestDuplicateUID: if two nodes use one uid, the server assigns the second node another one, always the same.
 func TestDuplicateUID(t *testing.T) {
 	s := newSim(t, 2, "    stages: [{percent: 100}]\n")
 	a, b := s.nodes[0], s.nodes[1]
 	b.uid = a.uid
 	uid := b.uid
 	s.run(2 * time.Minute)
-	if a.uid != uid { // the one that reports later gets another
+	if a.uid != uid { // the later node gets another uid
 		a, b = b, a
 	}
 	if a.uid != uid || b.uid == uid || len(s.core.agents) != 2 || testutil.ToFloat64(s.core.totals.duplicates) != 1 {
 		t.Fatalf("uids %v and %v, %d agents", a.uid, b.uid, len(s.core.agents))
 	}
 	given := b.uid
-	b.uid, b.told, b.sequence = uid, false, 0 // it starts again and has forgotten
+	b.uid, b.told, b.sequence = uid, false, 0 // it restarts and loses its state
 	s.run(time.Minute)
 	if b.uid != given || len(s.core.agents) != 2 {
 		t.Errorf("uid %v, before %v, %d agents", b.uid, given, len(s.core.agents))
@@ -117,7 +117,7 @@ func TestDuplicateUID(t *testing.T) {
 	s.until("both have the list", 10*time.Minute, func() bool { return s.with(listA) == 2 })
 }
 
-// A message after one that was lost leaves out what the server has not seen: it asks for all.
+// TestLostMessage: after a lost message the server lacks what the next one omits, so it asks for the full state.
 func TestLostMessage(t *testing.T) {
 	s := newSim(t, 1, "")
 	n := s.nodes[0]
@@ -133,7 +133,7 @@ func TestLostMessage(t *testing.T) {
 	}
 }
 
-// Agents that flap, leave and come back are what they say last.
+// TestFlapping: agents that flap, leave and return have the state of their last report.
 func TestFlapping(t *testing.T) {
 	s := newSim(t, 1, "    stages: [{percent: 100}]\n")
 	n := s.nodes[0]

@@ -73,7 +73,7 @@ func reply(w http.ResponseWriter, answer any) {
 	_ = json.NewEncoder(w).Encode(answer) // the client went away
 }
 
-// fleet describes all but the agents one by one.
+// fleet describes the directory and the cohorts, without single agents.
 func (c *core) fleet(now time.Time) *Fleet {
 	f := &Fleet{Time: time.Now().UTC(), Version: c.o.Version, Agents: len(c.agents), Limit: c.o.MaxAgents}
 	if c.planErr != nil {
@@ -104,7 +104,7 @@ func (c *core) fleet(now time.Time) *Fleet {
 	for _, cohort := range c.plan.Cohorts {
 		out := CohortState{status: *c.cohorts[cohort.Name], List: cohort.List.Name, Directory: cohort.List.Hash, Agents: agents[cohort]}
 		if out.Rollout != nil {
-			r := *out.Rollout // the owner changes its own
+			r := *out.Rollout // copied, because the core changes its own
 			out.Rollout, out.Counts = &r, out.counts
 			out.Stages, out.Soak = len(cohort.Policy.Stages), cohort.Policy.stage(&r).Soak.Seconds()
 		}
@@ -113,7 +113,7 @@ func (c *core) fleet(now time.Time) *Fleet {
 	return f
 }
 
-// condition says in a word how an agent is, and why.
+// condition returns the agent's condition and the reason for it.
 func (c *core) condition(a *agent, now time.Time) (condition, why string) {
 	s := c.statusOf(a)
 	switch {
@@ -140,7 +140,7 @@ func (c *core) condition(a *agent, now time.Time) (condition, why string) {
 	return Current, ""
 }
 
-// find returns agents in the order of their hosts; an empty cohort or condition is any.
+// find returns agents, ordered by host. An empty cohort or condition matches every agent.
 func (c *core) find(cohort, condition string, now time.Time) []AgentState {
 	out := []AgentState{}
 	for _, a := range c.agents {

@@ -12,29 +12,29 @@ import (
 	"warpgauge/extensions/remote/opamp"
 )
 
-// core is the whole state. Server.mu guards it.
+// core holds the whole state. Server.mu guards it.
 type core struct {
 	o       Options
 	log     *zap.Logger
 	store   *store
 	started time.Time
 
-	plan     *Plan     // empty: none was good yet
-	planTime time.Time // when it was taken
-	planErr  error     // of the last reading; the plan before is in use
+	plan     *Plan     // nil: no valid directory was read yet
+	planTime time.Time // when the plan came into use
+	planErr  error     // error of the last reading; the previous plan stays in use
 
 	*saved
 	savedAt time.Time
-	unsaved bool  // something has to be written
-	saveErr error // of the last write
+	unsaved bool  // the state has unwritten changes
+	saveErr error // error of the last write
 
 	agents map[UID]*agent
-	locals map[string]*List // that agents had on their own, at most maxLocals
+	locals map[string]*List // lists from the agents' own files, at most maxLocals
 	ticked time.Time
 	totals totals
 }
 
-// errFull is an error that an agent gets.
+// errFull is sent to agents.
 var errFull = errors.New("this server has as many agents as it may have")
 
 func newCore(o Options, t totals, st *store, s *saved, now time.Time) *core {
@@ -43,14 +43,14 @@ func newCore(o Options, t totals, st *store, s *saved, now time.Time) *core {
 	}
 }
 
-// maxLocals bounds the agents' own lists that are kept. A fleet has few, and the first rollout of a cohort
-// returns to them.
+// maxLocals bounds the saved lists from agents' own files. A fleet has few, and the first rollout of a
+// cohort rolls back to them.
 const maxLocals = 64
 
-// silentAfter is how long an agent may be silent and still count as present.
+// silentAfter is the longest silence of an agent that counts as present.
 const silentAfter = 3 * time.Minute
 
-// report takes a message and returns the answer.
+// report applies an agent's report and returns the answer.
 func (c *core) report(r *report, now time.Time) *protobufs.ServerToAgent {
 	c.totals.messages.Inc()
 	a := c.agents[r.uid]
@@ -59,7 +59,7 @@ func (c *core) report(r *report, now time.Time) *protobufs.ServerToAgent {
 		uid := another(r.uid, r.labels["host.name"])
 		return &protobufs.ServerToAgent{AgentIdentification: &protobufs.AgentIdentification{NewInstanceUid: uid[:]}}
 	}
-	// What a message leaves out is as before, so the server must have seen all since the last whole one.
+	// Omitted parts are unchanged, so the server must have received every message since the last full one.
 	if r.labels == nil && (a == nil || r.sequence != a.sequence+1) {
 		if r.leaving {
 			return &protobufs.ServerToAgent{}
@@ -91,11 +91,11 @@ func (c *core) report(r *report, now time.Time) *protobufs.ServerToAgent {
 	return &protobufs.ServerToAgent{RemoteConfig: c.offer(a, s)}
 }
 
-// another returns the uid for an agent whose uid another host uses. It is always the same for a host, so that an agent which
-// does not keep it gets it again.
+// another returns a new uid for an agent whose uid another host uses. It depends on the uid and host only, so an agent that
+// does not save it gets the same one again.
 func another(uid UID, host string) UID { return uuid.NewSHA1(uid, []byte(host)) }
 
-// room makes room for another agent: the one that is silent for longest is forgotten.
+// room makes room for another agent by forgetting the one that has been silent longest.
 func (c *core) room(now time.Time) bool {
 	if len(c.agents) < c.o.MaxAgents {
 		return true
@@ -113,7 +113,7 @@ func (c *core) room(now time.Time) bool {
 	return true
 }
 
-// assign finds the agent's cohort.
+// assign sets the agent's cohort.
 func (c *core) assign(a *agent) {
 	a.cohort = nil
 	for _, cohort := range c.plan.Cohorts {
@@ -131,7 +131,7 @@ func (c *core) statusOf(a *agent) *status {
 	return c.cohorts[a.cohort.Name]
 }
 
-// offer returns the list that the agent should get now, nil if it needs none.
+// offer returns the list that the agent should get now, or nil if it needs none.
 func (c *core) offer(a *agent, s *status) *protobufs.AgentRemoteConfig {
 	hash := wanted(s, a.uid, a.hash)
 	if hash == "" || hash == a.hash {
@@ -140,7 +140,7 @@ func (c *core) offer(a *agent, s *status) *protobufs.AgentRemoteConfig {
 	return c.config(hash)
 }
 
-// save writes the state. What was not written stays in force, and tick tries again.
+// save writes the state. If that fails, the state in memory stays valid and tick tries again.
 func (c *core) save(now time.Time) error {
 	c.savedAt = now
 	err := c.store.write(c.saved)
@@ -151,7 +151,7 @@ func (c *core) save(now time.Time) error {
 	return err
 }
 
-// commit gives a cohort its next state if that can be written. No agent may see it before.
+// commit sets a cohort's next state once it is on disk. No agent may see the state before.
 func (c *core) commit(s *status, next status, now time.Time) error {
 	before := *s
 	*s = next
@@ -162,7 +162,7 @@ func (c *core) commit(s *status, next status, now time.Time) error {
 	return err
 }
 
-// config returns the message with a list; nil if the list is unknown.
+// config returns the message with a list, or nil if the list is unknown.
 func (c *core) config(hash string) *protobufs.AgentRemoteConfig {
 	l := c.lists[hash]
 	sum, err := hex.DecodeString(hash)

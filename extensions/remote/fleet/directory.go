@@ -23,7 +23,7 @@ import (
 	"warpgauge/pkg/file"
 )
 
-// FleetFile is the file of the directory that names cohorts and their lists.
+// FleetFile defines the cohorts and names their lists.
 const FleetFile = "fleet.yaml"
 
 // Bounds of a directory.
@@ -34,10 +34,10 @@ const (
 	maxListBytes = 256 << 10
 )
 
-// Plan is a directory that was read and found good. It must not be changed.
+// Plan is the checked content of a directory. It must not be changed.
 type Plan struct {
-	Hash    string    // of all that was read
-	Cohorts []*Cohort // the highest priority first
+	Hash    string    // of all files
+	Cohorts []*Cohort // highest priority first
 }
 
 // Cohort is a group of agents that should have the same list.
@@ -53,13 +53,13 @@ type Cohort struct {
 // List is a field list. It must not be changed.
 type List struct {
 	Hash    string `json:"hash"` // SHA-256 of the content, hex
-	Name    string `json:"name"` // of its file
+	Name    string `json:"name"` // of the list's file
 	Content []byte `json:"content"`
 	YAML    bool   `json:"yaml,omitempty"`
 }
 
-// Selector chooses agents by their labels and attributes. All of it must match; an empty one matches
-// every agent. Values are patterns with * and ?.
+// Selector matches agents by labels and attributes. Every entry must match; an empty Selector
+// matches every agent. Values are patterns with * and ?.
 type Selector map[string]string
 
 func (s Selector) matches(labels map[string]string) bool {
@@ -71,8 +71,7 @@ func (s Selector) matches(labels map[string]string) bool {
 	return true
 }
 
-// like says whether a value is as the pattern says, which was checked when it was read. A slash is a letter
-// like others.
+// like reports whether value matches a valid pattern. A slash is an ordinary character.
 func like(pattern, value string) bool {
 	matched, _ := path.Match(strings.ReplaceAll(pattern, "/", "\x1f"), strings.ReplaceAll(value, "/", "\x1f"))
 	return matched
@@ -87,39 +86,39 @@ func (s Selector) check() error {
 	return nil
 }
 
-// Policy says how a new list gets to a cohort.
+// Policy defines how a new list reaches a cohort.
 type Policy struct {
-	Stages    []Stage          `yaml:"stages"`    // the last has all agents
-	Timeout   time.Duration    `yaml:"timeout"`   // an agent that has not acknowledged by then, or is silent for so long, counts as refusing
+	Stages    []Stage          `yaml:"stages"`    // the last one includes all agents
+	Timeout   time.Duration    `yaml:"timeout"`   // an agent that does not acknowledge within this time, or is silent that long, counts as refusing
 	Tolerance Limit            `yaml:"tolerance"` // share of a stage's agents that may refuse or fail
 	Gates     map[string]Limit `yaml:"gates"`
 }
 
-// Stage is a part of a cohort that gets a new list, in addition to the stages before.
+// Stage is a part of a cohort that gets a new list after the previous stages.
 type Stage struct {
-	Percent float64       `yaml:"percent"` // of the cohort's agents that are there when the stage begins
-	Labels  Selector      `yaml:"labels"`  // in place of Percent
-	Soak    time.Duration `yaml:"soak"`    // how long all of it must run the list before the next stage
+	Percent float64       `yaml:"percent"` // of the agents that are present when the stage begins
+	Labels  Selector      `yaml:"labels"`  // instead of Percent
+	Soak    time.Duration `yaml:"soak"`    // how long the whole stage must run the list before the next stage
 }
 
-// fleetFile is FleetFile. Keys that are not in it are errors.
+// fleetFile is the content of FleetFile. Unknown keys are errors.
 type fleetFile struct {
 	Version int       `yaml:"version"`
-	Rollout Policy    `yaml:"rollout"` // what cohorts do not say themselves
+	Rollout Policy    `yaml:"rollout"` // defaults for all cohorts
 	Cohorts []*Cohort `yaml:"cohorts"`
 }
 
-// ParseYAML checks a list in YAML and returns it as a counters CSV.
+// ParseYAML checks a YAML list and returns it as a counters CSV.
 type ParseYAML func(content []byte, name string) (csv []byte, err error)
 
-// ReadDirectory reads and checks a whole directory. One mistake spoils all of it; the error names
-// each.
+// ReadDirectory reads and checks a whole directory. One mistake rejects all of it; the error lists
+// every mistake.
 func ReadDirectory(directory string, parse ParseYAML) (*Plan, error) {
 	root, err := os.OpenRoot(directory)
 	if err != nil {
 		return nil, fmt.Errorf("read directory: %w", err)
 	}
-	defer func() { _ = root.Close() }() // only read
+	defer func() { _ = root.Close() }() // opened for reading only
 	content, err := file.ReadIn(root, FleetFile, maxFleetFile)
 	if err != nil {
 		return nil, fmt.Errorf("read directory: %w", err)
@@ -167,7 +166,7 @@ func ReadDirectory(directory string, parse ParseYAML) (*Plan, error) {
 
 var cohortName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
-// complete checks a cohort, and adds its list and the settings for all cohorts.
+// complete checks a cohort, loads its list and applies the common settings.
 func (c *Cohort) complete(root *os.Root, all *Policy, parse ParseYAML) error {
 	if !cohortName.MatchString(c.Name) {
 		return errors.New("a name has up to 63 lower case letters, digits and hyphens")
@@ -209,7 +208,7 @@ func checkCSV(content []byte, name string) error {
 	return err
 }
 
-// Defaults of a policy.
+// Default values of a policy.
 const (
 	defaultTimeout   = 5 * time.Minute
 	defaultTolerance = 0.01
@@ -217,7 +216,7 @@ const (
 	minTimeout       = time.Second
 )
 
-// complete checks what a cohort says and adds what the file says for all, and defaults.
+// complete checks a cohort's policy and fills in the file's common policy, then the defaults.
 func (p *Policy) complete(all *Policy) error {
 	p.Timeout = cmp.Or(p.Timeout, all.Timeout, defaultTimeout)
 	if p.Timeout < minTimeout {
@@ -273,9 +272,9 @@ func checkStages(stages []Stage) error {
 	return nil
 }
 
-// Watch reads the directory at each interval and hands over a plan when two readings in a row had the same
-// one, so that a directory that is being written is not taken. What is wrong with it is handed
-// over as well; the plan before stays in use.
+// Watch reads the directory at each interval. It passes on a plan once two readings in a row are equal, so
+// that it never uses a directory in the middle of a write. It also passes on errors; the previous plan
+// stays in use then.
 func Watch(ctx context.Context, every time.Duration, read func() (*Plan, error), take func(*Plan, error)) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()

@@ -61,7 +61,7 @@ func TestReadDirectory(t *testing.T) {
 	matches(false, "r7")
 }
 
-// One mistake spoils all of a directory, and its error says where it is.
+// TestBadDirectories: one mistake rejects the whole directory, and the error names its place.
 func TestBadDirectories(t *testing.T) {
 	const head = "version: 1\ncohorts:\n- name: a\n  list: a.csv\n"
 	f := func(fleet, list, want string) {
@@ -105,7 +105,7 @@ func TestBadDirectories(t *testing.T) {
 	}
 }
 
-// A ConfigMap is mounted as links into a folder that is replaced at once.
+// TestConfigMapDirectory: a ConfigMap is mounted as links into a folder that is replaced atomically.
 func TestConfigMapDirectory(t *testing.T) {
 	dir := t.TempDir()
 	data := filepath.Join(dir, "..2024")
@@ -119,7 +119,7 @@ func TestConfigMapDirectory(t *testing.T) {
 	}
 }
 
-// A directory is taken when two readings in a row are the same, so one that is being written is not.
+// TestWatch: Watch waits for two equal readings, and so ignores a directory in the middle of a write.
 func TestWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		readings := []*Plan{{Hash: "1"}, {Hash: "1"}, {Hash: "2"}, nil, {Hash: "2"}, {Hash: "3"}, {Hash: "4"}, {Hash: "4"}, {Hash: "4"}}
@@ -147,7 +147,7 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// A directory that goes bad leaves the one before in use, and a rollout in progress is not disturbed.
+// TestBadDirectoryLeavesRollout: a directory that becomes invalid changes neither the plan nor a running rollout.
 func TestBadDirectoryLeavesRollout(t *testing.T) {
 	s := newSim(t, 100, "").stable()
 	s.offerList(listB)

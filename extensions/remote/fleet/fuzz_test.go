@@ -14,7 +14,7 @@ import (
 	"warpgauge/extensions/remote/opamp"
 )
 
-// Whatever agents send, the core answers, keeps to its bounds and offers only lists that it has.
+// FuzzMessages: whatever agents send, the core answers, keeps its bounds and offers only lists that it has.
 func FuzzMessages(f *testing.F) {
 	hash := newList("", []byte(listA)).Hash
 	seed, err := proto.Marshal(&protobufs.AgentToServer{
@@ -58,7 +58,7 @@ func FuzzMessages(f *testing.F) {
 	})
 }
 
-// A state is read or is an error, and what was read once is read again.
+// FuzzState: decode returns a state or an error, and decodes its own encoding again.
 func FuzzState(f *testing.F) {
 	f.Add([]byte(`{"format":2,"cohorts":{"a":{"name":"a","rollout":{"id":1,"stage":0}}},"members":{"a":{"01000000-0000-0000-0000-000000000007":{"before":{"series":1}}}}}`))
 	f.Add([]byte(`{"lists":{"00":{"hash":"00"}}}`))

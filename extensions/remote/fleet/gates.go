@@ -12,17 +12,17 @@ import (
 	"warpgauge/extensions/remote/opamp"
 )
 
-// Numbers has an agent's number for each gate, by the gate's name; an unknown number has no entry. Missed
-// ticks are per minute, sample seconds a mean.
+// Numbers holds an agent's numbers by gate name; unknown numbers are absent. Missed ticks are per minute;
+// sample seconds are a mean.
 type Numbers map[string]float64
 
-// Limit is by how much a number may grow.
+// Limit is the largest allowed growth of a number.
 type Limit struct {
 	Value    float64
-	Relative bool // Value is a share of the number before
+	Relative bool // Value is a share of the previous number
 }
 
-// defaultLimits has all gates.
+// defaultLimits returns the limits of all gates.
 func defaultLimits() map[string]Limit {
 	return map[string]Limit{
 		opamp.GateStalled:       {Value: 0},
@@ -34,7 +34,7 @@ func defaultLimits() map[string]Limit {
 	}
 }
 
-// UnmarshalText reads a number or a share such as 50%.
+// UnmarshalText parses a number or a percentage such as 50%.
 func (l *Limit) UnmarshalText(text []byte) error {
 	number, relative := strings.CutSuffix(string(text), "%")
 	v, err := strconv.ParseFloat(number, 64)
@@ -48,7 +48,7 @@ func (l *Limit) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// breach says which number has grown more than it may; empty: none that is known.
+// breach describes a number that exceeds its limit; it is empty if there is none.
 func breach(limits map[string]Limit, before, after Numbers) string {
 	for _, name := range slices.Sorted(maps.Keys(limits)) {
 		was, known := before[name]
@@ -64,11 +64,11 @@ func breach(limits map[string]Limit, before, after Numbers) string {
 	return ""
 }
 
-// window gathers an agent's numbers since it runs its list.
+// window collects an agent's numbers since the agent began to run its list.
 type window struct {
 	since   time.Time
 	last    Numbers // as reported
-	missed  float64 // when the window began; NaN: not known
+	missed  float64 // at the beginning of the window; NaN: unknown
 	samples float64 // sum
 	count   int
 }
@@ -76,7 +76,7 @@ type window struct {
 func newWindow() *window { return &window{missed: math.NaN()} }
 
 func (w *window) add(n Numbers, now time.Time) {
-	if missed, ok := n[opamp.GateMissedTicks]; ok && !(missed >= w.missed) { // the first, or the exporter started again
+	if missed, ok := n[opamp.GateMissedTicks]; ok && !(missed >= w.missed) { // first report, or the exporter restarted
 		w.missed, w.since = missed, now
 	}
 	if seconds, ok := n[opamp.GateSampleSeconds]; ok {
@@ -86,7 +86,7 @@ func (w *window) add(n Numbers, now time.Time) {
 	w.last = n
 }
 
-// restart forgets the window, because another list is in service.
+// restart clears the window after a change of the list in service.
 func (w *window) restart(now time.Time) {
 	last := w.last
 	*w = window{since: now, last: last, missed: math.NaN()}
@@ -95,7 +95,7 @@ func (w *window) restart(now time.Time) {
 	}
 }
 
-// numbers are comparable with those of another window.
+// numbers returns the window's numbers in a form that can be compared between windows.
 func (w *window) numbers(now time.Time) Numbers {
 	n := Numbers{}
 	maps.Copy(n, w.last)
@@ -103,7 +103,7 @@ func (w *window) numbers(now time.Time) Numbers {
 		n[opamp.GateSampleSeconds] = w.samples / float64(w.count)
 	}
 	delete(n, opamp.GateMissedTicks)
-	if minutes := now.Sub(w.since).Minutes(); minutes >= 1 && !math.IsNaN(w.missed) { // less is too short for a rate
+	if minutes := now.Sub(w.since).Minutes(); minutes >= 1 && !math.IsNaN(w.missed) { // a shorter time is too short for a rate
 		if missed, ok := w.last[opamp.GateMissedTicks]; ok {
 			n[opamp.GateMissedTicks] = (missed - w.missed) / minutes
 		}

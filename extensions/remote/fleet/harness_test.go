@@ -32,33 +32,33 @@ const (
 	takesLists = uint64(protobufs.AgentCapabilities_AgentCapabilities_ReportsStatus | protobufs.AgentCapabilities_AgentCapabilities_AcceptsRemoteConfig)
 )
 
-// node is an agent of a simulation.
+// node is a simulated agent.
 type node struct {
 	uid      UID
 	host     string
 	labels   map[string]string
-	own      *List // its own list; nil: it does not report it
+	own      *List // its local list; nil: not reported
 	sequence uint64
-	told     bool // the server knows all
+	told     bool // the server has its full state
 	away     bool
 
-	list    string // hash of the one in service
+	list    string // hash of the list in service
 	answer  *listStatus
 	numbers Numbers
-	ticks   float64        // that it misses between two reports
-	trouble string         // of the list
-	got     map[string]int // offers by hash
+	ticks   float64        // missed between two reports
+	trouble string         // error of the list
+	got     map[string]int // number of offers by hash
 
-	// What the node does with a list; nil: it applies it.
+	// handle applies a list and returns its status; nil applies every list.
 	handle func(n *node, hash string) *listStatus
-	// Numbers with a list; nil: as before.
+	// suffer changes the numbers while a list is in service; nil changes nothing.
 	suffer func(n *node)
 }
 
-// sim is a fleet without a network: a core, its store, its clock and its nodes.
+// sim is a fleet without a network: a core with its store and clock, and the nodes.
 type sim struct {
 	t     *testing.T
-	dir   string // of the state
+	dir   string // state directory
 	o     Options
 	core  *core
 	now   time.Time
@@ -99,7 +99,7 @@ const (
 
 func hashOf(text string) string { return newList("", []byte(text)).Hash }
 
-// open starts the server, as after it was killed.
+// open starts the server; a running one counts as killed.
 func (s *sim) open() {
 	s.t.Helper()
 	if s.core != nil {
@@ -126,14 +126,14 @@ func (s *sim) take() {
 	s.core.applyPlan(p, nil, s.now)
 }
 
-// offerList puts another list into the directory.
+// offerList puts a new list into the directory.
 func (s *sim) offerList(text string) {
 	s.t.Helper()
 	s.lists["a.csv"] = text
 	s.take()
 }
 
-// poll lets a node report.
+// poll sends one report of a node.
 func (s *sim) poll(n *node) {
 	n.sequence++
 	n.numbers[missedTicks] += n.ticks
@@ -179,7 +179,7 @@ func (s *sim) poll(n *node) {
 	}
 }
 
-// run lets time pass: nodes poll every 30 s, the server ticks each second.
+// run lets time pass: nodes poll every 30 s, and the server ticks every second.
 func (s *sim) run(d time.Duration) {
 	for end := s.now.Add(d); s.now.Before(end); {
 		s.now = s.now.Add(time.Second)
@@ -211,7 +211,7 @@ func (s *sim) state() State {
 	return ""
 }
 
-// with returns how many nodes have a list in service.
+// with returns the number of nodes that serve a list.
 func (s *sim) with(text string) (n int) {
 	for _, node := range s.nodes {
 		if node.list == hashOf(text) {
@@ -221,7 +221,7 @@ func (s *sim) with(text string) (n int) {
 	return n
 }
 
-// ever returns how many nodes were offered a list.
+// ever returns the number of nodes that were ever offered a list.
 func (s *sim) ever(text string) (n int) {
 	for _, node := range s.nodes {
 		if node.got[hashOf(text)] > 0 {
@@ -231,7 +231,7 @@ func (s *sim) ever(text string) (n int) {
 	return n
 }
 
-// stable brings list A to all.
+// stable rolls list A out to all nodes.
 func (s *sim) stable() *sim {
 	s.t.Helper()
 	s.until("list A is stable", time.Hour, func() bool { return s.core.cohorts["all"].Stable == hashOf(listA) })

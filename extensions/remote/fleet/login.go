@@ -6,7 +6,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
-	"log" //nolint:depguard // the type that http.Server takes
+	"log" //nolint:depguard // http.Server needs this type
 	"net/http"
 	"strings"
 	"sync"
@@ -17,8 +17,8 @@ import (
 	"warpgauge/pkg/file"
 )
 
-// Login checks bearer tokens against a file with one token per line, which is read again when it
-// is older than some seconds: tokens are rotated without a restart. A nil Login allows all.
+// Login checks bearer tokens against a file with one token per line. It reads the file again after
+// some seconds, so tokens rotate without a restart. A nil Login allows every request.
 type Login struct {
 	path  string
 	files *file.Reader
@@ -33,10 +33,10 @@ const (
 	maxTokenBytes = 64 << 10
 )
 
-// NewLogin returns a Login for a file that can be read and has a token.
+// NewLogin returns a Login for a readable file with at least one token.
 func NewLogin(path string) (*Login, error) {
 	if path == "" {
-		return nil, nil //nolint:nilnil // a nil Login allows all
+		return nil, nil //nolint:nilnil // a nil Login allows every request
 	}
 	l := &Login{path: path, files: file.NewReader(maxTokenBytes)}
 	return l, l.load()
@@ -60,7 +60,7 @@ func (l *Login) load() error {
 	return nil
 }
 
-// Allows says whether the request has one of the tokens. If the file cannot be read now, the tokens before are valid.
+// Allows reports whether the request has one of the tokens. If the file is unreadable, the previous tokens stay valid.
 func (l *Login) Allows(r *http.Request) bool {
 	if l == nil {
 		return true
@@ -69,7 +69,7 @@ func (l *Login) Allows(r *http.Request) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if time.Since(l.read) > tokensFor {
-		_ = l.load() // as it says above
+		_ = l.load() // the previous tokens stay valid
 		l.read = time.Now()
 	}
 	sum, allowed := sha256.Sum256([]byte(token)), 0
@@ -79,8 +79,8 @@ func (l *Login) Allows(r *http.Request) bool {
 	return ok && allowed == 1
 }
 
-// httpErrors takes what http.Server has to say.
+// httpErrors returns a logger for http.Server's messages.
 func httpErrors(l *zap.Logger) *log.Logger {
-	errors, _ := zap.NewStdLogAt(l, zap.DebugLevel) // fails for unknown levels only
+	errors, _ := zap.NewStdLogAt(l, zap.DebugLevel) // only unknown levels fail
 	return errors
 }

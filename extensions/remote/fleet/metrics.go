@@ -9,7 +9,7 @@ import (
 
 const namePrefix = "warpgauge_fleet_"
 
-// totals only grow.
+// totals holds the counters.
 type totals struct {
 	refused, results     *prometheus.CounterVec
 	messages, duplicates prometheus.Counter
@@ -31,7 +31,7 @@ func describeMetric(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(namePrefix+name, help, labels, nil)
 }
 
-//nolint:gochecknoglobals // descriptions do not change
+//nolint:gochecknoglobals // constant descriptions
 var (
 	descAgents    = describeMetric("agents", "Agents of a cohort by their condition.", "cohort", "condition")
 	descNoCohort  = describeMetric("agents_without_cohort", "Agents that no cohort's selector matches.")
@@ -44,11 +44,11 @@ var (
 	descSaved     = describeMetric("state_ok", "1 if the state is on the disk, 0 if the last write failed.")
 )
 
-// metrics reads the state at each scrape. Cohorts are at most 64, so are the series of each family
-// times its other labels.
+// metrics collects from the state at each scrape. A family has at most 64 cohorts times its other
+// labels.
 type metrics struct{ s *Server }
 
-// Describe sends nothing: the families are the same at each scrape, but some have no series.
+// Describe sends nothing, which makes the collector unchecked: some families have no series at times.
 func (metrics) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.

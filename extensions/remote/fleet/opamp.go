@@ -9,22 +9,22 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// OpAMPPath is where agents report.
+// OpAMPPath is the path for agents' reports.
 const OpAMPPath = "/v1/opamp"
 
-// Bounds of an agent's connection.
+// Bounds of agents' connections.
 const (
 	maxMessage      = 512 << 10
-	messageWithin   = 10 * time.Second // to send or take one
+	messageWithin   = 10 * time.Second // to send or receive one message
 	retryAfter      = 30 * time.Second
 	maxHeaderBytes  = 16 << 10
-	maxHTTPRequests = 256 // at once, so their bodies take at most 128 MiB; others come back
+	maxHTTPRequests = 256 // in parallel, so their bodies take at most 128 MiB; further ones are told to retry
 )
 
-// Reasons of refusals.
+// Reasons for refusals.
 const (
 	refusedLogin   = "login"
-	refusedMessage = "message" // no OpAMP message, too large, no uid
+	refusedMessage = "message" // not an OpAMP message, too large, or without a uid
 	refusedFull    = "full"
 	refusedBusy    = "busy"
 )
@@ -67,7 +67,7 @@ func (s *Server) agents(login *Login) *http.Server {
 			return
 		}
 		w.Header().Set("Content-Type", "application/x-protobuf")
-		_, _ = w.Write(body) // the agent went away
+		_, _ = w.Write(body) // the agent may have gone away
 	})
 	return &http.Server{
 		Handler: mux, MaxHeaderBytes: maxHeaderBytes, ErrorLog: httpErrors(s.o.Log),
@@ -75,7 +75,7 @@ func (s *Server) agents(login *Login) *http.Server {
 	}
 }
 
-// message answers one.
+// message applies one report and returns the answer.
 func (s *Server) message(r *report) (out *protobufs.ServerToAgent) {
 	if r == nil {
 		s.refuse(refusedMessage)
@@ -89,7 +89,7 @@ func (s *Server) message(r *report) (out *protobufs.ServerToAgent) {
 	return out
 }
 
-// unable asks an agent to come back later.
+// unable tells an agent to come back later.
 func unable(err error) *protobufs.ServerToAgent {
 	return &protobufs.ServerToAgent{ErrorResponse: &protobufs.ServerErrorResponse{
 		Type: protobufs.ServerErrorResponseType_ServerErrorResponseType_Unavailable, ErrorMessage: err.Error(),

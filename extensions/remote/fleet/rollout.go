@@ -11,42 +11,42 @@ import (
 	"time"
 )
 
-// State of a rollout.
+// State is a rollout's state.
 type State string
 
-// States.
+// States of a rollout.
 const (
-	Running State = "running" // or waits for agents
+	Running State = "running" // also while it waits for agents
 	Paused  State = "paused"
 	Done    State = "done"
-	Stopped State = "stopped" // by a gate, an operator or another list; the former list is back
+	Stopped State = "stopped" // by a gate, an operator or a new list; the previous list is back
 )
 
 // Rollout brings a list to a cohort in stages.
 type Rollout struct {
 	ID      uint64    `json:"id"`
-	From    string    `json:"from,omitempty"` // list before; empty: none of this server's
+	From    string    `json:"from,omitempty"` // previous list; empty: none from this server
 	To      string    `json:"to"`
 	State   State     `json:"state"`
-	Stage   int       `json:"stage"` // from 1; 0: none has begun
+	Stage   int       `json:"stage"` // from 1; 0 before the first
 	Soaked  float64   `json:"soaked_seconds"`
 	Started time.Time `json:"started"`
-	Reason  string    `json:"reason,omitempty"` // why it has stopped
-	Final   bool      `json:"final,omitempty"`  // the stage has all agents, newcomers too
+	Reason  string    `json:"reason,omitempty"` // why it stopped
+	Final   bool      `json:"final,omitempty"`  // the last stage includes all agents, also new ones
 
-	members map[UID]member // agents of the stages so far
+	members map[UID]member // agents of all stages so far
 }
 
-// member is an agent's state before it got the list.
+// member is an agent's state before the rollout.
 type member struct {
 	Before Numbers `json:"before,omitempty"`
-	Former string  `json:"former,omitempty"` // hash of its own list, if the server had none for it
+	Former string  `json:"former,omitempty"` // hash of the agent's local list, if the server had none for it
 }
 
-// active says whether the rollout is neither done nor stopped.
+// active reports whether the rollout is in progress.
 func (r *Rollout) active() bool { return r != nil && (r.State == Running || r.State == Paused) }
 
-// has says whether the agent is in a stage of a rollout in progress.
+// has reports whether the agent is in a stage of an active rollout.
 func (r *Rollout) has(uid UID) bool {
 	if !r.active() {
 		return false
@@ -55,20 +55,20 @@ func (r *Rollout) has(uid UID) bool {
 	return member
 }
 
-// status of a cohort, which outlives the process.
+// status is the saved state of a cohort.
 type status struct {
 	Name     string   `json:"name"`
-	Stable   string   `json:"stable_hash,omitempty"`   // the list that all should have
-	Previous string   `json:"previous_hash,omitempty"` // the one before it
-	Rejected string   `json:"rejected_hash,omitempty"` // is not tried again by itself
+	Stable   string   `json:"stable_hash,omitempty"`   // list for all agents
+	Previous string   `json:"previous_hash,omitempty"` // the stable list before
+	Rejected string   `json:"rejected_hash,omitempty"` // not tried again automatically
 	Rollout  *Rollout `json:"rollout,omitempty"`
 
-	begun  time.Time // when the stage began, as far as this process has seen it; zero: before
+	begun  time.Time // when this process saw the stage begin; zero: before it started
 	counts *Counts
 }
 
-// wanted returns the hash of the list that an agent should have, empty if the server has none for it.
-// last is the hash of the list that the agent has answered for.
+// wanted returns the hash of the list that an agent should have; it is empty if the server has none
+// for it. last is the hash of the list that the agent acknowledged last.
 func wanted(s *status, uid UID, last string) string {
 	r := s.Rollout
 	if r.active() && (r.Final || r.has(uid)) && (r.State == Running || last == r.To) {
@@ -80,8 +80,8 @@ func wanted(s *status, uid UID, last string) string {
 	return s.Stable
 }
 
-// choose returns which of the agents a stage adds to its members. A percentage is of the agents and is
-// never exceeded, but the least is one. Those chosen first are the same in each rollout of a cohort.
+// choose returns the agents that a stage adds to its members. The stage never exceeds its percentage of the agents, except that
+// it has at least one. Every rollout of a cohort chooses the same agents first.
 func choose(s *Stage, cohort string, members map[UID]member, agents []*agent) (added []*agent) {
 	var rest []*agent
 	have := 0
@@ -110,19 +110,19 @@ func choose(s *Stage, cohort string, members map[UID]member, agents []*agent) (a
 	return rest[:min(n, len(rest))]
 }
 
-// Counts of a rollout's agents.
+// Counts counts a rollout's agents by state.
 type Counts struct {
 	Members int `json:"members"`
-	Applied int `json:"applied"` // and well
+	Applied int `json:"applied"` // and healthy
 	Pending int `json:"pending"`
-	Refused int `json:"refused"` // say so, or have not acknowledged in time
-	Failing int `json:"failing"` // a gate says so
+	Refused int `json:"refused"` // refused, or not acknowledged in time
+	Failing int `json:"failing"` // beyond a gate's limit
 	Silent  int `json:"silent"`
 
-	example string // why, of one
+	example string // reason of one agent
 }
 
-// verdict returns why a stage must stop by its counts; it is empty if nothing is wrong.
+// verdict returns why a stage must stop, or "" if nothing is wrong.
 func (c *Counts) verdict(tolerance float64) string {
 	bad := c.Refused + c.Failing + c.Silent
 	if bad == 0 || float64(bad) <= tolerance*float64(c.Members) {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A stage never has more than its percentage, keeps the agents of the stage before, and chooses the same
-// ones for the same agents in any order.
+// TestChooseProperties: a stage never exceeds its percentage, keeps the agents of the previous stage,
+// and chooses the same agents in any order.
 func TestChooseProperties(t *testing.T) {
 	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -53,7 +53,7 @@ func TestChooseProperties(t *testing.T) {
 	}
 }
 
-// A list that does no harm gets to all in stages, and no stage has more than it may.
+// TestRolloutInStages: a harmless list reaches all nodes in stages, and no stage exceeds its size.
 func TestRolloutInStages(t *testing.T) {
 	s := newSim(t, 200, "").stable()
 	s.offerList(listB)
@@ -87,7 +87,8 @@ func TestRolloutInStages(t *testing.T) {
 	s.until("tried again by command", 10*time.Minute, func() bool { return s.with(listB) > 0 })
 }
 
-// Each way in which a list does harm stops the rollout in its first stage, the canaries return, and no other node is touched.
+// TestHarmStopsRollout: each kind of harm stops the rollout in its first stage and rolls the canaries back. No other node is
+// touched.
 func TestHarmStopsRollout(t *testing.T) {
 	f := func(name string, handle func(*node, string) *listStatus, suffer func(*node), want string) {
 		t.Run(name, func(t *testing.T) {
@@ -166,7 +167,7 @@ func TestHarmStopsRollout(t *testing.T) {
 	f("silent", nil, func(n *node) { n.away = n.list == hashOf(listB) }, "silent")
 }
 
-// Two bad reports can be of a moment.
+// TestOneBadReport: two bad reports in a row can be a passing disturbance.
 func TestOneBadReport(t *testing.T) {
 	s := newSim(t, 100, "").stable()
 	s.offerList(listB)
@@ -183,7 +184,7 @@ func TestOneBadReport(t *testing.T) {
 	s.until("done", time.Hour, func() bool { return s.state() == Done })
 }
 
-// A stage is a share of the agents that are there, and has none that has said it stops.
+// TestAgentsThatLeftTakeNoPart: a stage is a share of the present agents, without agents that said goodbye.
 func TestAgentsThatLeftTakeNoPart(t *testing.T) {
 	s := newSim(t, 200, "").stable()
 	gone := map[UID]bool{}
@@ -205,7 +206,7 @@ func TestAgentsThatLeftTakeNoPart(t *testing.T) {
 	}
 }
 
-// A paused rollout changes nothing: neither for nodes that have the list nor for others, whatever they report.
+// TestPauseFreezes: a paused rollout changes no node, whatever the nodes report.
 func TestPauseFreezes(t *testing.T) {
 	s := newSim(t, 200, "").stable()
 	s.offerList(listB)
@@ -238,7 +239,7 @@ func TestPauseFreezes(t *testing.T) {
 	}
 }
 
-// The first list of a cohort replaces the nodes' own; they get that back.
+// TestFirstRolloutReturns: the first list of a cohort replaces the nodes' local lists; a rollback restores those.
 func TestFirstRolloutReturns(t *testing.T) {
 	s := newSim(t, 200, "")
 	s.nodes[5].own = newList("effective", []byte(listC))
@@ -246,20 +247,20 @@ func TestFirstRolloutReturns(t *testing.T) {
 	s.offerList(listB)
 	s.each(func(n *node) { n.suffer = stall })
 	s.until("stopped", 20*time.Minute, func() bool { return s.state() == Stopped })
-	s.open() // the nodes' own lists are in the state
+	s.open() // the state has the nodes' local lists
 	s.run(2 * time.Minute)
 	if s.with(listB) != 0 || s.with(listOwn) != 199 || s.with(listC) != 1 {
 		t.Errorf("lists in service: B %d, their own %d and %d", s.with(listB), s.with(listOwn), s.with(listC))
 	}
 }
 
-// A server that was killed continues in the stage where it was, and touches no other node.
+// TestKilledServer: a killed server continues in its stage and touches no other node.
 func TestKilledServer(t *testing.T) {
 	s := newSim(t, 200, "").stable()
 	s.offerList(listB)
 	s.until("second stage", 20*time.Minute, func() bool { return s.rollout().Stage == 2 && s.rollout().Soaked > 90 })
 	before := s.ever(listB)
-	s.now = s.now.Add(-24 * time.Hour) // the clock steps back as well
+	s.now = s.now.Add(-24 * time.Hour) // the clock also steps back
 	s.open()
 	r := s.rollout()
 	if r.Stage != 2 || len(r.members) != 20 || r.Soaked < 60 || r.State != Running {
@@ -281,7 +282,7 @@ func TestKilledServer(t *testing.T) {
 		}
 		n.suffer(n)
 	}
-	s.open() // the numbers before the change are in the state
+	s.open() // the state has the numbers from before the change
 	s.until("stopped", 20*time.Minute, func() bool { return s.state() == Stopped })
 	s.run(time.Minute)
 	if s.with(listB) != 200 {
@@ -289,7 +290,7 @@ func TestKilledServer(t *testing.T) {
 	}
 }
 
-// After a start the agents have as long as after the beginning of a stage, however short the warm-up is.
+// TestAgentsAreNotSeenAtOnce: after a restart, agents have the full timeout of a stage, even if the warm-up is shorter.
 func TestAgentsAreNotSeenAtOnce(t *testing.T) {
 	s := newSim(t, 200, "").stable()
 	s.offerList(listB)
@@ -302,7 +303,8 @@ func TestAgentsAreNotSeenAtOnce(t *testing.T) {
 	s.until("done", 30*time.Minute, func() bool { return s.state() == Done })
 }
 
-// Another list in the directory takes the place of a rollout; the one before is not tried again by itself only if it was rejected.
+// TestTwoRolloutsAtOnce: a new list in the directory replaces a running rollout. The replaced list is tried again later unless it
+// was rejected.
 func TestTwoRolloutsAtOnce(t *testing.T) {
 	s := newSim(t, 200, "").stable()
 	s.offerList(listB)
@@ -324,7 +326,7 @@ func TestTwoRolloutsAtOnce(t *testing.T) {
 	}
 }
 
-// A stage that is chosen by labels, and one without agents, which waits.
+// TestStageByLabels: one stage selects by labels; another waits because it has no agents.
 func TestStageByLabels(t *testing.T) {
 	s := newSim(t, 40, "    stages: [{labels: {rack: r9}, soak: 1m}, {percent: 100, soak: 1m}]\n")
 	s.run(10 * time.Minute)
@@ -340,7 +342,7 @@ func TestStageByLabels(t *testing.T) {
 	s.until("done", 10*time.Minute, func() bool { return s.state() == Done })
 }
 
-// A node that only reports is no canary and stops nothing.
+// TestReportOnly: a report-only node is never a canary and stops no rollout.
 func TestReportOnly(t *testing.T) {
 	s := newSim(t, 50, "    stages: [{percent: 20, soak: 1m}, {percent: 100, soak: 1m}]\n")
 	for i, n := range s.nodes {
@@ -359,8 +361,8 @@ func TestReportOnly(t *testing.T) {
 	}
 }
 
-// Whatever happens in which order: nodes outside of the stages never get the new list, stages never have more than
-// they may, a paused rollout offers nothing, and after a rollback all return.
+// TestRolloutProperties: in any order of events, nodes outside the stages never get the new list, stages keep
+// their size, a paused rollout offers nothing, and a rollback reaches all.
 func TestRolloutProperties(t *testing.T) {
 	for seed := range uint64(12) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -390,7 +392,7 @@ func TestRolloutProperties(t *testing.T) {
 					n.away = !n.away
 				case 5:
 					n := s.nodes[r.IntN(len(s.nodes))]
-					n.told, n.sequence = false, 0 // it starts again
+					n.told, n.sequence = false, 0 // it restarts
 				}
 				if paused = paused && s.state() == Paused; paused {
 					ever = s.ever(listB)

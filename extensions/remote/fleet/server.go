@@ -1,8 +1,9 @@
-// Package fleet is a reference OpAMP server that brings field lists to many exporters: cohorts and lists
-// come from a directory, a new list goes to a few agents first, and a rollout stops and returns
-// when the agents' own numbers say that it does harm.
+// Package fleet is a reference OpAMP server that distributes field lists to many exporters. A directory
+// defines cohorts and lists. A new list goes to a few agents first; the rollout stops and rolls back
+// when the agents' own numbers show harm.
 //
-// One lock guards the state. The decision who has which list is a pure function of that state. What must outlive the process is on the disk before an agent sees it.
+// One lock guards the state. A pure function of the state decides which agent gets which list. The server saves every change to
+// disk before an agent sees it.
 package fleet
 
 import (
@@ -24,10 +25,10 @@ import (
 // Options of a Server.
 type Options struct {
 	Directory      string        // with fleet.yaml and lists
-	ReloadInterval time.Duration // between two readings of it
+	ReloadInterval time.Duration // between two readings of Directory
 	State          file.Private  // directory of the state file
 	MaxAgents      int
-	Warmup         time.Duration // after a start, before stages begin and are judged
+	Warmup         time.Duration // after a start; stages neither begin nor fail during it
 	ParseYAML      ParseYAML
 	Registry       *prometheus.Registry // of /metrics
 	Log            *zap.Logger
@@ -43,7 +44,7 @@ type Server struct {
 	core *core // nil before Run
 }
 
-// callWithin bounds the answer to a scrape.
+// callWithin bounds the time of a scrape.
 const callWithin = 10 * time.Second
 
 // New returns a Server. Run must be called.
@@ -59,7 +60,7 @@ func (s *Server) Run(ctx context.Context, agents, operators *Endpoint) error {
 	if err != nil {
 		return errors.Join(err, agents.Listener.Close(), operators.Listener.Close())
 	}
-	defer func() { _ = st.close() }() // each write was synced
+	defer func() { _ = st.close() }() // every write was synced already
 	s.core = newCore(s.o, s.totals, st, state, time.Now())
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -80,7 +81,7 @@ func (s *Server) Run(ctx context.Context, agents, operators *Endpoint) error {
 	return errors.Join(<-ended, <-ended)
 }
 
-// tick lets rollouts move until ctx ends.
+// tick advances the rollouts until ctx ends.
 func (s *Server) tick(ctx context.Context) {
 	tick := time.NewTicker(min(time.Second, s.o.ReloadInterval))
 	defer tick.Stop()
@@ -94,18 +95,18 @@ func (s *Server) tick(ctx context.Context) {
 	}
 }
 
-// locked calls f with the lock on the state.
+// locked calls f under the state's lock.
 func (s *Server) locked(f func(*core)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f(s.core)
 }
 
-// Endpoint is where agents or operators connect.
+// Endpoint is a listening address for agents or operators.
 type Endpoint struct {
 	Listener net.Listener
 	Login    *Login
-	Serve    func(net.Listener, *http.Server) error // with TLS, where wanted
+	Serve    func(net.Listener, *http.Server) error // with TLS if configured
 }
 
 // serve serves until ctx ends.
@@ -116,7 +117,7 @@ func (e *Endpoint) serve(ctx context.Context, l net.Listener, srv *http.Server) 
 		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 		defer cancel()
 		if srv.Shutdown(limited) != nil {
-			_ = srv.Close() // it closes connections whatever it answers
+			_ = srv.Close() // Close closes all connections even if it fails
 		}
 	})
 	err := e.Serve(l, srv)

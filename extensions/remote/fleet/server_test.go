@@ -43,7 +43,7 @@ const allAtOnce = "version: 1\ncohorts:\n- name: all\n  list: a.csv\n  rollout: 
 
 func serveHTTP(l net.Listener, srv *http.Server) error { return srv.Serve(l) }
 
-// serveFleet starts a server; tokens are those of agents and operators, empty: none.
+// serveFleet starts a server with the tokens for agents and operators; an empty token disables the check.
 func serveFleet(t *testing.T, agentToken, token string, agents func(net.Listener, *http.Server) error) *served {
 	t.Helper()
 	s := &served{t: t, directory: writeDirectory(t, map[string]string{FleetFile: allAtOnce, "a.csv": listA})}
@@ -87,7 +87,7 @@ func (s *served) request(method, path, token string) answered {
 	return s.send(r)
 }
 
-// answered is what a server has answered.
+// answered is a server's answer.
 type answered struct {
 	text string
 	code int
@@ -104,7 +104,7 @@ func (s *served) send(r *http.Request) answered {
 	return answered{string(body), response.StatusCode}
 }
 
-// opamp-go's own client reports, gets a list, and says what became of it.
+// TestForeignClient: opamp-go's client reports, gets a list and acknowledges it.
 func TestForeignClient(t *testing.T) {
 	s := serveFleet(t, "secret", "", serveHTTP)
 	c := client.NewHTTP(nil)
@@ -113,7 +113,7 @@ func TestForeignClient(t *testing.T) {
 		NonIdentifyingAttributes: []*protobufs.KeyValue{keyValue("host.name", "host-1"), keyValue(opamp.LabelPrefix+"rack", "r1")},
 	}))
 	changes := 0
-	nudge := func() { // the client polls every 30 s, and when there is something new
+	nudge := func() { // the client polls every 30 s and after each change
 		changes++
 		must(t, c.SetHealth(&protobufs.ComponentHealth{Healthy: true, Status: fmt.Sprint(changes), ComponentHealthMap: map[string]*protobufs.ComponentHealth{
 			opamp.HealthGates:   {Healthy: true, ComponentHealthMap: map[string]*protobufs.ComponentHealth{opamp.GateSeries: {Healthy: true, Status: "12"}}},
@@ -173,7 +173,7 @@ func TestForeignClient(t *testing.T) {
 	}
 }
 
-// The table of metrics in docs/fleet.md has those of a server, no more and no less.
+// TestDocumentedMetrics compares the metrics table in docs/fleet.md with a server's metrics.
 func TestDocumentedMetrics(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/fleet.md")
 	must(t, err)
@@ -250,7 +250,7 @@ func (s *served) post(body []byte, token string) int {
 	return s.send(r).code
 }
 
-// What is no message, or too large, is refused without memory for all of it.
+// TestHostileMessages: the server refuses messages that are invalid or too large, without reading them into memory.
 func TestHostileMessages(t *testing.T) {
 	s := serveFleet(t, "", "", serveHTTP)
 	for name, body := range map[string][]byte{"garbage": []byte("garbage"), "large": make([]byte, maxMessage+1), "half": {0x0a, 16, 1}} {
@@ -266,7 +266,7 @@ func TestHostileMessages(t *testing.T) {
 	}
 }
 
-// Tokens change without a restart, and a file that cannot be read leaves those before.
+// TestTokenRotation: tokens change without a restart, and an unreadable file keeps the previous ones.
 func TestTokenRotation(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "token")
 	if _, err := NewLogin(path); err == nil {

@@ -12,7 +12,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// applyPlan puts a plan that was read into use. An error leaves the one before.
+// applyPlan puts a new plan into use. If err is not nil, the previous plan stays.
 func (c *core) applyPlan(p *Plan, err error, now time.Time) {
 	if err != nil {
 		if c.planErr == nil || c.planErr.Error() != err.Error() {
@@ -55,13 +55,13 @@ func (c *core) planned(name string) *Cohort {
 	return nil
 }
 
-// tick lets rollouts begin, move and stop.
+// tick starts, advances and stops rollouts.
 func (c *core) tick(now time.Time) {
-	// A process that slept has not watched its agents.
+	// After a suspension the process has not watched its agents.
 	passed := min(now.Sub(c.ticked).Seconds(), 5)
 	c.ticked = now
 	if c.unsaved {
-		_ = c.save(now) // it is in saveErr
+		_ = c.save(now) // saveErr records the error
 	}
 	for _, cohort := range c.plan.Cohorts {
 		s := c.cohorts[cohort.Name]
@@ -72,7 +72,7 @@ func (c *core) tick(now time.Time) {
 	}
 }
 
-// follow begins a rollout if the directory has another list than the cohort.
+// follow starts a rollout if the cohort's list in the directory has changed.
 func (c *core) follow(cohort *Cohort, s *status, now time.Time) {
 	r, to := s.Rollout, cohort.List.Hash
 	if r.active() && (r.State == Paused || r.To == to) {
@@ -86,7 +86,7 @@ func (c *core) follow(cohort *Cohort, s *status, now time.Time) {
 	}
 }
 
-// begin makes a rollout of the list in the directory. Its first stage begins when there are agents.
+// begin creates a rollout of the directory's list. Its first stage waits for agents.
 func (c *core) begin(cohort *Cohort, s *status, now time.Time) {
 	next := *s
 	next.Rejected = ""
@@ -95,13 +95,13 @@ func (c *core) begin(cohort *Cohort, s *status, now time.Time) {
 		Started: time.Now().UTC().Truncate(time.Second), members: map[UID]member{},
 	}
 	if c.commit(s, next, now) != nil {
-		return // it is tried again
+		return // the next tick tries again
 	}
 	c.lastID++
 	c.log.Info("rollout made", zap.String("cohort", s.Name), zap.Uint64("rollout", c.lastID), zap.String("to", s.Rollout.To))
 }
 
-// there returns the agents of a cohort that can take part in a stage.
+// there returns a cohort's agents that can join a stage.
 func (c *core) there(cohort *Cohort, now time.Time) (out []*agent) {
 	for _, a := range c.agents {
 		if a.cohort == cohort && a.accepts() && !a.observes() && !a.left && now.Sub(a.seen) < silentAfter {
@@ -111,7 +111,7 @@ func (c *core) there(cohort *Cohort, now time.Time) (out []*agent) {
 	return out
 }
 
-// step moves the rollout of a cohort.
+// step advances the rollout of a cohort.
 func (c *core) step(cohort *Cohort, s *status, passed float64, now time.Time) {
 	r := s.Rollout
 	if now.Sub(c.started) < c.o.Warmup {
@@ -140,15 +140,15 @@ func (c *core) step(cohort *Cohort, s *status, passed float64, now time.Time) {
 		return
 	}
 	if now.Sub(c.savedAt) >= time.Minute {
-		_ = c.save(now) // it is in saveErr
+		_ = c.save(now) // saveErr records the error
 	}
 }
 
-// stage returns the one that a rollout is in; the directory may have fewer now.
+// stage returns the rollout's current stage; the directory may have fewer stages now.
 func (p *Policy) stage(r *Rollout) *Stage { return &p.Stages[min(max(r.Stage, 1), len(p.Stages))-1] }
 
-// enter begins the next stage, or ends the rollout after the last. No agent gets the list before that is on
-// the disk.
+// enter begins the next stage, or ends the rollout after the last one. The state is on disk before any
+// agent gets the list.
 func (c *core) enter(cohort *Cohort, s *status, now time.Time) {
 	next, r := *s, *s.Rollout
 	next.Rollout = &r
@@ -164,7 +164,7 @@ func (c *core) enter(cohort *Cohort, s *status, now time.Time) {
 	stage := cohort.Policy.stage(&r)
 	added := choose(stage, s.Name, r.members, c.there(cohort, now))
 	if len(added) == 0 && (len(r.members) == 0 || len(stage.Labels) != 0) {
-		return // the stage waits for agents
+		return // wait for agents
 	}
 	r.Soaked, r.Final, r.members, next.begun = 0, stage.Percent == 100, maps.Clone(r.members), now
 	for _, a := range added {
@@ -181,7 +181,7 @@ func (c *core) enter(cohort *Cohort, s *status, now time.Time) {
 	c.log.Info("stage begun", zap.String("cohort", s.Name), zap.Uint64("rollout", r.ID), zap.Int("stage", r.Stage), zap.Int("agents", len(r.members)))
 }
 
-// forgive begins again to look at the agents of a rollout.
+// forgive restarts the observation of a rollout's agents.
 func (c *core) forgive(r *Rollout) {
 	for uid := range r.members {
 		if a := c.agents[uid]; a != nil {
@@ -191,7 +191,7 @@ func (c *core) forgive(r *Rollout) {
 	}
 }
 
-// count looks at all agents of a rollout.
+// count counts the agents of a rollout by state.
 func (c *core) count(cohort *Cohort, s *status, now time.Time) *Counts {
 	r := s.Rollout
 	n := &Counts{Members: len(r.members)}
@@ -209,7 +209,7 @@ func (c *core) count(cohort *Cohort, s *status, now time.Time) *Counts {
 		case a == nil:
 			n.Silent, why = n.Silent+1, "it was not seen since this server started"
 		case a.cohort != cohort || a.hash == r.To && a.observes():
-			n.Members-- // its labels have changed, or it only reports
+			n.Members-- // its labels changed, or it only reports
 		case a.hash == r.To && a.refuses() != "":
 			n.Refused, why = n.Refused+1, a.refuses()
 		case now.Sub(a.seen) > cohort.Policy.Timeout:
@@ -240,18 +240,18 @@ func (c *core) count(cohort *Cohort, s *status, now time.Time) *Counts {
 
 const rolledBack = "an operator rolled it back"
 
-// stop ends a rollout: its agents get the former list back. That happens even if the disk is full.
+// stop ends a rollout and returns its agents to the previous list, even if the disk is full.
 func (c *core) stop(s *status, why string, reject bool, now time.Time) {
 	r := *s.Rollout
 	r.State, r.Reason = Stopped, why
 	if r.From != "" {
-		r.members = map[UID]member{} // all have the same list before
+		r.members = map[UID]member{} // all members have the same previous list
 	}
 	s.Rollout = &r
 	if reject {
 		s.Rejected = r.To
 	}
-	_ = c.save(now) // it is in saveErr
+	_ = c.save(now) // saveErr records the error
 	c.ended(s, "stopped")
 }
 
@@ -267,7 +267,7 @@ func (c *core) ended(s *status, result string) {
 	c.clean()
 }
 
-// clean drops lists that no cohort needs. They leave the file when it is written again.
+// clean drops the lists that no cohort needs. The next write removes them from the file.
 func (c *core) clean() {
 	used := map[string]bool{}
 	for _, a := range c.agents {
@@ -291,7 +291,7 @@ func (c *core) clean() {
 	maps.DeleteFunc(c.lists, func(hash string, _ *List) bool { return !used[hash] })
 }
 
-// Commands of operators.
+// Commands for operators.
 
 func (c *core) command(name, verb, who string, now time.Time) error {
 	cohort, s := c.planned(name), c.cohorts[name]
@@ -319,7 +319,7 @@ func (c *core) command(name, verb, who string, now time.Time) error {
 		if r == nil || r.State != Paused {
 			return errors.New("no rollout is paused")
 		}
-		s.begun = now // what was not offered meanwhile is not late, and the operator has seen what fails
+		s.begun = now // a list that was not offered during the pause is not late, and the operator knows the failures
 		c.forgive(r)
 		return c.change(s, Running, now)
 	case "rollback":

@@ -13,21 +13,21 @@ import (
 const (
 	stateFile     = "fleet.json"
 	lockFile      = "fleet.lock"
-	maxStateBytes = 512 << 20 // a larger file is not from this server
-	stateFormat   = 2         // 1, of version 0.1.0, was another file
+	maxStateBytes = 512 << 20 // this server never writes a larger file
+	stateFormat   = 2         // format 1, of version 0.1.0, was another file
 )
 
-// store is the file of the state, which each write replaces. A write returns when the state is on the disk.
+// store replaces the state file with each write. A write returns when the state is on disk.
 type store struct {
 	dir  file.Private
-	lock *os.File // held against a second server
+	lock *os.File // locks out a second server
 }
 
-// saved is the state that outlives the process.
+// saved is the state that survives a restart.
 type saved struct {
 	lists   map[string]*List
 	cohorts map[string]*status
-	lastID  uint64 // of a rollout
+	lastID  uint64 // last rollout id
 }
 
 func newSaved() *saved { return &saved{lists: map[string]*List{}, cohorts: map[string]*status{}} }
@@ -37,7 +37,7 @@ type document struct {
 	Format  int                       `json:"format"`
 	Lists   map[string]*List          `json:"lists"`
 	Cohorts map[string]*status        `json:"cohorts"`
-	Members map[string]map[UID]member `json:"members"` // of rollouts, by cohort
+	Members map[string]map[UID]member `json:"members"` // by cohort
 }
 
 // openStore locks a directory and reads its state.
@@ -65,7 +65,7 @@ func openStore(dir file.Private) (*store, *saved, error) {
 	return &store{dir: dir, lock: lock}, state, nil
 }
 
-// decode reads the file's content.
+// decode parses the file's content.
 func (a *saved) decode(text []byte) error {
 	var d document
 	if err := json.Unmarshal(text, &d); err != nil {

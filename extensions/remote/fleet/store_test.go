@@ -13,7 +13,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// What is damaged is an error: no guess about who has which list. A file that a killed process has begun is none.
+// TestStateDamaged: a damaged file is an error, because the server must not guess which agent has which list. The
+// unfinished file of a killed process is ignored.
 func TestStateDamaged(t *testing.T) {
 	f := func(content, want string) {
 		t.Helper()
@@ -34,12 +35,12 @@ func TestStateDamaged(t *testing.T) {
 	s.stable()
 }
 
-// While the state cannot be written no stage begins; a stop is made all the same, and written later.
+// TestDiskFull: without a writable state no stage begins. A stop still happens, and is saved later.
 func TestDiskFull(t *testing.T) {
 	s := newSim(t, 100, "").stable()
 	broken := func() (mend func()) {
 		whole := s.core.store.dir
-		s.core.store.dir.Path = "/proc/none" // no file can be made in it
+		s.core.store.dir.Path = "/proc/none" // /proc allows no new files
 		return func() { s.core.store.dir = whole }
 	}
 	mend := broken()
@@ -68,7 +69,7 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// Two servers never use one file.
+// TestStateLocked: two servers cannot use one file.
 func TestStateLocked(t *testing.T) {
 	s := newSim(t, 1, "")
 	if _, _, err := openStore(s.core.store.dir); err == nil || !strings.Contains(err.Error(), "another server") {
@@ -76,7 +77,7 @@ func TestStateLocked(t *testing.T) {
 	}
 }
 
-// A cohort that the directory no longer has is forgotten, and begins again when it comes back.
+// TestCohortGone: a cohort that leaves the directory is forgotten, and starts over when it returns.
 func TestCohortGone(t *testing.T) {
 	s := newSim(t, 20, "    stages: [{percent: 100}]\n").stable()
 	former := s.yaml

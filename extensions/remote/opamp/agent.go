@@ -24,39 +24,39 @@ import (
 	"warpgauge/pkg/lists"
 )
 
-// Options are how an Agent reaches its server.
+// Options configure an Agent.
 type Options struct {
-	URL       *url.URL          // of scheme http or https; without a path that is /v1/opamp
+	URL       *url.URL          // scheme http or https; the default path is /v1/opamp
 	Transport http.RoundTripper // adds credentials
 	Interval  time.Duration     // between two polls, give or take a fifth
 	MaxBytes  int64             // of a list
 	Identity  Identity
 	Node      Node
 	Desk      Desk
-	Ignored   *prometheus.CounterVec // offers that are ignored, by name; label: offer
+	Ignored   *prometheus.CounterVec // ignored offers by name; label: offer
 	Logger    *zap.Logger
 }
 
-// Desk decides on the server's offers. Its methods log changes only.
+// Desk decides on the server's offers. Its methods log only changes.
 type Desk interface {
-	// Deliver returns when a list is in service or refused.
+	// Deliver returns when the list is in service or refused.
 	Deliver(ctx context.Context, o *lists.Offer) *lists.Outcome
-	Answered()             // the server has sent a good answer
-	Unreachable(err error) // the server cannot be used
-	Refused(err error)     // no list can be taken from an offer
+	Answered()             // the server sent a valid answer
+	Unreachable(err error) // the server failed
+	Refused(err error)     // an offer has no usable list
 }
 
-// Times and rates. All bounds hold whatever the server sends.
+// Times and limits. They hold whatever the server sends.
 const (
-	spread      = 10 * time.Second // in which nodes that start together send their first message
-	soon        = time.Second      // until a new status is sent
-	earlyBurst  = 5                // messages before their time; then one per interval
+	spread      = 10 * time.Second // random delay of the first message, because nodes can start together
+	soon        = time.Second      // delay of a new status
+	earlyBurst  = 5                // burst of early messages; then one per interval
 	maxBackOff  = 5 * time.Minute
 	retryFailed = 5 * time.Minute
-	minMessage  = 4 << 20 // bytes that a message may have; more if a list may
+	minMessage  = 4 << 20 // bytes of a message, more if a list may be larger
 )
 
-// Agent reports to an OpAMP server and takes lists from it.
+// Agent reports to an OpAMP server and applies lists from it.
 type Agent struct {
 	o       Options
 	log     *zap.Logger
@@ -64,23 +64,23 @@ type Agent struct {
 	origin  string
 	started time.Time
 
-	// What follows belongs to the goroutine of Run.
-	id            uuid.UUID // a server may assign another one
+	// Only Run's goroutine uses the following fields.
+	id            uuid.UUID // the server may assign another one
 	sequence      uint64
-	server        uint64 // ServerCapabilities; 0: not known
+	server        uint64 // ServerCapabilities; 0: unknown
 	known         sums
 	sampleSeconds float64
-	named         map[string]bool // ignored offers that were logged
+	named         map[string]bool // ignored offers already logged
 
-	poll     time.Time // when the next message is due
+	poll     time.Time // time of the next message
 	sooner   *rate.Limiter
-	failures int // in a row
+	failures int // consecutive failures
 
-	status  *protobufs.RemoteConfigStatus // UNSET: no list was offered
+	status  *protobufs.RemoteConfigStatus // UNSET until a list is offered
 	last    *offer                        // the newest one
 	waiting *offer                        // not delivered yet
-	tried   time.Time                     // when a list was delivered
-	busy    bool                          // Deliver runs
+	tried   time.Time                     // time of the last delivery
+	busy    bool                          // a Deliver call is running
 }
 
 // New returns an Agent. Only Run connects.
@@ -103,12 +103,12 @@ func New(o Options) *Agent {
 	return a
 }
 
-// Run asks the server until ctx ends. In addition to its own there is a goroutine while a list is delivered.
+// Run polls the server until ctx ends. It starts one more goroutine while it delivers a list.
 func (a *Agent) Run(ctx context.Context) error {
-	results := make(chan func(), 1) // what became of a list
+	results := make(chan func(), 1) // outcome of a delivery
 	defer func() {
 		if a.busy {
-			<-results // deliver ends with ctx
+			<-results // wait for the delivery, which ends with ctx
 		}
 	}()
 	a.resume()
@@ -137,7 +137,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 }
 
-// resume takes up what was applied before the exporter started.
+// resume restores the status of the list that was applied before the exporter started.
 func (a *Agent) resume() {
 	e := a.o.Node.Effective()
 	if e == nil || e.Origin != a.origin {
@@ -149,14 +149,14 @@ func (a *Agent) resume() {
 	}
 }
 
-// wake has the next message sent soon. A server that has failed is left alone until its time has come.
+// wake schedules the next message soon. After a failure it keeps the retry time.
 func (a *Agent) wake() {
 	if at := time.Now().Add(soon); a.failures == 0 && at.Before(a.poll) && a.sooner.Allow() {
 		a.poll = at
 	}
 }
 
-// exchange sends a message and obeys the answer.
+// exchange sends a message and applies the answer.
 func (a *Agent) exchange(ctx context.Context) {
 	m, sums := a.message()
 	a.poll = time.Now().Add(transport.Jitter(a.o.Interval))
@@ -173,7 +173,7 @@ func (a *Agent) exchange(ctx context.Context) {
 	case err != nil:
 		a.fail(err)
 		if e := (*transport.ServerError)(nil); errors.As(err, &e) && e.Code == http.StatusRequestEntityTooLarge {
-			a.known = sums // the same message must not be sent again
+			a.known = sums // never send the same message again
 		}
 	default:
 		a.sequence++
@@ -182,7 +182,7 @@ func (a *Agent) exchange(ctx context.Context) {
 	}
 }
 
-// leave says goodbye to a server that answers.
+// leave sends a goodbye if the server is reachable.
 func (a *Agent) leave(ctx context.Context) {
 	defer a.link.client.CloseIdleConnections()
 	if a.sequence == 0 || a.failures > 0 {
@@ -193,12 +193,12 @@ func (a *Agent) leave(ctx context.Context) {
 	if b, err := proto.Marshal(m); err == nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewellLimit)
 		defer cancel()
-		_, _ = a.link.exchange(ctx, b, a.id.String()) // the exporter ends
+		_, _ = a.link.exchange(ctx, b, a.id.String()) // errors do not matter at exit
 	}
 }
 
-// fail records that the server cannot be used now, and asks it again later. The agent reports everything then, because the
-// server may have missed or lost any of it.
+// fail records a failure of the server and schedules a retry. The next message has the full state, because the server may
+// have missed or lost any part of it.
 func (a *Agent) fail(err error) {
 	a.link.client.CloseIdleConnections()
 	a.failures++
@@ -213,7 +213,7 @@ func (a *Agent) fail(err error) {
 	a.o.Desk.Unreachable(err)
 }
 
-// receive obeys a message of the server, as far as it may.
+// receive applies a server message within the agent's permissions.
 func (a *Agent) receive(b []byte) {
 	m, others, err := decode(b)
 	if err != nil {
@@ -228,7 +228,7 @@ func (a *Agent) receive(b []byte) {
 		reported := a.known
 		a.fail(reportedError(e))
 		if e.GetType() == protobufs.ServerErrorResponseType_ServerErrorResponseType_BadRequest {
-			a.known = reported // the same message must not be sent again
+			a.known = reported // never send the same message again
 		}
 		return
 	}
@@ -245,7 +245,7 @@ func (a *Agent) receive(b []byte) {
 		a.server = c
 	}
 	if id, err := uuid.FromBytes(m.GetAgentIdentification().GetNewInstanceUid()); err == nil && id != uuid.Nil && id != a.id {
-		a.id = id // until the exporter ends
+		a.id = id // valid until the exporter ends
 		a.log.Info("the server assigns another instance id", zap.Stringer("id", id))
 		a.wake()
 	}
@@ -258,7 +258,7 @@ func (a *Agent) receive(b []byte) {
 	}
 }
 
-// reportedError returns the error in a server's message.
+// reportedError converts the error in a server's message.
 func reportedError(e *protobufs.ServerErrorResponse) error {
 	return &transport.ServerError{
 		Text:  fmt.Sprintf("the server reports an error: %s: %q", strings.TrimPrefix(e.GetType().String(), "ServerErrorResponseType_"), text(e.GetErrorMessage(), 256)),
@@ -266,7 +266,7 @@ func reportedError(e *protobufs.ServerErrorResponse) error {
 	}
 }
 
-// offered handles an offer, unless it is the last one again.
+// offered handles an offer, unless it repeats the last one.
 func (a *Agent) offered(o *offer) {
 	if a.last != nil && bytes.Equal(o.hash, a.last.hash) {
 		switch {
@@ -277,9 +277,9 @@ func (a *Agent) offered(o *offer) {
 			a.refuse(o)
 			return
 		case a.status.GetStatus() == protobufs.RemoteConfigStatuses_RemoteConfigStatuses_FAILED && o.list != nil && time.Since(a.tried) > retryFailed:
-			// What it failed of may be over.
+			// The cause of the failure may be over.
 		default:
-			a.known.status = [sha256.Size]byte{} // a server that offers it again does not know what became of it
+			a.known.status = [sha256.Size]byte{} // a server that repeats the offer does not know its status
 			return
 		}
 	}
@@ -294,15 +294,14 @@ func (a *Agent) offered(o *offer) {
 	a.wake()
 }
 
-// refuse reports an offer without a list that could be tried.
+// refuse reports an offer without a usable list.
 func (a *Agent) refuse(o *offer) {
 	a.o.Desk.Refused(o.err)
 	a.status = failed(o.hash, o.err.Error(), a.o.Node.Facts().ListHash)
 	a.wake()
 }
 
-// delivered reports what became of a list, if it still is the newest one. Deliver has
-// logged it.
+// delivered reports the outcome of a list if no newer offer has come. Deliver has logged it.
 func (a *Agent) delivered(o *offer, out *lists.Outcome) {
 	if !bytes.Equal(o.hash, a.status.GetLastRemoteConfigHash()) {
 		return
@@ -311,7 +310,7 @@ func (a *Agent) delivered(o *offer, out *lists.Outcome) {
 	a.wake()
 }
 
-// upTo returns a random time, so that nodes do not ask at the same moment.
+// upTo returns a random duration, so that nodes do not poll at the same moment.
 func upTo(d time.Duration) time.Duration {
 	return rand.N(d + 1) //nolint:gosec // spreads load
 }

@@ -15,12 +15,12 @@ import (
 	"warpgauge/pkg/lists"
 )
 
-// statusText is a status in short.
+// statusText returns a short form of a status.
 func statusText(s *protobufs.RemoteConfigStatus) string {
 	return string(s.GetLastRemoteConfigHash()) + " " + s.GetStatus().String()[len("RemoteConfigStatuses_"):]
 }
 
-// flat is a tree of components as lines.
+// flat writes a tree of components as lines.
 func flat(prefix string, h *protobufs.ComponentHealth, into map[string]string) map[string]string {
 	sign := "+"
 	if !h.Healthy {
@@ -36,7 +36,7 @@ func flat(prefix string, h *protobufs.ComponentHealth, into map[string]string) m
 	return into
 }
 
-// attributes are those of a description by name; a list has commas.
+// attributes returns the attributes by name; a list is joined with commas.
 func attributes(all []*protobufs.KeyValue) map[string]any {
 	m := map[string]any{}
 	for _, kv := range all {
@@ -98,7 +98,7 @@ func TestServerLearnsWhatTheNodeIs(t *testing.T) {
 	})
 }
 
-// What a poll costs when nothing has changed, and how many there are in an hour.
+// TestOnlyWhatHasChangedIsSent bounds the size of a poll without changes and the number of polls per hour.
 func TestOnlyWhatHasChangedIsSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &peer{}
@@ -111,10 +111,10 @@ func TestOnlyWhatHasChangedIsSent(t *testing.T) {
 		if last := proto.Size(p.last()); last > 32 {
 			t.Errorf("a message without news has %d bytes", last)
 		}
-		// A sample takes a little longer: no news. Much longer, or a device that stalls: news soon.
+		// A slightly slower sample sends no update. A much slower one, or a stalled device, sends one soon.
 		b.change(func() {
 			b.facts.SampleSeconds = 0.018
-			b.facts.Devices[0].Since = time.Now() // of its last sample
+			b.facts.Devices[0].Since = time.Now() // time of its last sample
 		})
 		elapse(2 * interval)
 		if got := p.last(); got.Health != nil {
@@ -184,7 +184,7 @@ func TestOfferIsAcknowledged(t *testing.T) {
 	}
 }
 
-// A list that was applied before the exporter started is acknowledged in the first message.
+// TestRestartIsNoNewOffer: the first message acknowledges a list that was applied before the restart.
 func TestRestartIsNoNewOffer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &peer{reply: offering(config("r1", "", "text/csv", csv))}
@@ -208,7 +208,7 @@ func TestFullStateIsSentWhenAsked(t *testing.T) {
 		startPeer(t, p, nil)
 		elapse(10 * interval)
 		p.mu.Lock()
-		p.model = nil // the server has restarted and forgotten
+		p.model = nil // the server restarts and loses its state
 		before := len(p.got)
 		p.mu.Unlock()
 		elapse(interval + 10*time.Second)
@@ -219,7 +219,7 @@ func TestFullStateIsSentWhenAsked(t *testing.T) {
 		if p.fullAsks != 1 {
 			t.Errorf("the server had to ask %d times, want 1", p.fullAsks)
 		}
-		// One that never has enough gets no more than one additional message per interval.
+		// A server that always asks for more gets at most one extra message per interval.
 		p.set(func(int, *protobufs.AgentToServer) *protobufs.ServerToAgent {
 			return &protobufs.ServerToAgent{Flags: 1}
 		})
@@ -286,7 +286,7 @@ func TestOtherOffersAreIgnoredAndCounted(t *testing.T) {
 	})
 }
 
-// A server without a use for the effective configuration does not get it again.
+// TestServerCapabilitiesAreKept: a server that does not accept the effective configuration gets it only once.
 func TestServerCapabilitiesAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &peer{reply: func(int, *protobufs.AgentToServer) *protobufs.ServerToAgent {
@@ -302,7 +302,7 @@ func TestServerCapabilitiesAreKept(t *testing.T) {
 	})
 }
 
-// The exporter's end does not wait for a list that is being delivered longer than that does.
+// TestEndWhileAListIsDelivered: at exit the agent waits for a delivery no longer than the delivery lasts.
 func TestEndWhileAListIsDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &peer{reply: offering(config("r1", ConfigName, "", csv))}

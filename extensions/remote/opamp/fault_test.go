@@ -23,7 +23,7 @@ import (
 	"warpgauge/pkg/lists"
 )
 
-// answer makes a handler of a message.
+// answer returns a handler that sends a message.
 func answer(t *testing.T, m *protobufs.ServerToAgent) http.HandlerFunc {
 	t.Helper()
 	b, err := proto.Marshal(m)
@@ -43,10 +43,10 @@ func status(code int, header ...string) http.HandlerFunc {
 	}
 }
 
-// Each fault leaves the list in service alone and is named; the server is asked less often; and
-// when it is well again, its list is taken.
+// TestFaultsOfTheServer: each fault is reported, slows the polls down and leaves the list in
+// service. The server's list is applied after the server recovers.
 func TestFaultsOfTheServer(t *testing.T) {
-	// The body is read first: only then does the server see that the client has gone.
+	// The handler reads the body first: the server detects that the client has gone only after that.
 	hang := func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		<-r.Context().Done()
@@ -62,7 +62,7 @@ func TestFaultsOfTheServer(t *testing.T) {
 	for name, c := range map[string]struct {
 		handler http.HandlerFunc
 		want    string
-		least   time.Duration // until the second request
+		least   time.Duration // minimum time until the second request
 	}{
 		"hangs": {hang, "context deadline exceeded|timeout awaiting response headers", 0},
 		"hangs in answer": {func(w http.ResponseWriter, r *http.Request) {
@@ -169,7 +169,7 @@ func TestFaultsOfTheServer(t *testing.T) {
 	}
 }
 
-// An offer that no list can be taken from is refused with words that its sender can use.
+// TestFaultsOfOffers: the agent refuses an offer without a usable list and tells the sender why.
 func TestFaultsOfOffers(t *testing.T) {
 	files := func(hash string, names ...string) *protobufs.AgentRemoteConfig {
 		m := map[string]*protobufs.AgentConfigFile{}
@@ -234,7 +234,7 @@ func TestListAmongFiles(t *testing.T) {
 	}
 }
 
-// A config_hash that comes with different lists is a lie; the first one stays.
+// TestOneHashIsOneList: if two lists come with one config_hash, the first one stays.
 func TestOneHashIsOneList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &peer{reply: func(n int, _ *protobufs.AgentToServer) *protobufs.ServerToAgent {
@@ -253,7 +253,7 @@ func TestOneHashIsOneList(t *testing.T) {
 	})
 }
 
-// The same offer, replayed with each answer, is one change; and so is one that was applied.
+// TestReplayedOfferIsNoChange: an offer that comes with every answer changes the list once; an applied one changes nothing.
 func TestReplayedOfferIsNoChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &peer{reply: func(int, *protobufs.AgentToServer) *protobufs.ServerToAgent {
@@ -267,7 +267,7 @@ func TestReplayedOfferIsNoChange(t *testing.T) {
 		if m, n := p.view(); statusText(m.RemoteConfigStatus) != "r1 APPLIED" || n > 130 {
 			t.Errorf("%d messages, status %v", n, m.RemoteConfigStatus)
 		}
-		// What failed may succeed later.
+		// A failed list may succeed later.
 		b.outcome = func(*lists.Offer) *lists.Outcome {
 			return &lists.Outcome{Answer: lists.Failed, Err: errors.New("busy")}
 		}
@@ -281,7 +281,7 @@ func TestReplayedOfferIsNoChange(t *testing.T) {
 	})
 }
 
-// A server that is there every other time gets everything again and harms nothing.
+// TestFlappingServer: a server that fails every other request gets the full state each time and does no harm.
 func TestFlappingServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &peer{reply: offering(config("r1", "", "", csv))}
@@ -307,7 +307,7 @@ func TestFlappingServer(t *testing.T) {
 	})
 }
 
-// What is not used is not decoded: a map of many small entries takes many times its length.
+// TestOtherPartsTakeNoMemory: unused parts are not decoded, because a decoded map of small entries is many times larger.
 func TestOtherPartsTakeNoMemory(t *testing.T) {
 	m := &protobufs.ServerToAgent{PackagesAvailable: &protobufs.PackagesAvailable{Packages: map[string]*protobufs.PackageAvailable{}}}
 	for i := range 200_000 {

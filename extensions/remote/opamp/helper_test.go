@@ -37,9 +37,8 @@ const (
 
 var uid = uuid.MustParse("0199e5a4-7c3b-7000-8000-0123456789ab")
 
-// peer is an OpAMP server on opamp-go's server library. It keeps what agents report as the
-// library's example does: parts that are not in a message stay, and after a gap in
-// the sequence it asks for all.
+// peer is an OpAMP server built on opamp-go's server library. It merges reports as the library's
+// example does: omitted parts stay, and after a gap in the sequence it asks for the full state.
 type peer struct {
 	mu       sync.Mutex
 	got      []*protobufs.AgentToServer
@@ -84,7 +83,7 @@ func (p *peer) message(m *protobufs.AgentToServer) *protobufs.ServerToAgent {
 	return answer
 }
 
-// view is what the server has, and how many messages it got.
+// view returns the merged state and the number of messages.
 func (p *peer) view() (*protobufs.AgentToServer, int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -106,11 +105,11 @@ func (p *peer) last() *protobufs.AgentToServer {
 
 // node is the exporter as the agent sees it: Node and Desk.
 type node struct {
-	mu        sync.Mutex // held while the agent asks or tells something
+	mu        sync.Mutex // held during every call of the agent
 	facts     Facts
 	effective *lists.Offer
 	delivered []*lists.Offer
-	outcome   func(*lists.Offer) *lists.Outcome // what becomes of lists
+	outcome   func(*lists.Offer) *lists.Outcome // returns the outcome of a list
 	failures  []string
 	refusals  []string
 	answers   int
@@ -144,7 +143,7 @@ func (n *node) Deliver(_ context.Context, o *lists.Offer) *lists.Outcome {
 	return &lists.Outcome{Answer: lists.Applied}
 }
 
-// heard is what the agent has reported to the exporter: failures, refusals, and good answers.
+// heard returns the failures, refusals and good answers that the agent reported.
 func (n *node) heard() (failures, refusals []string, answers int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -159,7 +158,7 @@ func (n *node) lists() (all []string) {
 	return all
 }
 
-// bench is an agent that runs in a bubble, and what it says.
+// bench is an agent in a synctest bubble, with its log.
 type bench struct {
 	*node
 	logs    *observer.ObservedLogs
@@ -167,10 +166,10 @@ type bench struct {
 	stop    func()
 }
 
-// start runs an agent against a handler. It ends with the bubble of the test at the latest.
+// start runs an agent against a handler. The agent ends with the bubble at the latest.
 func start(t *testing.T, h http.Handler, connContext func(context.Context, net.Conn) context.Context, edit func(*Options)) *bench {
 	t.Helper()
-	network := bufconn.Listen(1 << 16) // within the process, so that time in a test is its bubble's
+	network := bufconn.Listen(1 << 16) // an in-process network, so that the bubble controls time
 	s := &http.Server{Handler: h, ConnContext: connContext}
 	go func() { _ = s.Serve(network) }()
 	n := &node{
@@ -216,13 +215,13 @@ func startPeer(t *testing.T, p *peer, edit func(*Options)) *bench {
 	return start(t, h, c, edit)
 }
 
-// elapse lets time pass and waits for what happens at its end.
+// elapse lets time pass and waits until all goroutines are idle.
 func elapse(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// config is an offer of one file.
+// config returns an offer with one file.
 func config(hash, name, contentType, body string) *protobufs.AgentRemoteConfig {
 	return &protobufs.AgentRemoteConfig{
 		ConfigHash: []byte(hash),
@@ -232,7 +231,7 @@ func config(hash, name, contentType, body string) *protobufs.AgentRemoteConfig {
 	}
 }
 
-// offer answers each message with a configuration, until it is acknowledged.
+// offering returns a handler that sends a configuration until the agent acknowledges it.
 func offering(c *protobufs.AgentRemoteConfig) func(int, *protobufs.AgentToServer) *protobufs.ServerToAgent {
 	known := ""
 	return func(_ int, m *protobufs.AgentToServer) *protobufs.ServerToAgent {
@@ -255,7 +254,7 @@ func mustContain(t *testing.T, what, got string, want ...string) {
 	}
 }
 
-// endless is a body of any length.
+// endless is a body of arbitrary length.
 type endless struct{ left int64 }
 
 func (e *endless) Read(b []byte) (int, error) {
@@ -270,7 +269,7 @@ func (e *endless) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// quietAgent is an agent that does not run.
+// quietAgent returns an agent that does not run.
 func quietAgent(t testing.TB) *Agent {
 	t.Helper()
 	n := &node{}

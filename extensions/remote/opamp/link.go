@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	exchangeLimit = 15 * time.Second // of a request, from connecting until its answer is read
+	exchangeLimit = 15 * time.Second // of a request, from connecting to the end of the answer
 	farewellLimit = 300 * time.Millisecond
 )
 
@@ -22,7 +22,7 @@ func refuseRedirect(*http.Request, []*http.Request) error {
 	return errors.New("redirects are not followed, as the token is for one server only")
 }
 
-// link is the way to a server: one HTTP request per message.
+// link exchanges messages with a server, one HTTP request per message.
 type link struct {
 	url    string
 	client *http.Client
@@ -45,7 +45,7 @@ func (l *link) exchange(ctx context.Context, message []byte, id string) ([]byte,
 	if answer.StatusCode != http.StatusOK {
 		return nil, transport.Fault(answer)
 	}
-	// What follows the limit is not read: the connection is closed with it.
+	// The rest of a longer body is not read, and its connection is closed.
 	body, err := io.ReadAll(io.LimitReader(answer.Body, l.limit+1))
 	switch {
 	case err != nil:

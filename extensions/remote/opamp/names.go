@@ -1,17 +1,16 @@
-// Package opamp is the OpAMP agent: it reports to a server what this node is and how it is, and
-// takes field lists from it. The server can do nothing else: packages, connection settings,
-// restart commands, custom messages and settings of own telemetry are not even decoded.
+// Package opamp is the OpAMP agent. It reports this node's identity and state to a server and
+// receives field lists. It ignores everything else a server can send, without decoding it:
+// packages, connection settings, restart commands, custom messages and own-telemetry settings.
 //
-// It has a transport of its own over opamp-go's package protobufs. The client of
-// opamp-go v0.23.0 was measured and not taken: it reads an answer of any length (one of 1 GiB took 3.4 GB
-// of memory; the specification demands a bound), has no time limit (a server that hangs is never asked again), does not
-// back off after HTTP status 500 and loses its report then, polls without jitter, and adds
-// 580 kB to a program where this package's libraries add 300 kB.
+// The transport is our own, over opamp-go's package protobufs. We measured the client of opamp-go v0.23.0 and rejected
+// it: it reads answers of any length (1 GiB took 3.4 GB of memory; the specification requires a bound), has no time
+// limit, neither backs off nor keeps its report after HTTP status 500, polls without jitter, and adds 580 kB to a
+// program. This package's libraries add 300 kB.
 //
-// One goroutine does everything; a second one delivers a list.
+// One goroutine does all the work, except that a second one delivers a list.
 package opamp
 
-// Names that agent and server agree on, next to OpenTelemetry's own (service.name,
+// Names that agent and server share, in addition to OpenTelemetry's (service.name,
 // service.instance.id, service.version, host.name, os.type).
 const (
 	ServiceName = "warpgauge"
@@ -22,8 +21,8 @@ const (
 	AttributeDrivers = "warpgauge.drivers" // array of texts
 	LabelPrefix      = "warpgauge.node."   // of --node-label: warpgauge.node.rack = "r7"
 
-	// ConfigName is the key of the field list in AgentConfigMap. A server that knows no
-	// keys can use the empty one. The content type is text/csv or application/yaml (text/yaml).
+	// ConfigName is the key of the field list in AgentConfigMap; the empty key also works. The content
+	// type is text/csv or application/yaml (text/yaml).
 	ConfigName = "field-list"
 
 	// Children of the health component tree. Each collector and each device is a child of
@@ -31,9 +30,9 @@ const (
 	HealthCollectors = "collectors"
 	HealthDevices    = "devices"
 	HealthList       = "list"
-	// Children of the list's component, each with the value as its status: what runs, also after
-	// another list has failed. The revision is the hex of the config_hash that the list came
-	// with; there is one only if it came from this server.
+	// Children of the list component; the status is the value. They describe the running list, also
+	// after another list failed. The revision is the hex config_hash that came with the list; only
+	// lists from this server have one.
 	ListHash     = "hash" // SHA-256 of its bytes, hex
 	ListOrigin   = "origin"
 	ListRevision = "revision"
@@ -43,8 +42,7 @@ const (
 	// none (--remote-config=report).
 	ReportOnly = "not applied (--remote-config=report)"
 
-	// HealthGates has a child for each number that a rollout's gate looks at; its status is
-	// the number in decimal.
+	// HealthGates has a child for each gate; its status is the gate's number in decimal.
 	HealthGates = "gates"
 
 	GateStalled       = "stalled_devices"

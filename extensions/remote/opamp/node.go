@@ -8,9 +8,9 @@ import (
 	"warpgauge/pkg/lists"
 )
 
-// Identity tells this node from others.
+// Identity identifies this node.
 type Identity struct {
-	InstanceID uuid.UUID // stable: kept next to the last good list
+	InstanceID uuid.UUID // stable: saved next to the last good list
 	Version    string    // of the exporter
 	Hostname   string
 	Labels     map[string]string // --node-label
@@ -19,29 +19,29 @@ type Identity struct {
 // Node supplies the agent's reports. One goroutine calls its methods, which never block.
 type Node interface {
 	Facts() Facts
-	Effective() *lists.Offer // the list in service
+	Effective() *lists.Offer // list in service
 }
 
-// Facts are of one time. A gate of a rollout compares them before and after a change.
+// Facts is a snapshot of the node. Rollout gates compare facts before and after a change.
 type Facts struct {
-	GPUs       int      // found
-	Models     []string // sorted, each once
-	Drivers    []string // versions, sorted, each once; only if a list has had the field for them
+	GPUs       int      // number of GPUs found
+	Models     []string // sorted, without duplicates
+	Drivers    []string // sorted, without duplicates; known only after a list had the driver field
 	Collectors []Component
-	Devices    []Component // GPUs and instances: name is the device's id
+	Devices    []Component // GPUs and instances, named by device id
 	List       Component
 
-	// Numbers that gates look at.
-	Stalled, Lost  int     // devices
-	SampleSeconds  float64 // mean of the slowest source since its session began; negative: not known
+	// Numbers for the gates.
+	Stalled, Lost  int     // numbers of devices
+	SampleSeconds  float64 // mean of the slowest source since its session began; negative: unknown
 	MissedTicks    uint64  // since the sessions began
 	AbsentFields   int     // pairs of device and field without a value
-	Series         int     // on the page; 0: not known yet
+	Series         int     // on the page; 0: unknown
 	ListHash       string  // SHA-256, hex
 	AppliedSeconds int64   // Unix time
 }
 
-// Component is a part of the node and how it is.
+// Component is a part of the node with its state.
 type Component struct {
 	Name    string
 	Healthy bool

@@ -19,24 +19,23 @@ import (
 
 // Bounds of a server's message, in addition to its length.
 const (
-	maxFiles = 64  // of a configuration
-	maxHash  = 256 // bytes; it is sent back
+	maxFiles = 64  // in a configuration
+	maxHash  = 256 // bytes; the agent sends it back
 )
 
-// ignored names the fields of ServerToAgent that are counted and not decoded.
+// ignored names the fields of ServerToAgent that the agent counts and does not decode.
 var ignored = map[protowire.Number]string{
-	4:  "connection settings", // those of own telemetry are part of them
+	4:  "connection settings", // including own-telemetry settings
 	5:  "packages",
 	9:  "restart command",
 	11: "custom message",
 }
 
-// used are the fields of ServerToAgent that are decoded. Field 10 names the custom messages that the server knows; it is not
-// an offer.
+// used lists the decoded fields of ServerToAgent. Field 10 lists the server's custom messages; it is not an offer.
 var used = []protowire.Number{1, 2, 3, 6, 7, 8}
 
-// decode reads the parts of a message that this package uses. The others cost no memory,
-// which matters as a map of small entries is many times as large in memory. It returns the names of the others.
+// decode decodes the parts of a message that this package uses and returns the names of the others. It skips
+// those to save memory: a decoded map of small entries is many times larger than its encoding.
 func decode(b []byte) (*protobufs.ServerToAgent, []string, error) {
 	var keep []byte
 	var others []string
@@ -75,8 +74,8 @@ func decode(b []byte) (*protobufs.ServerToAgent, []string, error) {
 	return m, others, nil
 }
 
-// fields calls f for each field of an encoded message, with the whole field and, if it has a
-// length, its value.
+// fields calls f for each field of an encoded message. whole is the encoded field; value is its
+// content if it has a length.
 func fields(b []byte, f func(n protowire.Number, whole, value []byte) error) error {
 	for len(b) > 0 {
 		n, kind, size := protowire.ConsumeTag(b)
@@ -99,15 +98,15 @@ func fields(b []byte, f func(n protowire.Number, whole, value []byte) error) err
 	return nil
 }
 
-// offer is a remote configuration as the server names it.
+// offer is a server's remote configuration.
 type offer struct {
 	hash []byte // the server's
 	sum  [sha256.Size]byte
-	list *lists.Offer // nil: err
-	err  error        // why no list can be taken from it
+	list *lists.Offer // nil: see err
+	err  error        // why the configuration has no usable list
 }
 
-// newOffer takes the list out of a configuration.
+// newOffer extracts the list from a configuration.
 func newOffer(c *protobufs.AgentRemoteConfig, origin string) *offer {
 	o := &offer{hash: bytes.Clone(c.GetConfigHash())}
 	switch n := len(o.hash); {
@@ -128,7 +127,7 @@ func newOffer(c *protobufs.AgentRemoteConfig, origin string) *offer {
 	return o
 }
 
-// list finds the field list among the files of a configuration. The others are ignored.
+// list returns the field list among the files of a configuration and ignores the others.
 func list(files map[string]*protobufs.AgentConfigFile) (*lists.Offer, error) {
 	accepted := fmt.Sprintf("name the field list %q, or leave its name empty", ConfigName)
 	file, ok := files[ConfigName]
@@ -152,7 +151,7 @@ func list(files map[string]*protobufs.AgentConfigFile) (*lists.Offer, error) {
 	return &lists.Offer{Content: file.GetBody(), YAML: yaml}, nil
 }
 
-// isYAML says which of the two forms a list has. A list in YAML has a version.
+// isYAML reports whether a list is YAML. A YAML list has a version.
 func isYAML(contentType string, body []byte) (bool, error) {
 	kind, _, _ := strings.Cut(contentType, ";")
 	switch strings.TrimSpace(kind) {

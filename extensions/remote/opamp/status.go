@@ -19,12 +19,12 @@ import (
 // Bounds of a report.
 const (
 	maxText       = 1024 // bytes of a name, a status, an error
-	maxReason     = 4096 // of why a list was refused
-	maxComponents = 1024 // of one group
+	maxReason     = 4096 // of a refusal's text
+	maxComponents = 1024 // per group
 	maxEffective  = 1 << 20
 )
 
-// capabilities of this agent. Custom ones, packages, connection settings, restart and own telemetry are off.
+// capabilities of this agent. It declares no custom messages, packages, connection settings, restart or own telemetry.
 const capabilities = uint64(protobufs.AgentCapabilities_AgentCapabilities_ReportsStatus |
 	protobufs.AgentCapabilities_AgentCapabilities_AcceptsRemoteConfig |
 	protobufs.AgentCapabilities_AgentCapabilities_ReportsEffectiveConfig |
@@ -32,11 +32,11 @@ const capabilities = uint64(protobufs.AgentCapabilities_AgentCapabilities_Report
 	protobufs.AgentCapabilities_AgentCapabilities_ReportsHealth |
 	protobufs.AgentCapabilities_AgentCapabilities_ReportsHeartbeat)
 
-// sums are digests of the last report, so that the agent reports changes only. A zero digest means that the part was never
+// sums holds digests of the last report, so that the agent sends only changes. A zero digest means that the part was never
 // reported.
 type sums struct{ description, health, effective, status [sha256.Size]byte }
 
-// message returns what the server does not know yet, and the sums of all there is.
+// message returns the changed parts of the state, and the digests of all parts.
 func (a *Agent) message() (*protobufs.AgentToServer, sums) {
 	m := a.envelope()
 	facts := a.o.Node.Facts()
@@ -57,16 +57,16 @@ func (a *Agent) message() (*protobufs.AgentToServer, sums) {
 	return m, now
 }
 
-// envelope returns the parts of every message.
+// envelope returns the parts that every message has.
 func (a *Agent) envelope() *protobufs.AgentToServer {
 	return &protobufs.AgentToServer{InstanceUid: a.id[:], SequenceNum: a.sequence, Capabilities: capabilities}
 }
 
-// differs notes the sum of a part of the status and compares it with the known one.
+// differs stores the digest of a part in sum and reports whether it differs from known.
 func differs(m proto.Message, known [sha256.Size]byte, sum *[sha256.Size]byte) bool {
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err != nil {
-		return false // text has made all strings valid, which is the only reason
+		return false // only invalid strings fail, and text has removed them
 	}
 	*sum = sha256.Sum256(b)
 	return *sum != known
@@ -87,7 +87,7 @@ func (a *Agent) description(f *Facts) *protobufs.AgentDescription {
 	add := func(kv *protobufs.KeyValue) {
 		d.NonIdentifyingAttributes = append(d.NonIdentifyingAttributes, kv)
 	}
-	// Without a GPU and with a collector that is not up, there may be GPUs.
+	// Without any GPU, a collector that is not up may still find some.
 	if f.GPUs > 0 || !slices.ContainsFunc(f.Collectors, func(c Component) bool { return !c.Healthy }) {
 		add(attribute(AttributeGPUs, int64(f.GPUs)))
 	}
@@ -103,7 +103,7 @@ func (a *Agent) description(f *Facts) *protobufs.AgentDescription {
 	return d
 }
 
-// health is the tree of components. The root is as healthy as its parts.
+// health returns the component tree. The root is healthy if all parts are.
 func (a *Agent) health(f *Facts, running *lists.Offer) *protobufs.ComponentHealth {
 	list := component(&f.List)
 	list.ComponentHealthMap = map[string]*protobufs.ComponentHealth{}
@@ -132,7 +132,7 @@ func (a *Agent) health(f *Facts, running *lists.Offer) *protobufs.ComponentHealt
 	return root
 }
 
-// components is a group of single components.
+// components returns a group of components.
 func components(all []Component) *protobufs.ComponentHealth {
 	m := make(map[string]*protobufs.ComponentHealth, len(all))
 	for i := range all[:min(len(all), maxComponents)] {
@@ -141,7 +141,7 @@ func components(all []Component) *protobufs.ComponentHealth {
 	return group(m)
 }
 
-// group is healthy if all its parts are. It names the first one that is not.
+// group returns a component that is healthy if all its parts are. Its error names the first unhealthy part.
 func group(parts map[string]*protobufs.ComponentHealth) *protobufs.ComponentHealth {
 	g := &protobufs.ComponentHealth{Healthy: true, Status: "up", ComponentHealthMap: parts}
 	if len(parts) == 0 {
@@ -160,7 +160,7 @@ func group(parts map[string]*protobufs.ComponentHealth) *protobufs.ComponentHeal
 func component(c *Component) *protobufs.ComponentHealth {
 	h := &protobufs.ComponentHealth{Healthy: c.Healthy, Status: text(c.Status, maxText), LastError: text(c.Error, maxText)}
 	if c.Healthy {
-		return h // without a time: that of a device's last sample is never the same twice
+		return h // without a time, because the time of the last sample changes all the time
 	}
 	if h.LastError == "" {
 		h.LastError = h.Status
@@ -171,12 +171,12 @@ func component(c *Component) *protobufs.ComponentHealth {
 	return h
 }
 
-// value is a component that only says something.
+// value returns a component that only carries a text.
 func value(v string) *protobufs.ComponentHealth {
 	return &protobufs.ComponentHealth{Healthy: true, Status: text(v, maxText)}
 }
 
-// gates are numbers, each as the status of a component. What is not known is absent.
+// gates returns the gates' numbers, each as a component's status. Unknown numbers are absent.
 func (a *Agent) gates(f *Facts) *protobufs.ComponentHealth {
 	m := map[string]*protobufs.ComponentHealth{}
 	add := func(name, v string) { m[name] = value(v) }
@@ -184,11 +184,11 @@ func (a *Agent) gates(f *Facts) *protobufs.ComponentHealth {
 	add(GateLost, strconv.Itoa(f.Lost))
 	add(GateMissedTicks, strconv.FormatUint(f.MissedTicks, 10))
 	add(GateAbsentFields, strconv.Itoa(f.AbsentFields))
-	if f.Series > 0 { // before the first page it is not known, and each list would look like growth
+	if f.Series > 0 { // 0 is unknown; with it, every list would look like growth
 		add(GateSeries, strconv.Itoa(f.Series))
 	}
 	if f.SampleSeconds >= 0 {
-		// It is never the same twice, and each change would be a message.
+		// It changes at every poll, and each change would send a message.
 		if math.Abs(f.SampleSeconds-a.sampleSeconds) > a.sampleSeconds/4 {
 			a.sampleSeconds = f.SampleSeconds
 		}
@@ -197,7 +197,7 @@ func (a *Agent) gates(f *Facts) *protobufs.ComponentHealth {
 	return group(m)
 }
 
-// effective is the list in service; nil if it is not known, too long or not wanted.
+// effective returns the list in service, or nil if it is unknown, too long or not requested.
 func (a *Agent) effective(running *lists.Offer) *protobufs.EffectiveConfig {
 	unwanted := a.server != 0 && a.server&uint64(protobufs.ServerCapabilities_ServerCapabilities_AcceptsEffectiveConfig) == 0
 	if running == nil || len(running.Content) > maxEffective || unwanted {
@@ -212,19 +212,19 @@ func (a *Agent) effective(running *lists.Offer) *protobufs.EffectiveConfig {
 	}}}
 }
 
-// applied is the status of a list that is in service.
+// applied returns the status of a list in service.
 func applied(hash []byte) *protobufs.RemoteConfigStatus {
 	return &protobufs.RemoteConfigStatus{LastRemoteConfigHash: hash, Status: protobufs.RemoteConfigStatuses_RemoteConfigStatuses_APPLIED}
 }
 
-// failed returns the status of a list that is not in service. It carries the hash of the list that was tried, because the
-// server would offer that list again otherwise; the text names the running list.
+// failed returns the status of a list that is not in service. It has the hash of the tried list, because the server would
+// offer that list again otherwise. The text names the running list.
 func failed(hash []byte, why, running string) *protobufs.RemoteConfigStatus {
 	why = text(why, maxReason) + "; the list in service stays, SHA-256 " + running
 	return &protobufs.RemoteConfigStatus{LastRemoteConfigHash: hash, Status: protobufs.RemoteConfigStatuses_RemoteConfigStatuses_FAILED, ErrorMessage: why}
 }
 
-// statusOf says what became of a list.
+// statusOf converts an outcome to a status.
 func statusOf(hash []byte, out *lists.Outcome) *protobufs.RemoteConfigStatus {
 	switch out.Answer {
 	case lists.Applied, lists.Unchanged:
@@ -235,7 +235,7 @@ func statusOf(hash []byte, out *lists.Outcome) *protobufs.RemoteConfigStatus {
 	return failed(hash, reason(out), out.Running)
 }
 
-// reason says why a list was refused, with every line that is wrong.
+// reason returns the text for a refused list, with every wrong line.
 func reason(out *lists.Outcome) string {
 	parts := []string{out.Err.Error()}
 	for _, r := range out.Refused {
@@ -264,7 +264,7 @@ func attribute[T string | []string | int64](name string, value T) *protobufs.Key
 	return &protobufs.KeyValue{Key: name, Value: v}
 }
 
-// text makes a string that protobuf takes: valid UTF-8, and of at most n bytes.
+// text returns s as valid UTF-8 of at most n bytes, which protobuf accepts.
 func text(s string, n int) string {
 	if len(s) > n {
 		for n > 0 && !utf8.RuneStart(s[n]) {

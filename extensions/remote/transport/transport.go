@@ -1,5 +1,5 @@
-// Package transport makes requests to the servers that deliver field lists: credentials that rotate, few redirects, errors
-// without secrets.
+// Package transport sends requests to servers of field lists: it rotates credentials, limits redirects and removes secrets
+// from errors.
 package transport
 
 import (
@@ -20,8 +20,8 @@ import (
 	"warpgauge/pkg/file"
 )
 
-// Credentials are files: what this node shows to a server, and which servers it believes.
-// An empty path is none, of CAFile the system's certificates.
+// Credentials are files with this node's credentials and the trusted CAs. An empty path means none;
+// an empty CAFile means the system's CAs.
 type Credentials struct {
 	TokenFile string // a bearer token
 	CAFile    string // PEM
@@ -33,24 +33,24 @@ type Credentials struct {
 const (
 	maxCredential  = 1 << 20
 	dialTimeout    = 10 * time.Second
-	answerTimeout  = 15 * time.Second // until the head of the answer
+	answerTimeout  = 15 * time.Second // until the response header
 	maxAnswerHead  = 64 << 10
 	idleConnection = 90 * time.Second
 )
 
-// Transport makes requests to one server with Credentials, whose files it reads again
-// before each request. It is safe for concurrent use.
+// Transport sends requests to one server. It reads the Credentials' files before each request. It
+// is safe for concurrent use.
 type Transport struct {
 	c      Credentials
 	server *url.URL
 	files  *file.Reader
 
 	mu     sync.Mutex
-	read   [3][]byte // CA, certificate and key of transport
+	read   [3][]byte // content of CA, certificate and key in transport
 	inside *http.Transport
 }
 
-// New returns a Transport for a server, by the scheme and host of its URL. The token goes to no other server.
+// New returns a Transport for the scheme and host of a URL. It sends the token to no other server.
 func New(server *url.URL, c Credentials) *Transport {
 	return &Transport{c: c, server: server, files: file.NewReader(maxCredential)}
 }
@@ -83,7 +83,7 @@ func (t *Transport) CloseIdleConnections() {
 	}
 }
 
-// token reads the token; it is empty if no file is configured.
+// token reads the token file; it returns "" if none is configured.
 func (t *Transport) token(ctx context.Context) (string, error) {
 	if t.c.TokenFile == "" {
 		return "", nil
@@ -99,8 +99,8 @@ func (t *Transport) token(ctx context.Context) (string, error) {
 	return string(text), nil
 }
 
-// renew reads the files and makes another transport if one has changed. Connections with
-// the former certificates are closed when they are idle.
+// renew reads the files and replaces the transport if one changed. Connections with the old
+// certificates close when they become idle.
 func (t *Transport) renew(ctx context.Context) (*http.Transport, error) {
 	var now [3][]byte
 	for i, path := range []string{t.c.CAFile, t.c.CertFile, t.c.KeyFile} {
@@ -151,24 +151,24 @@ func (t *Transport) renew(ctx context.Context) (*http.Transport, error) {
 		MaxIdleConns:           2,
 		IdleConnTimeout:        idleConnection,
 		ForceAttemptHTTP2:      true,
-		DisableCompression:     true, // decompressed sizes would need a bound
+		DisableCompression:     true, // a decompressed body would need its own bound
 	}
 	return t.inside, nil
 }
 
-// ServerError is an error that the server reports.
+// ServerError is an error reported by the server.
 type ServerError struct {
 	Text  string
-	Code  int           // HTTP status; 0: the fault was in a message
-	After time.Duration // when to ask again, at most MaxRetryAfter; 0: as usual
+	Code  int           // HTTP status; 0: reported in a message
+	After time.Duration // when to ask again, at most MaxRetryAfter; 0: default
 }
 
 func (e *ServerError) Error() string { return e.Text }
 
-// MaxRetryAfter is how long a server can keep an exporter from asking again.
+// MaxRetryAfter is the longest pause that a server can request.
 const MaxRetryAfter = time.Hour
 
-// Fault describes an answer with an unexpected status.
+// Fault returns the error for an unexpected HTTP status.
 func Fault(r *http.Response) *ServerError {
 	e := &ServerError{Code: r.StatusCode, Text: fmt.Sprintf("the server answers with HTTP status %d %s", r.StatusCode, http.StatusText(r.StatusCode))}
 	if e.Code == http.StatusUnauthorized || e.Code == http.StatusForbidden {
@@ -183,7 +183,7 @@ func Fault(r *http.Response) *ServerError {
 	return e
 }
 
-// WithoutURL removes the URL from an error of a request, because it can have secrets.
+// WithoutURL removes the URL from a request's error, because it can contain secrets.
 func WithoutURL(err error) error {
 	if e := new(url.Error); errors.As(err, &e) {
 		return e.Err
@@ -191,18 +191,18 @@ func WithoutURL(err error) error {
 	return err
 }
 
-// Jitter returns d, give or take a fifth, so that nodes which start together do not ask together.
+// Jitter returns d ± 20 %, so that nodes which start together do not poll together.
 func Jitter(d time.Duration) time.Duration {
 	return d*4/5 + rand.N(d*2/5+1) //nolint:gosec // spreads load
 }
 
-// maxRedirects is how many an answer may take.
+// maxRedirects bounds the redirects of a request.
 const maxRedirects = 3
 
-// errDowngrade refuses a redirect from TLS to no TLS.
+// errDowngrade refuses a redirect from https to http.
 var errDowngrade = errors.New("the server redirects from https to http, which is not followed")
 
-// Redirect is a CheckRedirect of http.Client. It allows few redirects, and none from TLS to a connection without it.
+// Redirect is a CheckRedirect of http.Client. It allows a few redirects, and none from https to http.
 func Redirect(next *http.Request, via []*http.Request) error {
 	switch {
 	case len(via) > maxRedirects:
@@ -215,7 +215,7 @@ func Redirect(next *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// Origin returns a URL for people: without user, password, query and fragment, which can have secrets.
+// Origin returns a URL for display, without user, password, query and fragment, which can contain secrets.
 func Origin(text string) string {
 	u, err := url.Parse(text)
 	if err != nil {

@@ -27,7 +27,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// certify writes a certificate, which is its own authority, and its key into files, and returns both.
+// certify writes a self-signed certificate and its key to files, and returns both.
 func certify(t *testing.T, dir, name string, until time.Time) (certFile, keyFile string, pair tls.Certificate) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(t, err)
@@ -47,7 +47,7 @@ func certify(t *testing.T, dir, name string, until time.Time) (certFile, keyFile
 	return certFile, keyFile, pair
 }
 
-// secure is a server with TLS that says who asks.
+// secure starts a TLS server that answers with the client's identity.
 func secure(t *testing.T, pair tls.Certificate, clients tls.ClientAuthType) *url.URL {
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := "no client"
@@ -64,7 +64,7 @@ func secure(t *testing.T, pair tls.Certificate, clients tls.ClientAuthType) *url
 	return u
 }
 
-// get asks and returns the answer or the error.
+// get sends a request and returns the answer or the error.
 func get(t *testing.T, tr *Transport, u *url.URL) string {
 	t.Helper()
 	t.Cleanup(tr.CloseIdleConnections)
@@ -95,7 +95,7 @@ func TestCredentialsRotate(t *testing.T) {
 	cert, key, _ := certify(t, dir, "node1", later)
 	ca, token := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "token")
 	link := func(to, path string) { must(t, errors.Join(os.RemoveAll(path), os.Symlink(to, path))) }
-	replace := func(name string, until time.Time) { // as cert-manager does: other content under the same names
+	replace := func(name string, until time.Time) { // cert-manager also replaces the content under the same names
 		c, k, _ := certify(t, dir, name, until)
 		must(t, errors.Join(os.Rename(c, cert), os.Rename(k, key)))
 	}
@@ -111,7 +111,7 @@ func TestCredentialsRotate(t *testing.T) {
 	replace("node2", later)
 	wantIn(t, get(t, tr, u), "node2 Bearer two")
 
-	link(cert, ca) // the pinned CA is another's: the server is none to trust
+	link(cert, ca) // the pinned CA is not the server's
 	wantIn(t, get(t, tr, u), "certificate")
 	link(pinned, ca)
 	wantIn(t, get(t, tr, u), "node2 Bearer two")

@@ -14,27 +14,27 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// Library is a library that a test changes with Set while it is in use. It reports if two collectors are open at
-// once, if one is closed while it is called, and if one is called after that.
+// Library is a library that a test changes with Set while it is in use. It reports an error if two collectors
+// are open at once, if one is closed during a call, or if one is called after that.
 type Library struct {
 	tb testing.TB
 
 	mu        sync.Mutex
 	IDs       []string               // of the devices, one source each
 	OpenErr   func(field.List) error // nil: Open succeeds
-	OpenFor   time.Duration          // an Open takes so long, or until its context ends
-	ScanFor   time.Duration          // as OpenFor, of Rescan
+	OpenFor   time.Duration          // duration of an Open, unless its context ends
+	ScanFor   time.Duration          // duration of a Rescan
 	ScanHang  chan struct{}          // a Rescan returns when it is closed
 	ScanErr   error
-	ScanFound bool // other devices; they are found, too, if IDs have changed
+	ScanFound bool // other devices; Rescan also reports them if IDs have changed
 
 	// By device.
-	Mute    map[string]time.Duration // it has no values for so long after Open
-	Blank   map[string]int           // so many rows are blank after Open
+	Mute    map[string]time.Duration // time without values after Open
+	Blank   map[string]int           // number of blank rows after Open
 	Takes   map[string]time.Duration // each call
 	Hang    map[string]chan struct{} // calls return when it is closed
 	Failure map[string]error         // of Sample
-	Value   map[string]float64       // of all cells; without one they have the time
+	Value   map[string]float64       // value of all cells; nil: the time
 
 	Opens, Closes, Scans int
 	Inside               int // calls of Sample and Rescan in progress
@@ -51,7 +51,7 @@ func New(tb testing.TB, ids ...string) *Library {
 	}
 }
 
-// Set changes the library, or looks at it.
+// Set changes or reads the library under its lock.
 func (l *Library) Set(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -67,7 +67,7 @@ func (l *Library) Held() (held bool) {
 	return held
 }
 
-// Fail lets all calls fail in one way; nil: none.
+// Fail makes all calls fail with an error; nil: none.
 func (l *Library) Fail(err error) {
 	l.Set(func() {
 		for _, id := range l.IDs {
@@ -76,7 +76,7 @@ func (l *Library) Fail(err error) {
 	})
 }
 
-// wait returns when d has passed, or ctx has ended, with its error.
+// wait returns after d, or with ctx's error when ctx ends.
 func wait(ctx context.Context, d time.Duration) error {
 	if d == 0 {
 		return nil
@@ -138,7 +138,7 @@ func (c *conn) Rescan(ctx context.Context) (bool, error) {
 		<-hang
 	}
 	if err := wait(ctx, takes); err != nil {
-		time.Sleep(time.Millisecond) // Close must wait for it all the same
+		time.Sleep(time.Millisecond) // Close must still wait for it
 		return false, err
 	}
 	l.mu.Lock()

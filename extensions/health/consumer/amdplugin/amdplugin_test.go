@@ -26,7 +26,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// TestProto: names and numbers are those that AMD publishes: metricssvc.proto in
+// TestProto compares names and numbers with AMD's published files: metricssvc.proto in
 // ROCm/k8s-device-plugin (7ccad637, and ed764684 of August 2026) and gpumetricssvc.proto in
 // ROCm/device-metrics-exporter.
 func TestProto(t *testing.T) {
@@ -60,7 +60,7 @@ func partition(of verdict.Verdict, number, alias string, s verdict.State) verdic
 	return verdict.Verdict{Device: d, Collector: of.Collector, State: s}
 }
 
-// node is one with a GPU in each state, two that are divided, and what the plugin must not hear of.
+// node returns a GPU in each state, two divided GPUs, and devices that the plugin must not see.
 func node() *verdict.Snapshot {
 	foreign := gpu("9", "00000000:99:00.0", verdict.Failed)
 	foreign.Collector = "nvml"
@@ -76,7 +76,7 @@ func node() *verdict.Snapshot {
 	}}
 }
 
-// TestList asks under both names of the service.
+// TestList calls the service under both names.
 func TestList(t *testing.T) {
 	var board verdict.Board
 	server, wire := grpc.NewServer(), bufconn.Listen(1<<16)
@@ -130,7 +130,7 @@ func TestList(t *testing.T) {
 
 func isAMD(collector string) bool { return collector == "rocm" }
 
-// TestNodeLabels: docs/metrics/health.md of ROCm/gpu-operator has the label.
+// TestNodeLabels expects the label of docs/metrics/health.md in ROCm/gpu-operator.
 func TestNodeLabels(t *testing.T) {
 	got := amdplugin.NodeLabels(node(), isAMD)
 	want := map[string]string{}

@@ -13,15 +13,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Events in an hour, and at once.
+// Rate and burst of events.
 const (
 	eventsAnHour = 60
 	eventsBurst  = 20
 )
 
-// events makes an event of each change of a device between ok, degraded and failed, and
-// holds the newest of each device until it is written. Unknown is not a change, because a release or a
-// restart of a driver is not news.
+// events creates an event for each change of a device between ok, degraded and failed. It keeps the
+// newest event of each device until it is written. Unknown is not a change, because a release or a
+// driver restart is not news.
 type events struct {
 	node    string
 	start   time.Time
@@ -40,7 +40,7 @@ func newEvents(node string, start time.Time) events {
 	return events{node: node, start: start, last: map[string]content{}, waiting: map[string]*corev1.Event{}, limit: rate.NewLimiter(rate.Every(time.Hour/eventsAnHour), eventsBurst)}
 }
 
-// observe takes a snapshot. Of a fault that is older than this process an event was written before.
+// observe processes a snapshot. It skips faults that are older than this process: their events were written before.
 func (e *events) observe(s *verdict.Snapshot) {
 	present := make(map[string]bool, len(s.Verdicts))
 	for i := range s.Verdicts {
@@ -61,8 +61,8 @@ func (e *events) observe(s *verdict.Snapshot) {
 	maps.DeleteFunc(e.waiting, func(id string, _ *corev1.Event) bool { return gone(id) })
 }
 
-// event has the node's name as its uid, as the kubelet's events have: kubectl describe node
-// finds both.
+// event uses the node's name as uid, like the kubelet, so that kubectl describe node finds the
+// event.
 func (e *events) event(v *verdict.Verdict) *corev1.Event {
 	kind, reason := corev1.EventTypeWarning, "GPUFailed"
 	switch v.State {

@@ -1,16 +1,16 @@
-// Package kubenode writes the health of this node's devices to its Node in Kubernetes: a
-// condition, an event for each change of a device, and labels. It reads the health.Board and
-// owns nothing of the Node but that condition, and labels with a prefix of theirs.
+// Package kubenode writes the health of this node's devices to its Kubernetes Node: a condition,
+// labels, and an event for each change of a device. It reads the verdict.Board. It changes only its
+// own condition and labels.
 //
-// The condition has node-problem-detector's form: type GPUProblem, True if a device has
-// failed, False if none has, Unknown if that cannot be said, because nothing is known of a
-// device or the exporter has stopped. Degraded is False, with a reason of its own. It stays
-// as False after a fault is over, with a heartbeat every five minutes.
+// The condition has node-problem-detector's form: type GPUProblem, True if a device has failed,
+// False if none has, Unknown if a device's state is unknown or the exporter has stopped. Degraded
+// means False with a reason of its own. After a fault the condition stays as False, with a
+// heartbeat every five minutes.
 //
-// What it needs: patch on nodes/status of its own node, and create on events in the
-// namespace default, in which events of nodes are. No get, list or watch: the answer of a
-// patch is not used, and a strategic merge patch leaves other writers' conditions alone. For
-// labels it needs get and update on nodes, which AMD's operator gives to its exporter's account.
+// It needs the right to patch nodes/status of its own node, and to create events in the namespace
+// default, where node events belong. It needs no get, list or watch: it does not use a patch's
+// answer, and a strategic merge patch keeps other writers' conditions. For labels it needs get and
+// update on nodes, which AMD's operator grants to its exporter's account.
 package kubenode
 
 import (
@@ -39,28 +39,28 @@ import (
 )
 
 const (
-	heartbeat = 5 * time.Minute // of the condition; node-problem-detector's is the same
-	gap       = 5 * time.Second // between two rounds of writing; what changes in it is written once
+	heartbeat = 5 * time.Minute // same as node-problem-detector's
+	gap       = 5 * time.Second // between two writes; changes within it are written together
 	maxGap    = time.Minute     // after failures
 	callLimit = 10 * time.Second
-	lastLimit = 2 * time.Second // of the write when the exporter stops
-	component = "warpgauge"     // who writes, in Kubernetes' words
+	lastLimit = 2 * time.Second // for the last write at exit
+	component = "warpgauge"     // source component of events
 )
 
 // Options of New.
 type Options struct {
 	Board             *verdict.Board
-	Node              string // its name in Kubernetes
-	Condition, Events bool   // which of the two is written
+	Node              string // name in Kubernetes
+	Condition, Events bool   // what to write
 	Labels            Labels
 	Config            *rest.Config
 	Log               *zap.Logger
 }
 
-// Labels of a Node that say something of its devices.
+// Labels are Node labels that describe its devices.
 type Labels struct {
-	Of             func(*verdict.Snapshot) map[string]string // nil: none are written
-	Prefix, Suffix string                                    // what labels with both are these
+	Of             func(*verdict.Snapshot) map[string]string // nil: write no labels
+	Prefix, Suffix string                                    // identify our labels
 }
 
 // Writer writes to one Node.
@@ -70,12 +70,12 @@ type Writer struct {
 	client dynamic.Interface
 	events events
 
-	written corev1.NodeCondition // the last one
-	labels  map[string]string    // the last ones; nil: not written yet
-	refused map[string]bool      // which writes failed the last time: logged once
+	written corev1.NodeCondition // last written condition
+	labels  map[string]string    // last written labels; nil: none yet
+	refused map[string]bool      // writes whose last attempt failed, so that each failure is logged once
 }
 
-// New returns a Writer that does nothing before Run.
+// New returns a Writer. Only Run writes.
 func New(o Options) (*Writer, error) {
 	if o.Node == "" {
 		return nil, errors.New("set NODE_NAME to the name of this node in Kubernetes: its health is to be written there")
@@ -89,7 +89,7 @@ func New(o Options) (*Writer, error) {
 	return &Writer{o: o, log: o.Log.Named("node_health"), client: client, events: newEvents(o.Node, time.Now()), refused: map[string]bool{}}, nil
 }
 
-// Run writes changes until ctx ends, and then the state unknown.
+// Run writes changes until ctx ends, and then the state Unknown.
 func (w *Writer) Run(ctx context.Context) error {
 	version, wait := uint64(0), gap
 	for {
@@ -112,7 +112,7 @@ func (w *Writer) Run(ctx context.Context) error {
 	}
 }
 
-// next waits for a change, at most until a heartbeat is due, and returns what holds then.
+// next waits for a change or the next heartbeat and returns the current snapshot.
 func (w *Writer) next(ctx context.Context, version uint64) *verdict.Snapshot {
 	ctx, cancel := context.WithTimeout(ctx, w.untilHeartbeat())
 	defer cancel()
@@ -129,7 +129,7 @@ func (w *Writer) untilHeartbeat() time.Duration {
 	return max(0, time.Until(w.written.LastHeartbeatTime.Add(heartbeat)))
 }
 
-// write reports whether all was written that is new in a snapshot, or is due.
+// write writes the changes of a snapshot and the heartbeat. It reports success.
 func (w *Writer) write(ctx context.Context, s *verdict.Snapshot) bool {
 	done := true
 	if w.o.Condition {
@@ -147,7 +147,7 @@ func (w *Writer) write(ctx context.Context, s *verdict.Snapshot) bool {
 
 func (w *Writer) writeCondition(ctx context.Context, s *verdict.Snapshot) bool {
 	if s.Version == 0 || len(s.Verdicts) == 0 && w.written.Type == "" {
-		return true // a node that has no devices has no condition
+		return true // a node without devices has no condition
 	}
 	c := condition(s)
 	if c.Status == w.written.Status {
@@ -159,7 +159,7 @@ func (w *Writer) writeCondition(ctx context.Context, s *verdict.Snapshot) bool {
 	return w.patch(ctx, c)
 }
 
-// writeStopped writes at the end that what the condition says is no longer kept up to date.
+// writeStopped writes at exit that nothing updates the condition any more.
 func (w *Writer) writeStopped(ctx context.Context) {
 	if w.written.Type == "" {
 		return
@@ -189,8 +189,8 @@ func (w *Writer) nodes() dynamic.ResourceInterface {
 	return w.client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "nodes"})
 }
 
-// writeLabels leaves a Node alone whose labels are those that are wanted. They stay when the
-// exporter stops: a device that has failed has not become better.
+// writeLabels updates the Node if its labels differ from wanted. The labels stay when the exporter
+// stops: a failed device has not recovered then.
 func (w *Writer) writeLabels(ctx context.Context, wanted map[string]string) bool {
 	if w.labels != nil && maps.Equal(wanted, w.labels) {
 		return true
@@ -236,7 +236,7 @@ func (w *Writer) writeEvents(ctx context.Context) bool {
 	return true
 }
 
-// report logs the first of several failures and the end of them.
+// report logs the first failure of a series, and its end.
 func (w *Writer) report(what string, err error) bool {
 	switch {
 	case err != nil && !w.refused[what]:
@@ -251,8 +251,8 @@ func (w *Writer) report(what string, err error) bool {
 // ConditionType is the type of the condition.
 const ConditionType = "GPUProblem"
 
-// levels has the values of a condition, the worst first. Unknown stands above Degraded, because a
-// condition must not say False if it is not known.
+// levels lists the condition's values, worst first. Unknown comes before Degraded, because the
+// condition must not be False while a state is unknown.
 var levels = []struct {
 	state  verdict.State
 	status corev1.ConditionStatus
@@ -263,8 +263,7 @@ var levels = []struct {
 	{verdict.Degraded, corev1.ConditionFalse, "GPUDegraded"},
 }
 
-// condition returns the node's condition. Its last transition is the latest change of a
-// device.
+// condition returns the node's condition. Its last transition is the latest change of any device.
 func condition(s *verdict.Snapshot) corev1.NodeCondition {
 	c := corev1.NodeCondition{Type: ConditionType, Status: corev1.ConditionFalse, Reason: "NoGPUProblem", Message: fmt.Sprintf("devices that are ok: %d", len(s.Verdicts))}
 	var since time.Time
@@ -292,10 +291,10 @@ func condition(s *verdict.Snapshot) corev1.NodeCondition {
 	return c
 }
 
-// longestMessage is how much of a condition's message others keep, in bytes.
+// longestMessage is the length at which others cut a condition's message, in bytes.
 const longestMessage = 1024
 
-// describe names devices with their problems, as many as a message holds.
+// describe lists devices with their problems, as many as fit into a message.
 func describe(of []*verdict.Verdict) string {
 	text := ""
 	for i, v := range of {

@@ -28,18 +28,18 @@ import (
 
 const node = "node-1"
 
-// apiServer speaks as much of the Kubernetes API as the Writer may use. Everything else is an error of the test.
+// apiServer simulates the part of the Kubernetes API that the Writer may use. Any other request fails the test.
 type apiServer struct {
 	t *testing.T
 
 	mu         sync.Mutex
-	answer     int // a status code in place of what was asked for; 0: none
+	answer     int // status code for every request; 0: normal answers
 	requests   int
 	conditions []map[string]any // of the Node, merged by type
 	events     []corev1.Event
 	labels     map[string]string // of the Node
 	version    int               // of the Node, which an update must name
-	changed    func()            // called after each answer to a get; nil: not
+	changed    func()            // called after each answer to a get, unless nil
 }
 
 func newAPIServer(t *testing.T) *apiServer {
@@ -48,7 +48,7 @@ func newAPIServer(t *testing.T) *apiServer {
 
 func (s *apiServer) config() *rest.Config { return &rest.Config{Host: "http://api.test", Transport: s} }
 
-// RoundTrip answers without a connection, so that the Writer can be in a bubble of synctest.
+// RoundTrip answers without a connection, so that the Writer can run in a synctest bubble.
 func (s *apiServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, r)
@@ -100,7 +100,7 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
-// patch is a strategic merge of conditions, whose key is the type.
+// patch merges conditions by type.
 func (s *apiServer) patch(r *http.Request) any {
 	if got := r.Header.Get("Content-Type"); got != "application/strategic-merge-patch+json" {
 		s.t.Errorf("content type %q", got)
@@ -132,7 +132,7 @@ func (s *apiServer) set(answer int) {
 	s.answer = answer
 }
 
-// condition is ours; the zero one if there is none.
+// condition returns our condition, or the zero value if there is none.
 func (s *apiServer) condition() (out corev1.NodeCondition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,13 +151,13 @@ func (s *apiServer) condition() (out corev1.NodeCondition) {
 	return out
 }
 
-// short is status and reason of the condition.
+// short returns status and reason of the condition.
 func (s *apiServer) short() string {
 	c := s.condition()
 	return fmt.Sprint(c.Status, " ", c.Reason)
 }
 
-// told takes the events that came since the last call.
+// told returns the events since its last call.
 func (s *apiServer) told() (out []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,7 +171,7 @@ func (s *apiServer) told() (out []string) {
 	return out
 }
 
-// board is a node with GPUs whose states a test sets.
+// board is a node with GPUs whose states the test sets.
 type board struct {
 	verdict.Board
 	verdicts []verdict.Verdict
@@ -199,7 +199,7 @@ func (b *board) set(gpu int, s verdict.State, reason string, a verdict.Action) {
 	b.store()
 }
 
-// run runs a Writer until the function that it returns is called.
+// run starts a Writer. stop ends it.
 func run(t *testing.T, o Options) (stop func(), log *observer.ObservedLogs) {
 	t.Helper()
 	core, log := observer.New(zap.InfoLevel)
@@ -228,8 +228,8 @@ func want(t *testing.T, when string, got, want any) {
 	}
 }
 
-// TestLabels: the labels are those that the devices want, others stay, and nothing is asked
-// while nothing changes.
+// TestLabels: the labels match the devices, other labels stay, and no request is sent while nothing
+// changes.
 func TestLabels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, b := newAPIServer(t), newBoard(2)
@@ -267,7 +267,7 @@ func TestLabels(t *testing.T) {
 		synctest.Wait()
 		want(t, "requests while no label changes", s.requests, asked)
 
-		s.changed = func() { s.version++; s.changed = nil } // another writer is faster
+		s.changed = func() { s.version++; s.changed = nil } // another writer updates the node first
 		b.set(0, verdict.Failed, "hot", verdict.ActionNone)
 		after()
 		time.Sleep(maxGap)
@@ -322,7 +322,7 @@ func TestConditionAndEvents(t *testing.T) {
 	})
 }
 
-// TestOldFault: an exporter that starts again says nothing twice.
+// TestOldFault: a restarted exporter does not repeat its events.
 func TestOldFault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, b := newAPIServer(t), newBoard(2)
@@ -341,8 +341,8 @@ func TestOldFault(t *testing.T) {
 	})
 }
 
-// TestNoLeave: without the rights, or without an API server, it asks less and less often,
-// logs once, and writes what is true then when it can.
+// TestNoLeave: without rights or an API server, the Writer retries at growing intervals and logs
+// once. When it succeeds, it writes the current state.
 func TestNoLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, b := newAPIServer(t), newBoard(2)
@@ -357,7 +357,7 @@ func TestNoLeave(t *testing.T) {
 		if most := 2 * (20 + 5); s.requests > most {
 			t.Errorf("%d requests in 20 minutes, at most %d", s.requests, most)
 		}
-		want(t, "lines in the log", log.Len(), 2) // of each kind one
+		want(t, "lines in the log", log.Len(), 2) // one per kind
 		s.set(0)
 		time.Sleep(maxGap)
 		synctest.Wait()
@@ -371,7 +371,7 @@ func TestNoLeave(t *testing.T) {
 	})
 }
 
-// TestFlapping: what changes all the time does not become load on the API server.
+// TestFlapping: frequent changes do not overload the API server.
 func TestFlapping(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, b := newAPIServer(t), newBoard(8)
@@ -430,7 +430,7 @@ func TestWhatIsAskedFor(t *testing.T) {
 	}
 }
 
-// TestDevicesGone: devices that are no longer found are not healthy.
+// TestDevicesGone: devices that disappear are not healthy.
 func TestDevicesGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, b := newAPIServer(t), newBoard(50)

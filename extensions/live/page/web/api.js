@@ -1,27 +1,27 @@
-// Talks to /api/v1/, relative to the page, and says whether the exporter answers.
+// Client for /api/v1/, relative to the page. It detects whether the exporter answers.
 
 const base = new URL('api/v1/', document.baseURI);
 const TIMEOUT = 8000; // ms for an answer
-const SILENCE = 8000; // ms without any answer after which the exporter counts as gone
+const SILENCE = 8000; // ms without an answer until the exporter counts as gone
 const POLL = 3000;
 
-// A Link is the connection to the exporter. Its callbacks: on(kind, data) for each event
-// of the stream, and state() when the exporter begins or ceases to answer.
+// A Link is the connection to the exporter. Callbacks: on(kind, data) for each stream event, and
+// state() when the exporter starts or stops answering.
 export class Link {
   constructor({ on, state }) {
     this.on = on;
     this.changed = state;
     this.up = false;
-    this.answered = 0; // when the last answer came, by this machine's clock
+    this.answered = 0; // time of the last answer, local clock
     this.source = null;
     this.retry = 0;
     this.timer = 0;
     this.query = null;
-    this.problem = ''; // why the exporter has ended the stream
+    this.problem = ''; // why the exporter ended the stream
   }
 
-  // get asks for a path with parameters: {device: 'x', field: ['a', 'b']}. It rejects
-  // with what to tell the user.
+  // get requests a path with parameters: {device: 'x', field: ['a', 'b']}. It rejects with a
+  // message for the user.
   async get(path, parameters = {}) {
     let response;
     try {
@@ -31,7 +31,7 @@ export class Link {
       throw new Error('the exporter does not answer', { cause: error });
     }
     const problem = response.ok ? null : await response.json().catch(() => null);
-    if (!response.ok && !problem && response.status >= 502) { // a proxy in between answers for it
+    if (!response.ok && !problem && response.status >= 502) { // a proxy answered
       this.#set(false);
       throw new Error(`the exporter does not answer (${response.status} of a proxy)`);
     }
@@ -44,13 +44,13 @@ export class Link {
     return response.json();
   }
 
-  // stream opens the stream of rows, in place of the one before.
+  // stream opens the stream of rows and closes the previous one.
   stream(parameters) {
     this.query = parameters;
     this.#open();
   }
 
-  // pause closes the stream until resume; the page is not seen.
+  // pause closes the stream until resume, while the page is hidden.
   pause() {
     this.#close();
     this.paused = true;
@@ -62,14 +62,14 @@ export class Link {
     if (this.query) this.#open();
   }
 
-  // watch asks for path every few seconds, which shows that the exporter answers.
+  // watch polls a path every few seconds, which also shows whether the exporter answers.
   watch(path, take) {
     const ask = async () => {
       if (!this.paused) {
         try {
           take(await this.get(path));
         } catch {
-          // get has noted it
+          // get has recorded the failure
         }
         if (this.up && Date.now() - this.answered > SILENCE) this.#set(false);
       }
@@ -78,7 +78,7 @@ export class Link {
     ask();
   }
 
-  // recent says whether the stream is open and has brought something just before.
+  // #recent reports whether the stream is open and has sent something recently.
   #recent() { return Date.now() - this.answered < SILENCE && this.source?.readyState === EventSource.OPEN; }
 
   #heard() {
@@ -116,7 +116,7 @@ export class Link {
       });
     }
     source.addEventListener('problem', (e) => { this.problem = JSON.parse(e.data).detail; });
-    // The browser's own retry gives up on some errors, so it is done here.
+    // Retry here, because the browser's own retry gives up on some errors.
     source.onerror = () => {
       if (this.source !== source) return;
       this.#close();

@@ -1,15 +1,15 @@
-// Strip charts as SVG, with what lies over them: scales, the time below the pointer, the values there.
+// Strip charts as SVG with their overlays: scales, and time and values at the pointer.
 
 import { h, put, show } from './dom.js';
 import { clock, reading, statsText } from './fields.js';
 
-// A View is the span of time that every chart shows. Its end is null while it is live.
+// A View is the time span shown by every chart. Its end is null while it is live.
 export class View {
   constructor(clock, span) {
     this.clock = clock;
     this.span = span; // ms
     this.end = null;
-    this.hover = NaN; // time below the pointer
+    this.hover = NaN; // time at the pointer
     this.changed = () => {};
   }
 
@@ -22,13 +22,13 @@ export class View {
   }
 }
 
-// ticks is the distance of vertical lines, in ms, for about one in 80 pixels.
+// ticks returns the distance of vertical lines in ms, about one per 80 pixels.
 export function ticks(span, width) {
   const wanted = span * 80 / Math.max(width, 80);
   return [100, 200, 500, 1000, 2000, 5000, 10000, 15000, 30000, 60000, 120000, 300000].find((t) => t >= wanted) || 600000;
 }
 
-// nice is the next number that reads well at the end of a scale.
+// nice returns the next round number for the end of a scale.
 export function nice(v) {
   if (!(v > 0)) return 1;
   const p = 10 ** Math.floor(Math.log10(v));
@@ -37,14 +37,14 @@ export function nice(v) {
 
 const HEAD = 15; // height of the line of text above each lane, in CSS pixels
 
-// A chart that is not seen is not drawn.
+// Charts outside the window are not drawn.
 const seen = new IntersectionObserver((entries) => {
   for (const e of entries) e.target.chart.visible = e.isIntersecting;
 }, { rootMargin: '100px' });
 
-// A Chart has lanes one below the other: {label, unit, height, max, text, lines}. max is a number or a function; without, it
-// follows the values. A line is {name, series, colour, style}: style is area, line, thin, or mark, a level drawn dotted, the
-// newest value; series is a function that returns the Series or null.
+// A Chart has lanes, one below the other: {label, unit, height, max, text, lines}. max is a number or a function; without
+// max, the values set the scale. A line is {name, series, colour, style}. style is area, line, thin, or mark, which draws
+// the newest value as a dotted level. series is a function that returns the Series or null.
 export class Chart {
   constructor(app, { lanes, events = () => [], name }) {
     Object.assign(this, { app, lanes, events, name, visible: false });
@@ -78,7 +78,7 @@ export class Chart {
 
   close() { seen.unobserve(this.picture); }
 
-  // update draws the chart with its scales, a few times a second.
+  // update draws the chart and its scales, a few times a second.
   update() {
     const { view } = this.app, right = view.right(), from = right - view.span, width = this.picture.clientWidth, perPixel = view.span / width;
     if (!width) return;
@@ -106,7 +106,7 @@ export class Chart {
   #line({ series, style, path, area }, { from, right, width, perPixel, bottom, x, y }) {
     const s = series(), { ring } = s || {}, gap = s ? this.app.model.gap(s) : 0;
     let lines = '', areas = '', points = '', before = NaN, column = NaN, low = 0, high = 0;
-    const end = () => { // of an unbroken line
+    const end = () => { // end of an unbroken line
       if (points) lines += `M${points}`;
       if (points) areas += `M${points.split(' ', 1)} ${bottom}L${points}V${bottom}Z`;
       points = '';
@@ -116,10 +116,10 @@ export class Chart {
       const t = ring.time(i), v = ring.value(i);
       if (v !== v || t - before > gap) end();
       if (v !== v) continue;
-      // Columns are counted from the beginning of time, so that lines do not flicker as time passes.
+      // Columns are aligned to absolute time, so that lines do not flicker as time passes.
       const height = y(v), c = Math.floor(t / perPixel);
-      if (!points) points = `${x(t)} ${height.toFixed(1)}h1`; // one sample alone is seen, too
-      if (c !== column || height < low || height > high) points += `L${x(t)} ${height.toFixed(1)}`; // else it is where the line is
+      if (!points) points = `${x(t)} ${height.toFixed(1)}h1`; // makes a single sample visible
+      if (c !== column || height < low || height > high) points += `L${x(t)} ${height.toFixed(1)}`; // otherwise the line continues
       [column, low, high] = c === column ? [column, Math.min(low, height), Math.max(high, height)] : [c, height, height];
       before = t;
     }
@@ -128,14 +128,14 @@ export class Chart {
     if (style === 'area') area.setAttribute('d', areas);
   }
 
-  // point shows the time below the pointer, in all charts.
+  // point shows the pointer's time in all charts.
   point() {
     const { view } = this.app, x = (1 - (view.right() - view.hover) / view.span) * this.picture.clientWidth;
     show(this.cross, x >= 0);
     if (x >= 0) this.cross.style.transform = `translateX(${Math.round(x)}px)`;
   }
 
-  // describe gives the chart a text that says what can be seen in it.
+  // describe sets the chart's text alternative.
   describe() {
     const { view } = this.app, parts = [];
     for (const lane of this.lanes) {

@@ -1,5 +1,5 @@
-// All that is known of one device, in a dialog: identity, charts, every field with its
-// unit, window, age or the reason for its absence, processes and events.
+// The dialog with everything about one device: identity, charts, processes, events, and every field
+// with its unit, window, age or reason for absence.
 
 import { Chart } from './chart.js';
 import { h, level, put, replace, sign } from './dom.js';
@@ -13,7 +13,7 @@ export class Detail {
     this.app = app;
     this.dialog = dialog;
     this.id = null;
-    this.plotted = []; // fields drawn next to the usual ones
+    this.plotted = []; // additional plotted fields
     dialog.addEventListener('close', () => this.#closed());
     dialog.addEventListener('click', (e) => {
       if (e.target === dialog) dialog.close(); // the backdrop
@@ -125,7 +125,7 @@ export class Detail {
     put(this.note, `${shown.length} of ${fields.length}; ${fields.filter((f) => f.absent).length} without a value${this.app.view.end === null ? '' : '; frozen: values are of when you froze'}`);
     const key = shown.map((f) => `${f.name}${JSON.stringify(f.labels || {})}${!f.absent}`).join();
     if (replace(this.fields, key + this.plotted, () => this.#table(shown))) this.cells = [...this.fields.querySelectorAll('tbody tr')];
-    shown.forEach((f, i) => { // only what changes with each answer
+    shown.forEach((f, i) => { // only the parts that change with each answer
       const [, value, , , age] = this.cells[i].children;
       put(value, this.app.model.devices.get(this.id)?.facts?.[f.name] ?? valueText(f, this.app.model));
       put(age, f.absent ? '' : seconds(f.age_seconds));

@@ -1,7 +1,7 @@
-// Small helpers to make elements and to change only what differs.
+// Small helpers to create elements, and to change them only if necessary.
 
-// h makes an element: h('td', {class: 'n', onclick: f}, 'text', child…). Properties with
-// a value of null or false are left out.
+// h creates an element: h('td', {class: 'n', onclick: f}, 'text', child…). It skips properties that
+// are null or false.
 export function h(tag, properties = {}, ...children) {
   const e = tag === 'svg' || tag === 'path' ? document.createElementNS('http://www.w3.org/2000/svg', tag) : document.createElement(tag);
   for (const [name, value] of Object.entries(properties)) {
@@ -13,7 +13,7 @@ export function h(tag, properties = {}, ...children) {
   return e;
 }
 
-// put sets an element's text, if it is another one.
+// put sets an element's text if it differs.
 export function put(e, text) {
   if (e.shown !== text) {
     e.shown = text;
@@ -26,7 +26,7 @@ export function show(e, visible) {
   if (e.hidden === visible) e.hidden = !visible;
 }
 
-// replace gives an element other children only if key differs from the last one.
+// replace replaces an element's children only if key differs from the last call.
 export function replace(e, key, make) {
   if (e.key === key) return false;
   e.key = key;
@@ -34,7 +34,7 @@ export function replace(e, key, make) {
   return true;
 }
 
-// STATES has for each state the sign that stands before the word, for those who do not see colours, and how bad it is.
+// STATES maps states to a sign for users who do not see colours, and to a severity.
 const STATES = {
   up: ['●', 'good'], ok: ['●', 'good'], stalled: ['▲', 'warn'], degraded: ['▲', 'warn'], lost: ['■', 'bad'], failed: ['■', 'bad'], absent: ['□', 'bad'],
 };

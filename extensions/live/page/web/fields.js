@@ -1,7 +1,7 @@
-// What the page knows of fields: the roles that it shows, what units mean, and how values are
-// written. Which field has which role, of any vendor, the exporter says.
+// The page's knowledge of fields: the roles that it shows, units, and the format of values. The
+// exporter maps fields to roles, for any vendor.
 
-// Each role has the unit that the page uses and its own label. A role with many has several series.
+// Each role has a label and the unit that the page uses. A role with many has several series.
 export const ROLES = {
   activity: { label: 'GPU', unit: '%' },
   sm_activity: { label: 'SM', unit: '%' },
@@ -27,16 +27,15 @@ export const ROLES = {
 
 const FACTORS = { 'ratio>%': 100, 'MiB>GiB': 1 / 1024, 'bytes>GiB': 1 / 2 ** 30, 'Hz>MHz': 1e-6, 'kHz>MHz': 1e-3, 'MB/s>bytes/s': 1e6, 'KB/s>bytes/s': 1e3 };
 
-// factor says what a value in one unit is multiplied with for another; 1 if the two are
-// the same or have nothing in common.
+// factor returns the multiplier from one unit to another. It is 1 if they are equal or unrelated.
 export const factor = (from, to) => FACTORS[`${from}>${to}`] ?? 1;
 
-// plainUnit writes a unit of the catalogue for people.
+// plainUnit returns a catalogue unit for people.
 export const plainUnit = (unit) => ({ celsius: '°C', bool: '' })[unit] ?? unit ?? '';
 
 const formats = new Map();
 
-// number writes a number with so many decimals and thin groups of thousands.
+// number formats a number with a number of decimals and thin thousands separators.
 export function number(v, decimals = 0) {
   if (v === null || v === undefined || v !== v) return '–';
   let f = formats.get(decimals);
@@ -46,7 +45,7 @@ export function number(v, decimals = 0) {
 
 const steps = [[1e12, 'T'], [1e9, 'G'], [1e6, 'M'], [1e3, 'k']];
 
-// amount writes a value with its unit, and three digits or so.
+// amount formats a value with its unit and about three digits.
 export function amount(v, unit) {
   if (v === null || v === undefined || v !== v) return '–';
   if (unit === 'bytes' || unit === 'bytes/s') {
@@ -58,7 +57,7 @@ export function amount(v, unit) {
   return unit ? `${text} ${unit}` : text;
 }
 
-// seconds writes a duration.
+// seconds formats a duration.
 export function seconds(s) {
   if (s === null || s === undefined || s !== s) return '–';
   if (s < 0) s = 0;
@@ -72,27 +71,27 @@ export function seconds(s) {
 
 const decimals = { '%': 0, W: 0, '°C': 0, MHz: 0, GiB: 1 };
 
-// reading writes a value in the unit of a role.
+// reading formats a value in the unit of a role.
 export const reading = (v, unit) => v !== v ? '–' : unit in decimals ? `${number(v, decimals[unit])} ${unit}` : amount(v, unit);
 
-// statsText writes mean and highest value of a span.
+// statsText formats the mean and maximum of a span.
 export const statsText = ({ mean, max }, unit) => `mean ${reading(mean, unit)}, highest ${reading(max, unit)}`;
 
-// clock writes the time of day of a time in milliseconds, with tenths if asked.
+// clock formats the time of day of a time in ms, with tenths on request.
 const times = [undefined, 1].map((n) => new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit', second: '2-digit', fractionalSecondDigits: n }));
 export const clock = (ms, tenths = false) => times[Number(tenths)].format(ms);
 
-// date writes a day and its time, as this browser has them.
+// date formats a day and time for this browser.
 export const date = (ms) => new Date(ms).toLocaleString('sv');
 
-// The bits of NVML's nvmlClocksEventReason…; bad ones slow a GPU down that has work.
+// Bits of NVML's nvmlClocksEventReason…; bad ones slow down a busy GPU.
 const REASONS = [
   [0x1, 'idle', false], [0x2, 'application clocks', false], [0x4, 'power cap', false], [0x8, 'hardware slowdown', true],
   [0x10, 'sync boost', false], [0x20, 'thermal slowdown', true], [0x40, 'hardware thermal slowdown', true],
   [0x80, 'power brake', true], [0x100, 'display clocks', false],
 ];
 
-// reasons names the bits of a mask: [{text, bad}].
+// reasons returns the set bits of a mask: [{text, bad}].
 export function reasons(mask) {
   const out = [];
   let rest = mask;
@@ -104,7 +103,7 @@ export function reasons(mask) {
   return out;
 }
 
-// ABSENT says in words why there is no value; detail of the answer comes first.
+// ABSENT explains a missing value if the answer has no detail.
 export const ABSENT = {
   unsupported: 'the device does not have it', no_symbol: 'the driver is too old for it', permission: 'not permitted',
   other_collector: 'another collector reads it', blank: 'the driver gave no value', implausible: 'the value was implausible and dropped',
@@ -112,5 +111,5 @@ export const ABSENT = {
   device_absent: 'the GPU is gone', released: 'the GPU was released', unknown: 'reason not known',
 };
 
-// absence writes why a field has no value.
+// absence formats the reason for a missing value.
 export const absence = (a) => a ? a.detail || ABSENT[a.reason] || a.reason : '';

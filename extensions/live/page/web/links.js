@@ -1,5 +1,5 @@
-// Links between GPUs: rates, states and errors, which the stream does not carry. They are asked for while
-// the table is seen. What a field says of a link, of any vendor, its role tells.
+// The table of links between GPUs: rates, states and errors, which the stream does not carry. The page
+// polls them while the table is visible. Roles give the fields their meaning, for any vendor.
 
 import { h, replace, show } from './dom.js';
 import { amount, factor, number } from './fields.js';
@@ -9,12 +9,12 @@ import { stateOf } from './tiles.js';
 
 const ROLES = new Set(['link_throughput', 'link_data', 'link_sent', 'link_received', 'link_up', 'link_errors']);
 
-// plain is the word for a field of errors: its name without what all of them share.
+// plain returns an error field's name without the common prefix.
 const plain = (name) => name.replace(/^DCGM_FI_(DEV|PROF)_/, '').replace(/^[a-z]+_(gpu_)?/, '').replace(/[A-Z]+LINK_|[a-z]+link_/, '')
   .replace(/_?(ERROR)?_?(COUNT)?_?TOTAL$|_total$/i, '').replace(/_L\d+$/, '').replaceAll('_', ' ').toLowerCase();
 
-// collect sorts an answer of fields into links: id of the GPU → {link_throughput, …, links, errors}.
-// before has the counters of the answer before, by series.
+// collect sorts an answer of fields into links: GPU id → {link_throughput, …, links, errors}. before
+// holds the previous answer's counters by series.
 export function collect(answer, devices, before) {
   const out = new Map(), time = Date.parse(answer.time);
   const entry = (all, key, more) => all.get(key) || all.set(key, { link_sent: NaN, link_received: NaN, link_throughput: NaN, link_data: NaN, errors: new Map(), ...more }).get(key);
@@ -50,7 +50,7 @@ const sum = (values) => {
   return known.length ? known.reduce((a, b) => a + b, 0) : NaN;
 };
 
-// errorText writes errors: how many, of which kind, and how many more since the page began.
+// errorText formats errors: count, kind, and growth since the page was opened.
 function errorText(maps) {
   const all = new Map();
   for (const [name, { value, more }] of maps.flatMap((m) => [...m])) {
@@ -72,7 +72,7 @@ export class Links {
     this.element = element;
     this.body = section(element, 'NVLink and XGMI', 'Data a second and errors since the driver was loaded; in brackets, errors since this page was opened.');
     this.before = new Map();
-    this.visible = true; // until it is known that there are none
+    this.visible = true; // until the page knows that there are none
     new IntersectionObserver(([e]) => { this.visible = e.isIntersecting; }, { rootMargin: '200px' }).observe(element);
     setInterval(() => this.ask(), 2000);
   }
@@ -81,13 +81,13 @@ export class Links {
     const { app } = this;
     if (!app.loaded || !app.link.up || document.hidden || this.asking || app.view.end !== null) return;
     const names = [...app.model.list.values()].filter((f) => f.roles?.some((r) => ROLES.has(r.role))).map((f) => f.name.replace(/_L\d+/, '_L*'));
-    const field = [...new Set(names)].slice(0, 100); // a query is bounded
+    const field = [...new Set(names)].slice(0, 100); // queries are limited
     if (!field.length) this.#show(new Map());
     if (!field.length || (!this.visible && this.found)) return;
     this.asking = true;
     try {
       const answer = await app.link.get('fields', { field });
-      if (this.before.size > 20000) this.before.clear(); // of a node whose devices come and go
+      if (this.before.size > 20000) this.before.clear(); // devices can come and go
       this.#show(collect(answer, app.model.devices, this.before));
     } catch (error) {
       this.found ??= 0;
@@ -105,7 +105,7 @@ export class Links {
     const focused = document.activeElement?.closest?.('details')?.dataset.id;
     this.body.replaceChildren(...[...all].map(([id, e]) => {
       const d = app.model.devices.get(id) || { id, kind: 'gpu' }, links = [...e.links.entries()].sort(([a], [b]) => a - b), lanes = links.map(([, l]) => l);
-      const known = (v, lane) => v === v ? v : sum(lanes.map(lane)), gone = d.state !== undefined && d.state !== 'up'; // then rates are of before
+      const known = (v, lane) => v === v ? v : sum(lanes.map(lane)), gone = d.state !== undefined && d.state !== 'up'; // rates would be outdated
       const tx = known(e.link_sent, (l) => l.link_sent), rx = known(e.link_received, (l) => l.link_received), total = gone ? NaN : known(both(e), both);
       const states = lanes.filter((l) => l.up !== null), down = states.filter((l) => !l.up).length;
       const facts = [

@@ -1,4 +1,4 @@
-// Puts the page together: connection, model, sections, controls, keys.
+// The application: connection, model, sections, controls, keys.
 
 import { Link } from './api.js';
 import { View } from './chart.js';
@@ -13,8 +13,8 @@ import { Tiles } from './tiles.js';
 
 const $ = (id) => document.getElementById(id);
 const SPANS = [[30, '30 s'], [60, '1 min'], [300, '5 min'], [900, '15 min']];
-const DETAIL = 2000; // samples of a series that are fetched as they were taken
-const HIDDEN = 30000; // ms after which a page that is not seen closes its stream
+const DETAIL = 2000; // samples of a series to fetch unchanged
+const HIDDEN = 30000; // ms until a hidden page closes its stream
 
 class App {
   constructor() {
@@ -22,10 +22,10 @@ class App {
     this.view = new View(this.model.clock, 300000);
     this.view.changed = () => this.#viewChanged();
     this.list = null;
-    this.watched = []; // fields in addition to those of tiles
+    this.watched = []; // fields in addition to the tiles' fields
     this.comparing = false;
     this.compared = new Set();
-    this.queue = []; // of samples to fetch
+    this.queue = []; // requests for samples
     this.fetching = 0;
     this.filled = new Set();
     this.link = new Link({ on: (kind, data) => this.#take(kind, data), state: () => this.#banner() });
@@ -54,7 +54,7 @@ class App {
     });
   }
 
-  // load asks for all that the page begins with. It is called again until it has succeeded.
+  // #load fetches the initial state. It is repeated until it succeeds.
   async #load() {
     if (this.loading) return;
     this.loading = true;
@@ -76,7 +76,7 @@ class App {
     this.#tick();
   }
 
-  // ask asks for what the stream does not carry.
+  // #ask fetches the data that the stream does not carry.
   async #ask() {
     const { model, link } = this, [devices, events] = await Promise.all([link.get('devices'), link.get('events', { limit: 500 })]);
     model.setDevices(devices);
@@ -88,10 +88,10 @@ class App {
 
   async #refresh() {
     if (!this.loaded || !this.link.up || document.hidden) return;
-    await this.#ask().catch(() => {}); // the next one may succeed, and the banner says if none does
+    await this.#ask().catch(() => {}); // the next one may succeed; otherwise the banner reports it
   }
 
-  // restart opens the stream for what is wanted now.
+  // #restart opens the stream for the current selection.
   #restart() {
     const field = [...new Set([...this.model.wanted(), ...this.watched])];
     const fastest = Math.min(...[...this.model.devices.values()].map((d) => d.interval_seconds || 1), 1);
@@ -110,7 +110,7 @@ class App {
       case 'columns':
         model.setColumns(data);
         this.#fill();
-        this.#refresh(); // a stream begins with what is new
+        this.#refresh(); // a stream begins with new rows
         break;
       case 'rows':
         if (model.takeRows(data)) {
@@ -128,7 +128,7 @@ class App {
     }
   }
 
-  // fill asks for the samples between the last that is there and the stream's first, of the first roles first.
+  // #fill requests the samples between the last known one and the stream's first, most important roles first.
   #fill() {
     const { model } = this, order = Object.keys(ROLES), of = (s) => order.indexOf(model.roleOf(s.field));
     const columns = new Map(model.columns.toSorted((a, b) => of(b) - of(a)).map((s) => [`${s.device}\n${s.field}`, s]));
@@ -146,14 +146,14 @@ class App {
     this.fetching--;
   }
 
-  // fill fetches the samples of a field since a time; NaN for as long as the page keeps them.
-  // The newest come as they were taken, those before as the lowest and highest of spans.
+  // fill fetches the samples of a field since a time; NaN means as long as the page keeps them. The
+  // newest samples come unchanged, older ones as minimum and maximum of spans.
   async fill(device, field, since) {
     const { model } = this, now = model.clock.now(), every = (model.list.get(field)?.interval_seconds || 0) * 1000 || model.interval(device);
     const text = (t) => new Date(t).toISOString(), fine = now - DETAIL * every;
     let from = Math.max(since === since ? since : 0, now - KEPT);
     const queries = [];
-    if (model.info.recording) queries.push({ since: text(0), until: '9000-01-01T00:00:00Z' }); // all of it
+    if (model.info.recording) queries.push({ since: text(0), until: '9000-01-01T00:00:00Z' }); // the whole recording
     else {
       if (from < fine - 60000) {
         queries.push({ since: text(from), until: text(fine), points: 750 });
@@ -164,11 +164,11 @@ class App {
     try {
       for (const q of queries) model.takeSamples(await this.link.get('samples', { device, field, ...q }));
     } catch {
-      // the chart begins with what the stream brings
+      // the chart begins with the stream
     }
   }
 
-  // time is the time that readings are shown of.
+  // time returns the time whose readings are shown.
   time() { return this.view.right(); }
 
   eventsOf(id) {
@@ -191,7 +191,7 @@ class App {
 
   live() { this.view.set(this.view.span, null); }
 
-  // showTime shows a time in the middle of the charts.
+  // showTime centres the charts on a time.
   showTime(t) { this.#move(t + this.view.span / 2); }
 
   #move(end) {
@@ -199,7 +199,7 @@ class App {
     this.view.set(this.view.span, Math.min(Math.max(end, from), until));
   }
 
-  // range is the time that can be shown: of a recording all of it.
+  // #range returns the time span that can be shown; for a recording, all of it.
   #range() {
     const now = this.model.clock.now();
     let first = now, last = now;
@@ -210,7 +210,7 @@ class App {
     return this.model.info.recording ? [first, last] : [Math.max(first, now - KEPT), now];
   }
 
-  // hovered moves the crosshairs of all charts.
+  // hovered moves the crosshairs in all charts.
   hovered() {
     for (const t of this.tiles.tiles.values()) if (t.chart.visible) t.chart.point();
     this.detail.chart?.point();
@@ -239,7 +239,7 @@ class App {
     this.detail.describe();
   }
 
-  // banner says that what is shown is old.
+  // #banner shows that the data is old.
   #banner() {
     const { model, link } = this, last = model.newest;
     let text = '', age = NaN; // ms
@@ -257,7 +257,7 @@ class App {
         age = silent;
       }
     }
-    // The age changes each second and is not to be read out each time.
+    // Hide the age from screen readers, because it changes every second.
     const banner = $('banner');
     if (!banner.firstChild) banner.append(h('span'), h('span', { 'aria-hidden': 'true' }));
     put(banner.firstChild, text);
@@ -304,7 +304,7 @@ class App {
     this.#tick();
   }
 
-  // keys are what keys do: [keys, as the help names them, what they do, the action].
+  // #keys returns the keyboard actions: [keys, name in the help, description, action].
   #keys() {
     const { view } = this, current = [...this.tiles.tiles.values()].find((t) => t.element.contains(document.activeElement));
     const step = (by) => {
@@ -332,8 +332,8 @@ class App {
     const { target } = e;
     if (e.ctrlKey || e.altKey || e.metaKey || !this.loaded || target.matches('input:not([type=checkbox]):not([type=range]), select, textarea')) return;
     if (e.key.startsWith('Arrow') && (this.view.end === null || target.matches('input, .scroll'))) return;
-    if (e.key === ' ' && target.matches('button, input, summary, a')) return; // it presses them
-    if (e.key === 'Escape' && document.querySelector('dialog[open]')) return; // it closes it
+    if (e.key === ' ' && target.matches('button, input, summary, a')) return; // the key presses the control
+    if (e.key === 'Escape' && document.querySelector('dialog[open]')) return; // the key closes the dialog
     const [keys, , , act] = this.#keys().find(([k]) => k.includes(e.key)) || [];
     if (!act) return;
     e.preventDefault();
@@ -356,5 +356,5 @@ class App {
 
 const app = new App();
 app.start();
-// For tests and for those who look closer in the browser's console.
+// For tests and the browser's console.
 globalThis.warpgauge = app;

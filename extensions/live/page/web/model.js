@@ -1,13 +1,13 @@
-// What the page knows: devices, series with their samples, events. No part of it draws.
+// The page's data: devices, series with samples, events. Nothing here draws.
 
 import { KEPT, Ring } from './ring.js';
 import { ROLES, factor, plainUnit } from './fields.js';
 
 const EVENTS = 500;
-// Causes that say that a machine has nothing for a collector, or that another one serves it.
+// Causes that mean that the machine has nothing for a collector, or that another collector serves it.
 const NOTHING_HERE = new Set(['not_built_in', 'not_loaded', 'no_devices', 'nothing_to_read', 'standby']);
 
-// A Series is one column of the stream. Values are in the unit that the page shows.
+// A Series is one column of the stream. Its values are in the page's unit.
 export class Series {
   constructor(device, field, labels, unit, shown) {
     this.device = device;
@@ -21,15 +21,15 @@ export class Series {
 
 const key = (device, field, labels) => `${device}\n${field}\n${JSON.stringify(labels ? Object.entries(labels).sort() : [])}`;
 
-// A Clock follows the exporter's clock by the newest rows, so that a row of now is drawn
-// at the right edge. Its offset is the least delay of the last rows.
+// A Clock follows the exporter's clock by the newest rows, so that a current row appears at the
+// right edge. Its offset is the smallest delay of the last rows.
 export class Clock {
   constructor() {
     this.offsets = [];
     this.stopped = NaN;
   }
 
-  // heard is called with the newest row's time.
+  // heard takes the time of the newest row.
   heard(t, local = Date.now()) {
     this.offsets.push(t - local);
     if (this.offsets.length > 20) this.offsets.shift();
@@ -45,18 +45,18 @@ export class Clock {
 export class Model {
   constructor() {
     this.devices = new Map(); // by id, in the order of the answer
-    this.info = {}; // Devices without its devices
+    this.info = {}; // the answer Devices without its devices
     this.health = null;
     this.list = new Map(); // ListField by name
-    this.origins = new Map(); // by role: fields of the list that have it, with their labels, by rank
+    this.origins = new Map(); // by role: fields of the list with that role, their labels and rank
     this.series = new Map(); // by key
     this.columns = [];
-    this.roles = new Map(); // of pick, until columns change
-    this.absent = new Map(); // device and field: why there is no value
+    this.roles = new Map(); // results of pick, until columns change
+    this.absent = new Map(); // reason for a missing value, by device and field
     this.events = [];
     this.clock = new Clock();
     this.newest = NaN; // time of the newest row
-    this.rows = 0; // taken so far
+    this.rows = 0; // number of rows
     this.generation = 0; // grows when devices or columns change
   }
 
@@ -80,16 +80,16 @@ export class Model {
     this.roles.clear();
   }
 
-  // roleOf returns the first role that the page shows of a field; undefined if there is none.
+  // roleOf returns a field's first role that the page shows, or undefined.
   roleOf(name) { return this.list.get(name)?.roles?.find((r) => r.role in ROLES)?.role; }
 
-  // unitOf returns the unit that the page shows a field in: that of its role, or its own.
+  // unitOf returns the unit for a field: its role's unit, or its own.
   unitOf(name, unit) { return ROLES[this.roleOf(name)]?.unit || plainUnit(unit); }
 
-  // wanted are the names of the list that tiles show.
+  // wanted returns the list's fields that tiles show.
   wanted() { return [...this.list.keys()].filter((name) => this.roleOf(name)); }
 
-  // tiles are the devices that get a tile: GPUs, each followed by its instances.
+  // tiles returns the devices with a tile: GPUs, each followed by its instances.
   tiles() {
     const all = [...this.devices.values()], out = [];
     const below = (id) => {
@@ -126,8 +126,8 @@ export class Model {
     this.generation++;
   }
 
-  // takeRows takes new rows. If the exporter's clock was set back, what was there before is
-  // forgotten. It reports whether that was so.
+  // takeRows adds new rows. If the exporter's clock was set back, it first forgets all samples. It
+  // reports whether that happened.
   takeRows({ rows }) {
     const newest = Math.max(...(rows || []).map((r) => r.t)), back = newest < this.newest - 1000;
     if (back) {
@@ -140,8 +140,8 @@ export class Model {
         const s = this.columns[row.first + i], v = values[i];
         if (!s) continue;
         if (v !== null) s.ring.push(row.t, v * s.scale);
-        // A row with null may be one for which the device was not read; it is blank if
-        // there is no value when one is due.
+        // null may mean that the device was not read in this row. It is blank only if a value was
+        // due.
         else if (row.t - s.ring.last > 1.5 * this.every(s)) s.ring.push(row.t, NaN);
       }
     }
@@ -153,7 +153,7 @@ export class Model {
     return back;
   }
 
-  // takeFields takes the current values, for what has no row yet, and reasons for absence.
+  // takeFields stores current values for series without rows, and reasons for missing values.
   takeFields(answer) {
     const time = Date.parse(answer.time);
     for (const { id, fields } of answer.devices || []) {
@@ -169,13 +169,13 @@ export class Model {
     this.roles.clear();
   }
 
-  // takeSamples puts an answer of samples between those that are there.
+  // takeSamples merges fetched samples into the series.
   takeSamples(answer) {
     for (const got of answer.series || []) {
-      if (got.buffered) continue; // the stream does not have them either
+      if (got.buffered) continue; // the stream lacks them, too
       const s = this.#series(answer.device, answer.field, got.labels, answer.unit);
       let times = got.times, values = got.values;
-      if (answer.step) { // the lowest and the highest of each span
+      if (answer.step) { // minimum and maximum of each span
         times = [];
         values = [];
         got.times.forEach((t, i) => {
@@ -199,41 +199,41 @@ export class Model {
     return true;
   }
 
-  // find returns the series of a device and field, whatever their labels.
+  // find returns the first series of a device and field, with any labels.
   find(device, field) {
     return [...this.series.values()].filter((s) => s.device === device && s.field === field);
   }
 
-  // pick returns the series of a device for a role: the first that has a value, by rank, or
-  // null. A role with many has an array.
+  // pick returns the series of a device for a role: the first by rank that has a value, or null.
+  // For a role with many it returns an array.
   pick(device, role) {
     const k = `${device}\n${role}`;
     let found = this.roles.get(k);
     if (found !== undefined) return found;
-    const has = ({ labels }, label) => { // as field.Descriptor.RoleOf
+    const has = ({ labels }, label) => { // like field.Descriptor.RoleOf
       const values = Object.values(labels);
       return label === '*' || (label ? values.includes(label) : !values.length);
     };
     const { many } = ROLES[role], origins = this.origins.get(role) || [];
     const all = origins.flatMap((o) => this.find(device, o.name).filter((s) => has(s, o.label))).filter((s) => s.ring.length);
     found = many ? all : all.find((s) => !Number.isNaN(s.ring.value(s.ring.length - 1))) || all[0] || null;
-    if (all.length) this.roles.set(k, found); // else it is looked for again
+    if (all.length) this.roles.set(k, found); // otherwise search again next time
     return all.length ? found : null;
   }
 
-  // interval is how often a device is sampled, in ms.
+  // interval returns the sampling interval of a device, in ms.
   interval(device) {
     const seconds = this.devices.get(device)?.interval_seconds;
     return seconds > 0 ? seconds * 1000 : 1000;
   }
 
-  // every is how often a series is read, in ms.
+  // every returns the reading interval of a series, in ms.
   every(series) { return Math.max(this.interval(series.device), (this.list.get(series.field)?.interval_seconds || 0) * 1000); }
 
-  // gap says from which distance of samples on a line is broken, in ms.
+  // gap returns the distance of samples from which a line is broken, in ms.
   gap(series) { return Math.max(3.5 * this.every(series), 2500); }
 
-  // value is that of a role at time t; NaN if it is blank, or the newest sample is too old for it.
+  // value returns the value of a role at time t, or NaN if it is blank or outdated.
   value(device, role, t) {
     const s = this.pick(device, role);
     return s ? this.valueOf(s, t) : NaN;
@@ -242,14 +242,14 @@ export class Model {
   valueOf(series, t) {
     const i = series.ring.at(t);
     if (i < 0) return NaN;
-    // A row has all of a device's values; one that is old says that no rows follow.
+    // A row has all values of a device, so an old row means that none follow.
     return t - series.ring.time(i) > Math.max(5 * this.every(series), 5000) ? NaN : series.ring.value(i);
   }
 
-  // problems lists what is wrong, the worst first: {text, reason, bad, device}.
+  // problems returns all problems, worst first: {text, reason, bad, device}.
   problems() {
     const out = [], seen = new Set();
-    // That a machine has nothing for a collector is no fault, unless it has nothing for any.
+    // A collector without devices on this machine is a problem only if no collector has any.
     const served = [...this.devices.values()].some((d) => d.state === 'up');
     for (const c of this.info.collectors || []) {
       if (!c.up && !(served && NOTHING_HERE.has(c.cause))) out.push({ text: `Collector ${c.name} is not up`, reason: c.reason || c.cause || '', bad: false });
@@ -268,10 +268,10 @@ export class Model {
   }
 }
 
-// healthText is what is wrong with a device, and what to do.
+// healthText returns a device's problem and the recommended action.
 export const healthText = (h) => `${h.text || h.reason || ''}${h.action && h.action !== 'none' ? ` (action: ${h.action})` : ''}`;
 
-// nameOf is what people call a device.
+// nameOf returns the display name of a device.
 export function nameOf(d, model) {
   const gpu = d.gpu !== undefined ? `GPU ${d.gpu}` : d.id;
   switch (d.kind) {
@@ -283,7 +283,7 @@ export function nameOf(d, model) {
   }
 }
 
-// usersOf writes who uses a device.
+// usersOf formats the users of a device.
 export function usersOf(d) {
   return (d.users || []).map((u) => u.pod ? [u.namespace, u.pod, u.container].filter(Boolean).join('/') : u.job ? `job ${u.job}` : '').filter(Boolean);
 }

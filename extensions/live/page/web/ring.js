@@ -1,6 +1,6 @@
-// Samples of one series, in the order of their times.
+// The samples of one series, in time order.
 
-// LIMIT is the most samples that a ring keeps, about: 15 minutes at up to 18 a second.
+// LIMIT is the approximate maximum of samples in a ring: 15 minutes at up to 18 a second.
 export const LIMIT = 16384;
 
 // KEPT is how long samples are kept, in ms.
@@ -10,7 +10,7 @@ export const KEPT = 15 * 60 * 1000;
 export class Ring {
   constructor(limit = LIMIT) {
     this.limit = limit;
-    this.epoch = 0; // grows when samples change that were there before
+    this.epoch = 0; // grows when existing samples change
     this.clear();
   }
 
@@ -21,14 +21,14 @@ export class Ring {
   time(i) { return this.times[i]; }
   value(i) { return this.values[i]; }
 
-  // clear forgets all samples.
+  // clear removes all samples.
   clear() {
     this.times = [];
     this.values = [];
     this.epoch++;
   }
 
-  // push appends a sample. One that is not newer than the last is dropped.
+  // push appends a sample. It drops one that is not newer than the last.
   push(t, v) {
     if (t <= this.last) return false;
     this.times.push(t);
@@ -37,7 +37,7 @@ export class Ring {
     return true;
   }
 
-  // trim forgets what is too much or too old, an eighth at a time.
+  // #trim removes excess or old samples, an eighth at a time.
   #trim() {
     if (this.length < this.limit * 1.125 && this.last - this.first < KEPT * 1.125) return;
     const n = Math.max(this.length - this.limit, this.from(this.last - KEPT));
@@ -45,7 +45,7 @@ export class Ring {
     this.values = this.values.slice(n);
   }
 
-  // merge adds samples that belong between those of the ring. Of two with one time the ring's stays.
+  // merge inserts samples between those of the ring. At equal times the ring's sample stays.
   merge(times, values) {
     const all = new Map(times.map((t, i) => [t, values[i]]));
     this.times.forEach((t, i) => all.set(t, this.values[i]));
@@ -72,7 +72,7 @@ export class Ring {
     return this.times[i] === t ? i : i - 1;
   }
 
-  // stats are the highest, the mean and the number of the samples within a span; null if there are none.
+  // stats returns maximum, mean and number of the samples in a span, or null without samples.
   stats(from, until) {
     let max = -Infinity, sum = 0, n = 0;
     for (let i = this.from(from); i < this.length && this.times[i] <= until; i++) {

@@ -1,4 +1,4 @@
-// The sections of the page next to the tiles: summary, comparison, processes, events.
+// The sections besides the tiles: summary, comparison, processes, events.
 
 import { Chart } from './chart.js';
 import { h, put, replace, show, sign } from './dom.js';
@@ -12,7 +12,7 @@ export function section(element, title, note) {
   return body;
 }
 
-// Summary says what the node does, and all that is wrong with it.
+// Summary shows the node's activity and all its problems.
 export class Summary {
   constructor(app, element) {
     this.app = app;
@@ -89,14 +89,14 @@ export class Comparison {
   }
 }
 
-// table makes a table: columns are [title, class].
+// table creates a table; columns are [title, class].
 export function table(columns, rows, caption) {
   return h('div', { class: 'scroll', tabindex: '0', role: 'group', 'aria-label': caption }, h('table', {}, h('caption', { class: 'hidden' }, caption),
     h('thead', {}, h('tr', {}, columns.map(([title, c]) => h('th', { scope: 'col', class: c }, title)))),
     h('tbody', {}, rows.map((r) => h('tr', {}, r.map((cell, i) => h('td', { class: columns[i][1] }, cell)))))));
 }
 
-// processRows are the rows of a table of processes.
+// processRows returns the rows of a process table.
 export function processRows(devices, model) {
   return devices.flatMap((d) => (d.processes || []).map((p) => [
     nameOf(d, model), String(p.pid), p.name || '–', p.memory_bytes === undefined ? '–' : amount(p.memory_bytes, 'bytes'),
@@ -121,7 +121,7 @@ export class Processes {
   }
 }
 
-// Events lists what happened, and the files of the flight recorder.
+// Events lists events and the files of the flight recorder.
 export class Events {
   constructor(app, element) {
     Object.assign(this, { app, element });
@@ -134,7 +134,7 @@ export class Events {
     section(element, 'Events').append(this.list, this.more, this.recordings);
   }
 
-  // recorded shows the files of the flight recorder, the newest first.
+  // recorded shows the recordings, newest first.
   recorded(list) {
     show(this.recordings, list.length > 0);
     replace(this.recordings, JSON.stringify(list), () => [h('h3', {}, 'Recordings'), table([['Time'], ['Cause', 'wrap'], ['Device'], ['Span', 'n'], ['File']], list.slice(0, 20).map((r) => {
@@ -145,7 +145,7 @@ export class Events {
   }
 
   update() {
-    // Clock events come by the dozen and are not to hide an XID.
+    // Limit the frequent clock events, so that they do not hide an XID.
     const { app } = this, { events } = app.model, few = new Set([true, false].flatMap((bad) => events.filter((e) => !!e.bad === bad).slice(-5)));
     const shown = events.filter((e) => this.all || few.has(e)).reverse();
     show(this.element, app.model.devices.size > 0);
@@ -156,7 +156,7 @@ export class Events {
   }
 }
 
-// eventTable lists events; each time is a button that shows that time.
+// eventTable lists events. Each time is a button that moves the charts there.
 export function eventTable(app, events) {
   return table([['Time'], ['Kind'], ['Device'], ['What', 'wrap']], events.map((e) => [
     h('button', { type: 'button', class: 'text', title: 'Show this time', onclick: () => app.showTime(e.t) }, date(e.t)),

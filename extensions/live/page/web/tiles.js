@@ -1,12 +1,12 @@
-// A tile per GPU and per instance of one: state, users, readings, a strip chart.
+// One tile per GPU and per instance: state, users, readings, a strip chart.
 
 import { Chart } from './chart.js';
 import { h, level, put, show, sign } from './dom.js';
 import { ROLES, absence, number, reading, reasons, seconds } from './fields.js';
 import { healthText, nameOf, usersOf } from './model.js';
 
-// LANES are the lanes of a device's charts: label, unit, height in a tile (0: only in the details) and in the
-// details, lines of name, role, colour and style, and the upper end by the levels of roles.
+// LANES lists the lanes of a device's charts: label, unit, height in a tile (0: only in the details) and in
+// the details; lines of name, role, colour and style; and the roles whose levels set the upper end.
 const LANES = [
   ['Activity', '%', 60, 90, [['GPU', 'activity', 'blue', 'area'], ['Tensor', 'tensor_activity', 'orange', 'line'], ['DRAM', 'memory_activity', 'teal', 'thin']], () => 100],
   ['Power', 'W', 36, 70, [['Power', 'power', 'blue', 'area'], ['Limit', 'power_limit', 'red', 'mark']], (level) => level('power_limit') * 1.08],
@@ -26,20 +26,20 @@ export function lanesOf(app, id, all) {
   }));
 }
 
-// memory is used and total in GiB, the latter NaN if it is not known.
+// memory returns used and total memory in GiB; the total is NaN if unknown.
 function memory(value) {
   const used = value('memory_used'), total = value('memory_total');
   return { used, total: total === total ? total : used + value('memory_free') + (value('memory_reserved') || 0) };
 }
 
-// stateOf is the state that a tile shows: the device's, or its health if it is up.
+// stateOf returns a tile's state: the device's state, or its health if it is up.
 export function stateOf(app, d) {
   const health = app.model.health?.devices?.find((x) => x.id === d.id);
   if (d.state === 'up' && health && (health.state === 'degraded' || health.state === 'failed')) return { state: health.state, reason: healthText(health), since: health.since };
   return { state: d.state, reason: d.state === 'up' ? '' : d.reason || d.cause, since: d.since };
 }
 
-// signature changes when a tile has to be made again: another set of readings.
+// signature changes when a tile must be rebuilt because its set of readings changed.
 export const signature = (app, id) => Object.keys(ROLES).map((r) => app.model.pick(id, r) ? 1 : 0).join('');
 
 const meter = () => h('span', { class: 'meter', 'aria-hidden': 'true' }, h('i'));
@@ -76,7 +76,7 @@ export class Tile {
     this.element.remove();
   }
 
-  // make lays out the readings that this device has.
+  // #make lays out the readings of this device.
   #make() {
     const { app, id } = this, has = (role) => app.model.pick(id, role), value = (role) => app.model.value(id, role, app.time());
     const activity = h('dl', { class: 'activity' });
@@ -92,7 +92,7 @@ export class Tile {
       });
     }
     const list = h('dl', { class: 'list' });
-    // row adds a reading of some roles; f returns its text, its share of a limit, its style and a title.
+    // row adds a reading for some roles. f returns its text, share of a limit, style and title.
     const row = (label, roles, f) => {
       if (!roles.some(has)) return;
       const v = h('dd'), m = meter();
@@ -132,7 +132,7 @@ export class Tile {
     this.readings.append(activity, list);
   }
 
-  // throttled names what holds the clocks down now; null if that is not known.
+  // #throttled returns why the clocks are reduced now, or null if unknown.
   #throttled() {
     const { app, id } = this, t = app.time();
     const mask = app.model.value(id, 'clock_events', t);
@@ -142,14 +142,14 @@ export class Tile {
     return known.length ? known.filter(([, v]) => v > 0).map(([s]) => ({ text: Object.values(s.labels).join(' '), bad: true })) : null;
   }
 
-  // explain says on a blank reading why it is blank.
+  // #explain adds the reason to a blank reading.
   #explain(e, role, v) {
     const s = v === v ? null : this.app.model.pick(this.id, role);
     const why = s ? absence(this.app.model.absent.get(`${this.id}\n${s.field}`)) || 'no new samples' : '';
     if (e.title !== why) e.title = why;
   }
 
-  // update writes what has changed; all says whether to keep a line for users.
+  // update writes the changes. all reports whether to keep a line for users.
   update(d, all) {
     const { app } = this, { state, reason, since } = stateOf(app, d);
     put(this.model, d.model || '');
