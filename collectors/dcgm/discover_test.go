@@ -173,7 +173,7 @@ func TestDevices(t *testing.T) {
 	})
 }
 
-// TestLabelsOfOthers checks that a label field of another kind of entity, for which the engine fails the whole call, is
+// TestLabelsOfOthers checks that a label field of another kind of entity, which fails the engine's whole call, is
 // missing alone.
 func TestLabelsOfOthers(t *testing.T) {
 	onBoth(t, hardware{gpus: 2}, func(t *testing.T, m machine) {

@@ -95,7 +95,7 @@ func reasons() []string {
 	return []string{whyBinary, whyVGPU, whyNVML}
 }
 
-// missing returns why the collector does not supply a field, or "" if it does, or if d is no DCGM field or another vendor's.
+// missing returns why the collector does not supply a field. It returns "" if it does, and for fields of other vendors.
 func missing(d *field.Descriptor) string {
 	_, foreign := collector.ForeignReading(d, field.VendorNVIDIA)
 	switch {

@@ -147,7 +147,7 @@ func TestBlankedOverBlocks(t *testing.T) {
 	})
 }
 
-// TestSomeCallsFail checks a GPU for which only some driver calls fail. Their values become blank after their patience, and
+// TestSomeCallsFail checks a GPU with some failing driver calls. Their values become blank after their patience, and
 // the rest stays. The age follows the oldest value shown. The other GPU keeps all values.
 func TestSomeCallsFail(t *testing.T) {
 	p := newPolls(2, map[time.Duration][]uint16{sec: {temp, watts, joules}, 30 * sec: {ecc}})

@@ -24,7 +24,7 @@ enum {
 	WORD_FIELD_GROUPS,
 	WORD_WATCHES, // pairs of group and field group
 	WORD_HEALTH_WATCHES,
-	WORD_FAIL_AT,   // calls until the one that fails; 0 none
+	WORD_FAIL_AT,   // calls until the failing call; 0 for no failure
 	WORD_FAIL_CODE, // its code, negated
 	WORD_FAILED,    // the function that failed in that call, plus 1
 	WORD_MOST_VALUES,

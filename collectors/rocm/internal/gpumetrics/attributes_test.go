@@ -10,12 +10,12 @@ import (
 	"warpgauge/collectors/rocm/internal/gpumetrics"
 )
 
-// attr is an attribute by its numbers, with the bytes of its values.
+// attr returns an attribute with these numbers and the bytes of its values.
 func attr(unit, kind, id, instances uint64, values ...byte) []byte {
 	return append(binary.LittleEndian.AppendUint64(nil, unit<<24|kind<<20|id<<10|instances), values...)
 }
 
-// listOf is a list that says it has count attributes.
+// listOf returns a list that claims to have count attributes.
 func listOf(content byte, count int32, attributes ...[]byte) []byte {
 	b := []byte{0, 0, 1, content}
 	b = binary.LittleEndian.AppendUint32(b, uint32(count))
@@ -26,8 +26,8 @@ func listOf(content byte, count int32, attributes ...[]byte) []byte {
 	return b
 }
 
-// What a list says is taken in the unit and of the kind that are known. Everything else
-// is counted, and what comes behind it is read.
+// Attributes with a known unit and kind are decoded. All others are counted and skipped, and
+// the attributes after them are decoded.
 func TestAttributes(t *testing.T) {
 	const hotspot, celsius, watts, u16, s16 = 0, 2, 3, 2, 3
 	last := attr(celsius, u16, 1, 1, 37, 0) // temperature_mem
@@ -68,7 +68,7 @@ func TestAttributes(t *testing.T) {
 	}
 }
 
-// A list that cannot be true has nothing, however large its counts.
+// An impossible list decodes to nothing, however large its counts.
 func TestHostileLists(t *testing.T) {
 	d, m := gpumetrics.New(), new(gpumetrics.Metrics)
 	good := attr(2, 2, 0, 1, 42, 0)
@@ -93,7 +93,7 @@ func TestHostileLists(t *testing.T) {
 	}
 }
 
-// The file of a partition counts for its engines only, and for none that there is not.
+// The file of a partition changes only its engines, and no engines that do not exist.
 func TestDecodePartition(t *testing.T) {
 	d, m := gpumetrics.New(), new(gpumetrics.Metrics)
 	board := listOf(9, 2, attr(2, 2, 0, 1, 42, 0), attr(10, 4, 40, 1, 11, 0, 0, 0))
@@ -135,7 +135,7 @@ func TestDecodePartition(t *testing.T) {
 	}
 }
 
-// Whatever a partition's file is, it changes engines only.
+// Any file of a partition changes only engines.
 func FuzzDecodePartition(f *testing.F) {
 	f.Add(listOf(1, 1, attr(10, 4, 40, 1, 77, 0, 0, 0)))
 	f.Add(listOf(1, -1, attr(10, 6, 43, 1023, 77, 0, 0, 0)))
@@ -153,7 +153,7 @@ func FuzzDecodePartition(f *testing.F) {
 	})
 }
 
-// The status of a link is up or down; what counts all cycles is no residency.
+// The status of a link is up or down. The counter of all cycles is not a residency.
 func TestClean(t *testing.T) {
 	u32 := func(v uint32) []byte { return binary.LittleEndian.AppendUint32(nil, v) }
 	m := new(gpumetrics.Metrics)
@@ -171,7 +171,7 @@ func TestClean(t *testing.T) {
 		}
 	}
 	f(10657785, 10657785, gpumetrics.NA)
-	f(10657785, 10657784, gpumetrics.NA) // the file is not written at once
+	f(10657785, 10657784, gpumetrics.NA) // the firmware does not write the file atomically
 	f(54536484, 633093, 633093)
 	f(0, 0, 0)
 	f(100, 4e9, 4e9) // cycles have wrapped

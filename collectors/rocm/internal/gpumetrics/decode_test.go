@@ -12,7 +12,7 @@ import (
 	"warpgauge/collectors/rocm/rocmtest"
 )
 
-// odd gives every value a number of its own, so that members that are swapped show.
+// odd gives every value a different number, so that tests detect swapped members.
 func odd(s *rocmtest.State) {
 	s.Util, s.MemUtil, s.MMUtil, s.Watts = 51, 52, 53, 54
 	s.EdgeC, s.JunctionC, s.MemC, s.VRSocC = 61, 62, 63, 64
@@ -36,7 +36,7 @@ func odd(s *rocmtest.State) {
 	}
 }
 
-// file returns the metrics file of a board that shows a revision.
+// file returns the metrics file of a board with a revision.
 func file(t testing.TB, revision string) []byte {
 	t.Helper()
 	o := rocmtest.Options{Model: rocmtest.MI300X, Partition: "DPX", GPUs: 1, Metrics: revision}
@@ -58,7 +58,7 @@ type reading struct {
 	i int
 }
 
-// What each revision has in addition to what all revisions of its kind have.
+// Values that a revision has in addition to those of all revisions of its kind.
 func expected(revision string) map[reading]float64 {
 	nan := math.NaN()
 	w := map[reading]float64{{gpumetrics.SystemClockCounter, 0}: 30040}
@@ -112,7 +112,7 @@ func expected(revision string) map[reading]float64 {
 	}
 	if board && !socket && revision > "1.0" {
 		set(gpumetrics.TemperatureHBM, nan, nan, nan, nan) // a Radeon has none
-		set(gpumetrics.EnergyAccumulator, nan)             // of what unit is for the reader to know
+		set(gpumetrics.EnergyAccumulator, nan)             // its unit is unknown
 	}
 	if board && revision >= "1.2" {
 		set(gpumetrics.FirmwareTimestamp, 3004)
@@ -247,7 +247,7 @@ func partitioned(revision string, w map[reading]float64) {
 	}
 }
 
-// listed is what the list of 1.9 says of the same board: its engines are not divided.
+// listed returns the values in 1.9's list for the same board, whose engines are not divided.
 func listed(w map[reading]float64) {
 	nan := math.NaN()
 	for f, v := range map[gpumetrics.Field]float64{
@@ -269,9 +269,9 @@ func revisions() []string {
 	return []string{"1.0", "1.1", "1.2", "1.3", "1.4", "1.5", "1.6", "1.7", "1.8", "1.9", "2.0", "2.1", "2.2", "2.3", "2.4", "3.0"}
 }
 
-// The encoder was written from the kernel's structures a second time, so a
-// member that either side has in the wrong place shows. One Metrics serves all
-// revisions, in both orders: nothing of one file is left in the next.
+// Encoder and decoder use separate copies of the kernel's structures, so the test
+// detects a misplaced member in either. One Metrics decodes all revisions, in both
+// orders, so the test also detects values left from the previous file.
 func TestDecode(t *testing.T) {
 	d, m := gpumetrics.New(), new(gpumetrics.Metrics)
 	list := revisions()
@@ -312,7 +312,7 @@ func TestEarly16(t *testing.T) {
 	}
 }
 
-// A driver that puts UINT_MAX into the energy has none.
+// UINT_MAX in the energy means "not available".
 func TestNoEnergy(t *testing.T) {
 	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.RX7900, GPUs: 1})
 	d, m := gpumetrics.New(), new(gpumetrics.Metrics)
@@ -380,7 +380,7 @@ func TestDecodeAllocatesNothing(t *testing.T) {
 	}
 }
 
-// Whatever the file: no panic, no value from behind its end, nothing at an error.
+// No file causes a panic or a value from beyond its end, and an error leaves no value.
 func FuzzDecode(f *testing.F) {
 	for _, revision := range revisions() {
 		b := file(f, revision)
@@ -414,7 +414,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// must ends the test at an error.
+// must ends the test on an error.
 func must(tb testing.TB, err error) {
 	tb.Helper()
 	if err != nil {
