@@ -159,7 +159,7 @@ func (c *checked) sample(ctx context.Context, p *exporter.Pipeline) {
 	c.Added = map[string][]string{}
 	for _, s := range p.Engine.Status() {
 		c.Collectors = append(c.Collectors, collectorRow{s.Name, s.Up, s.Reason})
-		if added := p.Hidden(s.Name); len(added) > 0 {
+		if added := p.Added(s.Name); len(added) > 0 {
 			c.Added[s.Name] = added
 		}
 	}

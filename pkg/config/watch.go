@@ -18,14 +18,15 @@ const (
 // Watch calls onChange, on its own goroutine, when the content of the file at path differs from known. known
 // returns the content that the caller has read last, good or bad, and whether it was readable. Watch reads
 // the file once a second, so it handles all kinds of writes, renames, links, file systems and ConfigMap swaps
-// in the same way. Two reads in a row must differ from known, to skip a file that is being written or
+// in the same way. Two reads in a row must agree, to skip a file that is being written or
 // replaced. Watch returns nil when ctx ends, even if the file system hangs.
 func Watch(ctx context.Context, path string, known func() ([]byte, bool), onChange func()) error {
 	files := file.NewReader(field.MaxFileBytes)
 	pause := watchEvery
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
-	differed := false // at the last read, without a call of onChange
+	var last []byte // the last read, if it differed from known and onChange was not called
+	differed, failed := false, false
 	for {
 		select {
 		case <-ctx.Done():
@@ -41,12 +42,10 @@ func Watch(ctx context.Context, path string, known func() ([]byte, bool), onChan
 			return nil
 		}
 		was, readable := known()
-		switch differs := readable != (err == nil) || err == nil && !bytes.Equal(data, was); {
-		case !differs:
-			differed = false
-		case !differed:
-			differed = true
-		default:
+		again := differed && failed == (err != nil) && bytes.Equal(data, last)
+		differed = readable != (err == nil) || err == nil && !bytes.Equal(data, was)
+		last, failed = data, err != nil
+		if differed && again {
 			differed = false
 			onChange()
 		}

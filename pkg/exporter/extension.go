@@ -99,14 +99,3 @@ type Page interface {
 	Sync(now time.Time)         // brings the layout up to date
 	Series() int                // as of the last Sync
 }
-
-// Hidden returns the names of the readings that a list lacks.
-func Hidden(list field.List, more []field.Reading) (out []string) {
-	list.Hidden = more
-	for i := range more {
-		if d := more[i].Desc; list.Hides(d.ID) {
-			out = append(out, d.Name)
-		}
-	}
-	return out
-}

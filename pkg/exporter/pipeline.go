@@ -19,6 +19,7 @@ import (
 	"warpgauge/pkg/selfmetrics"
 	"warpgauge/pkg/server"
 	"warpgauge/pkg/verdict"
+	"warpgauge/pkg/view"
 )
 
 // samplerStop is how long the sampler waits for library calls at the end. With HTTP's drain before it and the
@@ -188,15 +189,7 @@ func (p *Pipeline) Extend() error {
 	return nil
 }
 
-// Hidden returns the names of the fields that extensions read in addition to the first list, if devices of a
-// collector have them.
-func (p *Pipeline) Hidden(collector string) []string {
-	read := map[field.ID]bool{}
-	for _, s := range p.Engine.Board().Load().Sources {
-		for i := range s.Columns {
-			read[s.Columns[i].Field] = read[s.Columns[i].Field] || s.Collector == collector
-		}
-	}
-	more := p.program.extend(p.cfg, p.list).Hidden
-	return Hidden(p.list, slices.DeleteFunc(more, func(r field.Reading) bool { return !read[r.Desc.ID] }))
+// Added returns the names of the fields that devices of a collector have in addition to the list, for extensions.
+func (p *Pipeline) Added(collector string) []string {
+	return view.Added(slices.DeleteFunc(slices.Clone(p.Engine.Board().Load().Sources), func(s *view.Source) bool { return s.Collector != collector }))
 }

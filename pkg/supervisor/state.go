@@ -192,17 +192,22 @@ func (q *quiet) found(log *zap.Logger, level zapcore.Level, reason string) {
 // maxNames bounds the field names in one log line.
 const maxNames = 12
 
-// logAbsent logs the names of the list's fields that no device has. It logs the same names once.
-func (s *Supervisor) logAbsent(sources []*view.Source) {
-	names := absentEverywhere(sources)
+// logFields logs the fields of the list that no device has, and the fields that are read in addition to the list.
+func (s *Supervisor) logFields(sources []*view.Source) {
+	s.logNames(&s.loggedAbsent, "no device has some fields of the list; run warpgauge check for the reasons", absentEverywhere(sources))
+	s.logNames(&s.loggedAdded, "reading fields that the list does not name; --health=off reads fewer", view.Added(sources))
+}
+
+// logNames logs names, unless they are the last logged ones.
+func (s *Supervisor) logNames(last *string, message string, names []string) {
 	n, text := len(names), strings.Join(names[:min(len(names), maxNames)], ", ")
 	if n > maxNames {
 		text += fmt.Sprintf(" and %d more", n-maxNames)
 	}
-	if n > 0 && text != s.loggedAbsent {
-		s.log.Info("no device has some fields of the list; run warpgauge check for the reasons", zap.Int("fields", n), zap.String("field", text))
+	if n > 0 && text != *last {
+		s.log.Info(message, zap.Int("fields", n), zap.String("field", text))
 	}
-	s.loggedAbsent = text
+	*last = text
 }
 
 // absentEverywhere returns the names of the list's fields that no device has.

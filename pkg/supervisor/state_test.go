@@ -26,7 +26,7 @@ func TestAbsentFieldsAreLogged(t *testing.T) {
 	}
 	f := func(what string, fields int, names string, sources ...*view.Source) {
 		t.Helper()
-		s.logAbsent(sources)
+		s.logFields(sources)
 		all := logs.TakeAll()
 		if fields == 0 && len(all) == 0 {
 			return
@@ -41,6 +41,10 @@ func TestAbsentFieldsAreLogged(t *testing.T) {
 	f("a session", 2, absent, source(some, 150), source(some, 150, 100))
 	f("the same again", 0, "", source(some, 150, 100))
 	f("another set", 3, "DCGM_FI_DEV_FAN_SPEED, DCGM_FI_DEV_SM_CLOCK, DCGM_FI_DEV_SERIAL", source(some, 150))
+	health := some
+	health.Hidden = []field.Reading{{Desc: fieldsOf(t, "DCGM_FI_DEV_GPU_UTIL").Fields[0].Desc}}
+	f("a field in addition", 1, "DCGM_FI_DEV_GPU_UTIL", source(health, 150, 203))
+	f("the same again", 0, "", source(health, 150, 203))
 	many := list(maxNames + 1)
 	f("many", maxNames+1, "F0, F1, F2, F3, F4, F5, F6, F7, F8, F9, F10, F11 and 1 more", source(many))
 }

@@ -121,6 +121,7 @@ type Supervisor struct {
 	inventory    inventory
 	logged       map[string]string // by device: the last logged state
 	loggedAbsent string            // the last logged names of fields that no device has
+	loggedAdded  string            // the last logged names of fields that the list does not name
 
 	counts *counts
 	page   view.Merger // used without Options.Page
@@ -379,6 +380,9 @@ func (s *Supervisor) live(ctx context.Context, r *request) error {
 	s.show(t)
 	stuck := t.run(ctx)
 	s.counts.end(l, stuck)
+	if c, ok := t.life.(*child); ok && c.waiting() {
+		s.spare = c
+	}
 	if stuck && ctx.Err() != nil {
 		return fmt.Errorf("stop collector %q: abandoned: %s", s.o.Name, cmp.Or(l.held(), "its library has not been closed yet"))
 	}
@@ -410,9 +414,6 @@ func (s *Supervisor) dropSpare() {
 // after reacts to the end of a session.
 func (s *Supervisor) after(t *turn) {
 	e := t.life.ended()
-	if c, ok := t.life.(*child); ok && c.waiting() {
-		s.spare = c
-	}
 	switch {
 	case t.planned: // another state is wanted
 		s.setHandover()
@@ -562,10 +563,8 @@ func (t *turn) run(ctx context.Context) (stuck bool) {
 }
 
 func (t *turn) stop() {
-	if t.stopped.IsZero() {
-		t.stopped = time.Now()
-		t.life.stop(t.s.o.StopTimeout * 7 / 8) // ending after SIGKILL takes time, too
-	}
+	t.stopped = time.Now()
+	t.life.stop(t.s.o.StopTimeout * 7 / 8) // ending after SIGKILL takes time, too
 }
 
 // advance takes every due step.
@@ -631,7 +630,7 @@ func (t *turn) publish(now time.Time) {
 	s.log.Log(s.routine(), "collector is in service",
 		zap.Int("sources", len(sources)), zap.Int("devices", n), zap.Duration("took", now.Sub(t.born).Round(time.Millisecond)))
 	if !s.o.Hidden {
-		s.logAbsent(sources)
+		s.logFields(sources)
 	}
 	s.show(t) // before the answer, because a waiter may look at once
 	if t.lists == t.request.lists {

@@ -74,6 +74,20 @@ func (s *Source) IntervalOf(device int) time.Duration {
 	return s.Interval
 }
 
+// Added returns the names of the readings that devices have although their lists do not name them.
+func Added(sources []*Source) (names []string) {
+	seen := map[field.ID]bool{}
+	for _, s := range sources {
+		for _, c := range s.Columns {
+			if d, known := field.ByID(c.Field); known && !seen[c.Field] && s.Fields.Hides(c.Field) && c.Field != field.XIDsSince && c.Field != field.XIDsUntil {
+				names = append(names, d.Name)
+			}
+			seen[c.Field] = true
+		}
+	}
+	return names
+}
+
 // View holds all sources at one time, by collector priority and then in the order of the collector.
 type View struct {
 	Version uint64 // grows with every change

@@ -8,8 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"go.uber.org/zap"
-
 	"warpgauge/extensions/health"
 	"warpgauge/extensions/health/signs"
 	"warpgauge/pkg/config"
@@ -50,9 +48,6 @@ func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, 
 		return nil, nil, err
 	}
 	cfg, directory := c.Config, e.directory(c.Config, c.Lookup)
-	if added := exporter.Hidden(c.Lists.Status().InService.Fields, e.Readings(cfg)); len(added) > 0 {
-		c.Log.Named("health").Info("health reads fields that the list does not name; --health=off reads none", zap.Int("fields", len(added)), zap.Strings("names", added))
-	}
 	var owners signs.Owners
 	if c.Owners != nil { // a nil *Keeper would make a non-nil interface
 		owners = c.Owners
