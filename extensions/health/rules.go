@@ -89,7 +89,7 @@ const (
 var usual = []string{"DCGM_FR_CLOCK_THROTTLE_POWER", "DCGM_FR_CLOCK_THROTTLE_THERMAL", "DCGM_FR_NVLINK_ERROR_CRITICAL", "DCGM_FR_NVLINK_ERROR_THRESHOLD"}
 
 // table is the only list of reason codes. Among equally bad conditions, the verdict shows the first
-// in this order. Every rule has a case in rules_test.go.
+// in this order. TestEveryRule has a case for each.
 //
 // XIDs are included if their immediate action in NVIDIA's catalogue concerns the GPU or the node.
 // XIDs about the application (13, 31, 43, 45, 68 …) or about nothing (63, 92 for a while, 121, 137,

@@ -39,7 +39,7 @@ type Local interface {
 	Accept(p *Parsed, log *zap.Logger) (field.List, error)
 }
 
-// Engine applies lists and releases to the collectors. The engine of package main implements it.
+// Engine applies lists and releases to the collectors. exporter.Engine implements it.
 type Engine interface {
 	// Reload gives all collectors a list and returns when it is in service. After an error some collectors may not have
 	// it.
