@@ -56,7 +56,7 @@ func command(ctx context.Context, args []string) (int, error) {
 	if err := set.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return allGood, nil
 	} else if err != nil {
-		return notMade, nil // Parse has printed the error
+		return notMade, nil //nolint:nilerr // Parse has printed it
 	}
 	if o.rounds < 1 {
 		return notMade, errors.New("--rounds must be at least 1")

@@ -105,7 +105,7 @@ func (r *runner) withExporter(ctx context.Context, f func(context.Context) error
 	}
 	_ = cmd.Cancel() // it may have ended already
 	if end := <-ended; end != nil || err != nil {
-		return errors.Join(err, fmt.Errorf("warpgauge ended (%v) with the log:\n%s", end, &log))
+		return errors.Join(err, end, fmt.Errorf("warpgauge ended with the log:\n%s", &log))
 	}
 	return nil
 }

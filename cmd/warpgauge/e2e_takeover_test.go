@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/prometheus/common/model"
+
 	"warpgauge/collectors/dcgm/dcgmtest"
 	"warpgauge/collectors/nvml/nvmltest"
 	"warpgauge/internal/testkit/eventually"
@@ -133,7 +135,7 @@ func sameSeries() func(page) error {
 		var now []string
 		for _, s := range p {
 			if s.name == "DCGM_FI_DEV_GPU_TEMP" || s.name == "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION" {
-				now = append(now, s.name+s.labels.DropMetricName().String())
+				now = append(now, s.name+s.labels.DropReserved(func(name string) bool { return name == model.MetricNameLabel }).String())
 			}
 		}
 		slices.Sort(now)

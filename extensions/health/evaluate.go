@@ -149,7 +149,7 @@ func bindRules(s *rows.Source, table Rules, derived bool, all evaluations, now t
 // boardOf returns the id of the board that contains a device.
 func boardOf(s *view.Source, device int) string {
 	d := &s.Devices[device]
-	for range 4 { // deepest case: link, compute instance, instance, GPU
+	for range 4 { // at most: a link of a compute instance of a GPU instance of a GPU
 		if d.Parent == "" {
 			return d.ID
 		}

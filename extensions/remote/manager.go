@@ -72,7 +72,7 @@ func newManager(o Options) *Manager {
 	return m
 }
 
-// reports reports whether lists are only checked and compared.
+// reports tells whether lists are only checked and compared.
 func (m *Manager) reports() bool { return m.o.Settings.Mode == ModeReport }
 
 // restore serves the saved list, so that the exporter can start without the server. New calls it once, before the engine

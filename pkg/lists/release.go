@@ -16,10 +16,10 @@ import (
 // continues in the background.
 const releaseTimeout = 30 * time.Second
 
-// unknownCollector is the error of Release and Resume for an unknown name. It wraps fs.ErrNotExist.
-type unknownCollector struct{ error }
+// unknownCollectorError is the error of Release and Resume for an unknown name. It wraps fs.ErrNotExist.
+type unknownCollectorError struct{ error }
 
-func (unknownCollector) Is(target error) bool { return target == fs.ErrNotExist }
+func (unknownCollectorError) Is(target error) bool { return target == fs.ErrNotExist }
 
 // Release releases a collector, or all collectors if the name is empty, and returns when all its resources are free.
 // The release ends after limit; 0 means the default, a negative limit never. A release changes no list, so it does not
@@ -67,7 +67,7 @@ func (d *Desk) names(name string) ([]string, error) {
 	case slices.Contains(all, name):
 		return []string{name}, nil
 	}
-	return nil, unknownCollector{fmt.Errorf("no such collector is enabled: %q; there are %q", name, all)}
+	return nil, unknownCollectorError{fmt.Errorf("no such collector is enabled: %q; there are %q", name, all)}
 }
 
 // scheduleResume replaces the times at which collectors resume by themselves.

@@ -64,7 +64,7 @@ type content struct {
 
 func (c content) equal(d content) bool {
 	c.err, d.err = nil, nil
-	return reflect.DeepEqual(c, d)
+	return reflect.DeepEqual(c, d) //nolint:govet // both are nil
 }
 
 // all returns the jobs of a file that is complete.

@@ -13,7 +13,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/prometheus/common/model"
 	"github.com/prometheus/procfs"
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
@@ -310,72 +309,6 @@ func (c *child) onView(payload []byte) error {
 	}
 	c.view.Store(&out)
 	return nil
-}
-
-// validate refuses a view that would lead readers out of bounds or give two devices one identity.
-func (m *viewMessage) validate() error {
-	devices, columns, absent := 0, 0, 0
-	seen := make(map[string]bool)
-	if len(m.Sources) == 0 || len(m.Sources) > maxSources {
-		return fmt.Errorf("a view of %d sources, want 1 to %d", len(m.Sources), maxSources)
-	}
-	for i := range m.Sources {
-		s := &m.Sources[i]
-		devices, columns = devices+len(s.Devices), columns+len(s.Columns)
-		if devices > maxDevices || columns > maxColumns || s.Rows < 1 || s.Rows > maxRows || s.Interval <= 0 || s.Interval > maxInterval {
-			return fmt.Errorf("source %d: %d devices and %d columns up to it, %d rows each %v: at most %d, %d and %d",
-				i, devices, columns, s.Rows, s.Interval, maxDevices, maxColumns, maxRows)
-		}
-		if len(s.Every) != 0 && len(s.Every) != len(s.Devices) || slices.ContainsFunc(s.Every, func(d time.Duration) bool { return d <= 0 || d > maxInterval }) {
-			return fmt.Errorf("source %d: intervals of %d of %d devices, or not from 1 ns to %v", i, len(s.Every), len(s.Devices), maxInterval)
-		}
-		for j := range s.Devices {
-			id := s.Devices[j].ID
-			if id == "" || seen[id] {
-				return fmt.Errorf("source %d: device id %q is empty or not unique", i, id)
-			}
-			seen[id] = true
-			if !legal(s.Devices[j].Facts) || !legal(s.Devices[j].Texts) {
-				return fmt.Errorf("source %d: device %q has a fact that is no label", i, id)
-			}
-		}
-		for j := range s.Columns {
-			c := &s.Columns[j]
-			if c.Device < 0 || c.Device >= len(s.Devices) || !legal(c.Labels) {
-				return fmt.Errorf("source %d: column %d is of device %d of %d, or has a label with an illegal name", i, j, c.Device, len(s.Devices))
-			}
-		}
-		if absent += len(s.Absent); absent > maxColumns {
-			return fmt.Errorf("source %d: %d absent fields up to it: at most %d", i, absent, maxColumns)
-		}
-		if err := s.validateReasons(); err != nil {
-			return fmt.Errorf("source %d: %w", i, err)
-		}
-	}
-	return nil
-}
-
-// validateReasons refuses reasons that cannot be labels, and references to nothing.
-func (s *sourceMessage) validateReasons() error {
-	if len(s.Explanations) > collector.MaxExplanations {
-		return fmt.Errorf("%d explanations: at most %d", len(s.Explanations), collector.MaxExplanations)
-	}
-	for _, e := range s.Explanations {
-		if !e.Reason.Valid() || len(e.Detail) > maxText {
-			return fmt.Errorf("an explanation of %d bytes with the reason %.40q", len(e.Detail), e.Reason)
-		}
-	}
-	for _, a := range s.Absent {
-		if int(a[0]) >= len(s.Devices) || int(a[2]) >= len(s.Explanations) {
-			return fmt.Errorf("field %d is absent of device %d of %d, for explanation %d of %d", a[1], a[0], len(s.Devices), a[2], len(s.Explanations))
-		}
-	}
-	return nil
-}
-
-// legal reports whether labels can be exported.
-func legal(labels []collector.Label) bool {
-	return !slices.ContainsFunc(labels, func(l collector.Label) bool { return !model.LegacyValidation.IsValidLabelName(l.Name) })
 }
 
 func (c *child) onStates(payload []byte) error {

@@ -30,10 +30,11 @@ const (
 	KernelLogOff  = "off"
 )
 
+const group config.Group = "Health of devices"
+
 const (
-	group         config.Group = "Health of devices"
-	flagDirectory              = "health-directory"
-	flagAMDSocket              = "health-amd-socket"
+	flagDirectory = "health-directory"
+	flagAMDSocket = "health-amd-socket"
 )
 
 // Flags adds the extension's flags.

@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"cmp"
-	_ "embed"
 	"encoding/json"
 	"net/http"
 	"slices"

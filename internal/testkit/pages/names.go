@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"warpgauge/pkg/field"
+	"warpgauge/pkg/field" //nolint:depguard // the catalogue knows which names are fields
 )
 
 // ownMetric matches the metrics of the exporter and of warpgauge-fleet in tables of name, type and set.
