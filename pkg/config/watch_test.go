@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -45,12 +46,19 @@ func TestWatch(t *testing.T) {
 		must(t, errors.Join(os.Symlink("..data/counters.csv", in("volume", "counters.csv")), os.Symlink("volume", in("relative")), os.Symlink(in("relative"), in("absolute"))))
 		path := in("absolute", "counters.csv")
 
+		var mu sync.Mutex // guards got and inUse
 		var got []string
 		inUse := []byte("one")
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() {
-			done <- Watch(ctx, path, func() ([]byte, bool) { return inUse, inUse != nil }, func() {
+			done <- Watch(ctx, path, func() ([]byte, bool) {
+				mu.Lock()
+				defer mu.Unlock()
+				return inUse, inUse != nil
+			}, func() {
+				mu.Lock()
+				defer mu.Unlock()
 				text := "lost"
 				inUse = nil
 				if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Size() < 1<<30 {
@@ -65,6 +73,8 @@ func TestWatch(t *testing.T) {
 			must(t, change())
 			time.Sleep(5 * watchEvery)
 			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
 			if !slices.Equal(got, want) {
 				t.Errorf("%s: changes to %q, want %q", what, got, want)
 			}
@@ -96,7 +106,9 @@ func TestWatch(t *testing.T) {
 			return errors.Join(err, put("seven")())
 		}, "seven")
 		f("a file that stays empty", put("\n"), "\n")
+		mu.Lock()
 		inUse = []byte("of another reader")
+		mu.Unlock()
 		f("content that the caller has replaced", func() error { return nil }, "\n")
 		for what, spoil := range map[string]func() error{
 			"removed":     func() error { return nil },

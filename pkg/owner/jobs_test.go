@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -30,7 +31,7 @@ type jobRig struct {
 	*JobDirectory
 	t       *testing.T
 	logs    *observer.ObservedLogs
-	changes int    // written by goroutines in the bubble
+	changes atomic.Int32
 	stop    func() // ends Run and waits for it
 }
 
@@ -39,7 +40,7 @@ func startJobs(t *testing.T, dir string) *jobRig {
 	t.Helper()
 	core, logs := observer.New(zap.WarnLevel)
 	r := &jobRig{t: t, logs: logs}
-	r.JobDirectory = NewJobDirectory(dir, func() { r.changes++ }, zap.New(core))
+	r.JobDirectory = NewJobDirectory(dir, func() { r.changes.Add(1) }, zap.New(core))
 	r.period, r.hangs = 10*time.Millisecond, 200*time.Millisecond
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -192,8 +193,8 @@ func TestDirectory(t *testing.T) {
 			t.Helper()
 			pass(after)
 			r.want(when, want)
-			if s, got := r.Snapshot(), r.Health.State().Failing; s.Version != version || r.changes != int(version) || got != failing || s.Time.IsZero() && failing == "" {
-				t.Errorf("%s: %+v, %d changes, failing for %q; want version %d, %q", when, s, r.changes, got, version, failing)
+			if s, got := r.Snapshot(), r.Health.State().Failing; s.Version != version || r.changes.Load() != int32(version) || got != failing || s.Time.IsZero() && failing == "" {
+				t.Errorf("%s: %+v, %d changes, failing for %q; want version %d, %q", when, s, r.changes.Load(), got, version, failing)
 			}
 		}
 		moment := 20 * time.Millisecond
