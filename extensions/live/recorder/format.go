@@ -368,7 +368,7 @@ func (r *Recording) read(from *reader) error {
 func parseSample(line []byte) (series []byte, s Sample, err error) {
 	at := bytes.LastIndexByte(line, ' ')
 	value := bytes.LastIndexByte(line[:max(at, 0)], ' ')
-	if value < 0 {
+	if value < 1 {
 		return nil, s, fmt.Errorf("%.100q is not a sample", line)
 	}
 	v, err := strconv.ParseFloat(string(line[value+1:at]), 64)
