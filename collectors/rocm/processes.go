@@ -46,7 +46,7 @@ func NewProcesses(o Options) *Processes {
 // Name is "rocm-processes".
 func (*Processes) Name() string { return ProcessesName }
 
-// Open finds the GPUs. It returns one source per GPU with its partitions. The columns are those of
+// Open finds the GPUs. It returns one source per GPU with its partitions. A source has the columns of
 // collector.AppendProcessColumns for every list. Errors: those of Collector.Open, and collector.ErrNothingToRead if KFD
 // serves no GPU.
 func (c *Processes) Open(ctx context.Context, _ field.List) ([]collector.Source, error) {

@@ -143,8 +143,8 @@ func startChild(list field.List, until map[string]int64, o *Options, log *zap.Lo
 // begin begins a session in a process that waits for one. It returns false if the process does not.
 func (c *child) begin(list field.List, until map[string]int64) bool {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	if !c.waits || !c.killed.IsZero() {
+		c.mu.Unlock()
 		return false
 	}
 	c.waits, c.why, c.over, c.list = false, nil, make(chan struct{}), list
@@ -152,7 +152,8 @@ func (c *child) begin(list field.List, until map[string]int64) bool {
 	c.said.Store(nil)
 	c.began, c.hungFrom = time.Now(), time.Time{}
 	c.heard.Store(int64(time.Since(c.born)))
-	c.order(inputOf(list, until))
+	c.mu.Unlock()
+	c.order(inputOf(list, until)) // which may kill the process, and so takes the lock
 	return true
 }
 

@@ -651,3 +651,39 @@ func TestAChildWithoutAParent(t *testing.T) {
 		close(release)
 	}
 }
+
+// keeper is a collector whose event sets cannot be closed.
+type keeper struct {
+	collector.Collector
+	hangs chan struct{}
+}
+
+func (keeper) Keep()                       {}
+func (keeper) Inherit(collector.Collector) {}
+func (k keeper) Release()                  { <-k.hangs }
+
+// A child ends although the event sets that it has kept cannot be closed.
+func TestAChildThatCannotRelease(t *testing.T) {
+	t.Cleanup(func() { signal.Reset() })
+	parent, conn := pair(t)
+	control, err := conn.File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, hangs, ended := sessiontest.New(t, "a"), make(chan struct{}), make(chan error, 1)
+	go func() {
+		ended <- Child(context.Background(), control, 50*time.Millisecond, func() collector.Collector { return keeper{l.Open(), hangs} },
+			asItIs, session.Options{Interval: 10 * time.Millisecond})
+	}()
+	if err := sendOrder(parent.conn, inputOf(fieldsOf(t, temperature), nil)); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := parent.next(); err != nil {
+		t.Error(err)
+	}
+	parent.close()
+	if err := <-ended; err != nil {
+		t.Errorf("the child returned %v", err)
+	}
+	close(hangs)
+}

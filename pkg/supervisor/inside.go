@@ -51,11 +51,7 @@ func Child(ctx context.Context, control *os.File, stopTimeout time.Duration, ope
 	c := &inside{to: &sender{conn: conn}, fail: cancel, orders: make(chan []byte), stopTimeout: stopTimeout}
 	o.Parent, o.Keep = c, true
 	go c.listen(ctx, conn)
-	defer func() {
-		if o.Former != nil {
-			o.Former.Release()
-		}
-	}()
+	defer func() { releaseWithin(stopTimeout, o.Former) }()
 	for {
 		var first []byte
 		select {
@@ -74,11 +70,29 @@ func Child(ctx context.Context, control *os.File, stopTimeout time.Duration, ope
 		s := session.New(open, extend(list), o)
 		again, err := c.run(ctx, s)
 		if errors.Is(err, ErrOrphaned) {
+			o.Former = nil // its library hangs
 			return err
 		}
 		if o.Former = s; !again {
 			return nil
 		}
+	}
+}
+
+// releaseWithin closes the event sets of the last session, which may be nil. A call that hangs does not keep the process from
+// ending.
+func releaseWithin(patience time.Duration, s *session.Session) {
+	if s == nil {
+		return
+	}
+	released := make(chan struct{})
+	go func() {
+		defer close(released)
+		s.Release()
+	}()
+	select {
+	case <-released:
+	case <-time.After(patience):
 	}
 }
 
