@@ -33,7 +33,7 @@ func everything(instances int) []Reading {
 		Temperature: int(Sensors), TemperatureCrit: int(Sensors), TemperatureStop: int(Sensors),
 		MemoryTotal: int(Memories), MemoryUsed: int(Memories),
 		Correctable: int(Blocks), Uncorrectable: int(Blocks), Deferred: int(Blocks),
-		BadPages: int(Pages),
+		BadPages:  int(Pages),
 		Processes: instances, ProcessMemory: instances, ProcessUnits: instances,
 	}
 	var list []Reading

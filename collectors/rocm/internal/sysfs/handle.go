@@ -21,7 +21,7 @@ import (
 
 // Errors about a whole GPU.
 var (
-	ErrLost     = errors.New("gpu is gone")                         // it may come back
+	ErrLost     = errors.New("gpu is gone")                        // it may come back
 	ErrReplaced = errors.New("another gpu is at the same address") // the Handle cannot be used any more
 )
 
