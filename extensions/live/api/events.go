@@ -130,6 +130,15 @@ func (l *Log) after(number uint64) []numbered {
 	return slices.Clone(l.kept[from:])
 }
 
+// All returns all stored events, oldest first.
+func (l *Log) All() []apiv1.Event {
+	out := []apiv1.Event{}
+	for _, e := range l.after(0) {
+		out = append(out, e.Event)
+	}
+	return out
+}
+
 // maxListed bounds the events of an answer.
 const maxListed = 2000
 
@@ -143,12 +152,7 @@ func (l *Log) events(q *query, now time.Time) (*apiv1.Events, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &apiv1.Events{Events: []apiv1.Event{}}
-	for _, e := range l.after(0) {
-		if !e.Time.Before(since) {
-			out.Events = append(out.Events, e.Event)
-		}
-	}
+	out := &apiv1.Events{Events: slices.DeleteFunc(l.All(), func(e apiv1.Event) bool { return e.Time.Before(since) })}
 	slices.SortStableFunc(out.Events, func(a, b apiv1.Event) int { return a.Time.Compare(b.Time) })
 	out.Events = out.Events[max(0, len(out.Events)-limit):]
 	return out, nil
