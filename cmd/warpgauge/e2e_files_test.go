@@ -1,7 +1,6 @@
 package main_test
 
 import (
-	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -126,28 +125,4 @@ func testHungList(t *testing.T, exe string) {
 	if log := e.Output(); !strings.Contains(log, "stopped") {
 		t.Errorf("the log does not end well:\n%s", log)
 	}
-}
-
-// TestE2EStrayJobFiles: 100,000 files that are not jobs, some with similar names, neither hide the
-// real job files nor cost memory.
-func TestE2EStrayJobFiles(t *testing.T) {
-	t.Parallel()
-	jobs, err := os.MkdirTemp("/dev/shm", "warpgauge-jobs-") //nolint:usetesting // a disk would take half a minute
-	if err != nil {
-		jobs = t.TempDir()
-	}
-	t.Cleanup(func() { os.RemoveAll(jobs) })
-	for i := range 100_000 {
-		name := fmt.Sprintf([...]string{"stray-%d", "0%d", ".%d.tmp", "%d~"}[i%4], i)
-		must(t, os.Symlink("nowhere", filepath.Join(jobs, name)))
-	}
-	e := serve(t, build(t), "--collect-interval=100", "--hpc-job-mapping-dir="+jobs)
-	write(t, filepath.Join(jobs, "3"), "17\n")
-	e.wantJobs(t, "a job among 100,000 stray files", map[string][]string{"3": {"17"}})
-	p := e.await(t, "a healthy mapping", is(1, "warpgauge_mapping_up", "mapping", "hpc_jobs"))
-	if heap, err := p.one("go_memstats_heap_inuse_bytes"); err != nil || heap > 64<<20 {
-		t.Errorf("%.0f MiB of heap, %v", heap/(1<<20), err)
-	}
-	must(t, os.Remove(filepath.Join(jobs, "3")))
-	e.wantJobs(t, "the job has ended", nil)
 }
