@@ -20,22 +20,21 @@ import (
 	"warpgauge/pkg/kube"
 	kubelet "warpgauge/pkg/kube/kubetest"
 	"warpgauge/pkg/owner"
-	"warpgauge/pkg/view"
 )
 
-// ownersOf returns the Owners of a command line, not running, and their mappings.
-func ownersOf(t *testing.T, args ...string) (o *Owners, asked []string) {
+// ownersOf returns a pipeline of a command line, not running, and the mappings of its Owners.
+func ownersOf(t *testing.T, args ...string) (p *Pipeline, asked []string) {
 	t.Helper()
 	a, cfg := newProgram(t, fake.Options{Profile: "dgx-h100", Devices: 1}, args...)
 	p, err := a.NewPipeline(cfg, parse(t, "DCGM_FI_DEV_GPU_TEMP, gauge, t\n"), zap.NewNop())
 	must(t, err)
 	if p.Owners == nil {
-		return nil, nil
+		return p, nil
 	}
 	for _, h := range p.Owners.Health {
 		asked = append(asked, h.State().Name)
 	}
-	return p.Owners, asked
+	return p, asked
 }
 
 // Only clients that the configuration needs are made.
@@ -47,7 +46,7 @@ func TestClientsOfAConfiguration(t *testing.T) {
 		}
 	}
 	f(nil)
-	f([]string{"--kubernetes-virtual-gpus", "--kubernetes-enable-dra", "--kubernetes-enable-pod-uid", "--process-values", "--container-runtime-socket=/x"})
+	f([]string{"--kubernetes-virtual-gpus", "--kubernetes-enable-dra", "--kubernetes-enable-pod-uid", "--process-values"})
 	f([]string{"--hpc-job-mapping-dir=/jobs"}, owner.MappingJobs)
 	f([]string{"-k"}, kube.MappingPodResources)
 	f([]string{"-k", "--kubernetes-enable-pod-labels"}, kube.MappingPodResources, kube.MappingPodMetadata)
@@ -55,7 +54,6 @@ func TestClientsOfAConfiguration(t *testing.T) {
 	f([]string{"-k", "--kubernetes-enable-dra"}, kube.MappingPodResources, kube.MappingResourceSlices)
 	f([]string{"-k", "--kubernetes-virtual-gpus"}, kube.MappingPodResources, kube.MappingPodMetadata, owner.MappingProcesses)
 	f([]string{"-k", "--kubernetes-virtual-gpus", "--process-values=false"}, kube.MappingPodResources)
-	f([]string{"-k", "--process-values", "--container-runtime-socket=/x"}, kube.MappingPodResources, kube.MappingContainerRuntime, owner.MappingProcesses)
 	f([]string{"-k", "--hpc-job-mapping-dir=/jobs", "--kubernetes-enable-dra", "--kubernetes-enable-pod-uid"},
 		owner.MappingJobs, kube.MappingPodResources, kube.MappingPodMetadata, kube.MappingResourceSlices)
 }
@@ -85,61 +83,6 @@ func TestAMappingThatEndsIsNotTheEnd(t *testing.T) {
 	})
 }
 
-// asked counts calls.
-type asked int
-
-// PollSoon implements repoller.
-func (a *asked) PollSoon() { *a++ }
-
-func TestRepollTrigger(t *testing.T) {
-	var (
-		board      view.Board
-		lost       []owner.Unmatched
-		users      owner.Usage
-		containers kube.Containers
-		k, r       asked
-	)
-	s := repollTrigger{
-		kubelet: &k, runtime: &r, board: &board,
-		unknown:    func() []owner.Unmatched { return lost },
-		processes:  func() *owner.Usage { return &users },
-		containers: func() *kube.Containers { return &containers },
-	}
-	f := func(what string, kubelet, runtime asked) {
-		t.Helper()
-		k, r = 0, 0
-		s.check()
-		if k != kubelet || r != runtime {
-			t.Errorf("%s: the kubelet was asked %d times and the runtime %d times, want %d and %d", what, k, r, kubelet, runtime)
-		}
-		k, r = 0, 0
-		s.check()
-		if k != 0 || r != 0 {
-			t.Errorf("%s, and nothing new: the kubelet was asked %d times and the runtime %d times", what, k, r)
-		}
-	}
-	f("nothing yet", 0, 0)
-	board.Store(&view.View{Version: 1})
-	f("other devices", 1, 0)
-	lost = []owner.Unmatched{{Pod: "a", ID: "GPU-1"}}
-	f("an id that is none", 1, 0)
-	lost = append(lost, owner.Unmatched{Pod: "b", ID: "GPU-2"})
-	f("another", 1, 0)
-	lost = lost[1:]
-	f("one of them was found", 0, 0)
-	users = owner.Usage{Devices: map[string]owner.DeviceUse{"GPU-1": {Users: []owner.User{
-		{PodUID: "u", ContainerID: "c"}, {}, {Job: "7"},
-	}}}}
-	f("a container that is not known", 1, 1)
-	containers = kube.Containers{ByID: map[string]kube.RunningContainer{"c": {Pod: kube.PodName{Name: "a"}}}}
-	f("it is known", 0, 0)
-	users.Devices["GPU-2"] = owner.DeviceUse{Users: []owner.User{{PodUID: "u", ContainerID: "d"}}}
-	f("another container of the pod", 1, 1)
-
-	s.runtime, s.containers = nil, nil
-	f("no runtime to ask", 1, 0)
-}
-
 func TestOwnPod(t *testing.T) {
 	in := map[string]string{"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
 	f := func(env map[string]string, namespace, name string, want bool) {
@@ -162,8 +105,9 @@ func TestDumpOfOwners(t *testing.T) {
 	k := kubelet.Start(t)
 	d := testDumper(t, config.Dump{})
 	k.Set(kubelet.Pod("ml", "train-0", kubelet.Container("main", kubelet.Devices("nvidia.com/gpu", "GPU-a"))))
-	d.owners, _ = ownersOf(t, "-k", "--pod-resources-kubelet-socket="+k.Socket(), "--kubernetes-enable-pod-uid")
-	d.owners.repolls.board.Store(d.board.Load())
+	p, _ := ownersOf(t, "-k", "--pod-resources-kubelet-socket="+k.Socket(), "--kubernetes-enable-pod-uid")
+	d.owners = p.Owners
+	p.Engine.Board().Store(d.board.Load())
 	stop := d.owners.start(t.Context())
 	defer stop()
 	ctx, cancel := context.WithTimeout(t.Context(), eventually.Patience)
@@ -182,7 +126,8 @@ func TestDumpOfOwners(t *testing.T) {
 func TestWaitHasAnEnd(t *testing.T) {
 	k := kubelet.Start(t)
 	k.On(kubelet.Silence())
-	o, _ := ownersOf(t, "-k", "--pod-resources-kubelet-socket="+k.Socket(), "--hpc-job-mapping-dir="+filepath.Join(t.TempDir(), "none"))
+	p, _ := ownersOf(t, "-k", "--pod-resources-kubelet-socket="+k.Socket(), "--hpc-job-mapping-dir="+filepath.Join(t.TempDir(), "none"))
+	o := p.Owners
 	stop := o.start(t.Context())
 	defer stop()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
