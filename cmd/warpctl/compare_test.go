@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/csv"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -43,22 +42,28 @@ DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{hostname="n1",UUID="GPU-a",gpu="0"} 5e+06
 DCGM_FI_DEV_FB_FREE{hostname="n1",UUID="GPU-a",gpu="0"} 9
 `
 
+// findings parses the output in JSON.
+func findings(t *testing.T, text string) []finding {
+	t.Helper()
+	var got comparison
+	if err := json.Unmarshal([]byte(text), &got); err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+	return got.Findings
+}
+
 func TestCompareFindings(t *testing.T) {
-	o := execute(t, "compare", "--output=csv", tempFile(t, "page", oldPage), tempFile(t, "page", newPage))
+	o := execute(t, "compare", "--output=json", tempFile(t, "page", oldPage), tempFile(t, "page", newPage))
 	code, out, text := o.code, o.out, o.err
 	if code != 1 || text != "" {
 		t.Fatalf("exit code %d, error %q", code, text)
 	}
-	rows, err := csv.NewReader(strings.NewReader(out)).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
 	var got []string
-	for _, r := range rows[1:] {
-		if r[4] == "" {
-			t.Errorf("%v has no meaning", r)
+	for _, f := range findings(t, o.out) {
+		if f.Meaning == "" {
+			t.Errorf("%+v has no meaning", f)
 		}
-		got = append(got, strings.Join(r[:4], " | "))
+		got = append(got, strings.Join([]string{string(f.Kind), f.Old, f.New, f.Values}, " | "))
 	}
 	want := []string{
 		`family missing | DCGM_FI_DEV_VGPU_LICENSE_STATUS |  | `,
@@ -143,13 +148,12 @@ func TestCompareBothGenerations(t *testing.T) {
 		"DCGM_FI_DRIVER_VERSION", "DCGM_FI_SYSTEM_DRIVER_VERSION")
 	f := func(from, to string, want ...string) {
 		t.Helper()
-		o := execute(t, "compare", "--output=csv", from, to)
+		o := execute(t, "compare", "--output=json", from, to)
 		var got []string
-		for line := range strings.Lines(o.out) {
-			cells := strings.Split(line, ",")
-			got = append(got, strings.TrimSpace(strings.Join(cells[:3], " ")))
+		for _, f := range findings(t, o.out) {
+			got = append(got, strings.TrimSpace(string(f.Kind)+" "+f.Old+" "+f.New))
 		}
-		if d := cmp.Diff(strings.Join(want, "\n"), strings.Join(got[1:], "\n")); d != "" || o.code != 0 {
+		if d := cmp.Diff(strings.Join(want, "\n"), strings.Join(got, "\n")); d != "" || o.code != 0 {
 			t.Errorf("exit code %d, findings (-want +got):\n%s", o.code, d)
 		}
 	}

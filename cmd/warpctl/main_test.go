@@ -98,11 +98,11 @@ func TestTopOnce(t *testing.T) {
 	if strings.Count(o.out, "Amodel") != 1 {
 		t.Errorf("the exporter is listed twice:\n%s", o.out)
 	}
-	execute(t, "top", "--output=csv", "--url="+s.URL, "--url=127.0.0.1:1").want(t, 1, "node,gpu,id", "warpctl: no exporter answers at http://127.0.0.1:1: connection refused\n")
+	execute(t, "top", "--output=json", "--url="+s.URL, "--url=127.0.0.1:1").want(t, 1, `"temperature_celsius"`, `"error": "no exporter answers at http://127.0.0.1:1: connection refused"`)
 
 	for _, c := range []struct{ args, text string }{
 		{"--interval=1ms", "at least 250ms"},
-		{"--output=xml", "table, json or csv"},
+		{"--output=xml", "table or json"},
 		{"--urls-file=" + filepath.Join(t.TempDir(), "absent"), "--urls-file: "},
 		{"--urls-file=" + tempFile(t, "empty", "# none\n"), "has no URL"},
 		{"--url=ftp://x", "http://HOST:PORT"},

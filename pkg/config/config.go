@@ -74,7 +74,6 @@ type Config struct {
 	Kubernetes Kubernetes
 	HPCJobDir  string
 	HPCLabels  []string // further labels of jobs: user, partition
-	Dump       Dump
 	Log        Log
 
 	dialects []Dialect
@@ -150,14 +149,6 @@ func (k *Kubernetes) KeepLabel(name string) bool {
 	return len(k.LabelAllow) == 0 || slices.ContainsFunc(k.LabelAllow, func(r *regexp.Regexp) bool { return r.MatchString(name) })
 }
 
-// Dump holds the settings of dcgm-exporter's debugging dumps.
-type Dump struct {
-	Enabled        bool
-	Directory      string
-	RetentionHours int
-	Compression    bool
-}
-
 // Log configures the process's log.
 type Log struct {
 	Level  zapcore.Level
@@ -212,7 +203,6 @@ func Default() *Config {
 		},
 		ClockEventWindow: 5 * time.Minute,
 		Kubernetes:       Kubernetes{Socket: "/var/lib/kubelet/pod-resources/kubelet.sock", Interval: 5 * time.Second},
-		Dump:             Dump{Directory: "/tmp/dcgm-exporter-debug", RetentionHours: 24, Compression: true},
 		Log:              Log{Level: zapcore.InfoLevel, Format: LogText},
 	}
 }

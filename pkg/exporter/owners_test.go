@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -16,25 +15,24 @@ import (
 
 	"warpgauge/collectors/fake"
 	"warpgauge/internal/testkit/eventually"
-	"warpgauge/pkg/config"
 	"warpgauge/pkg/kube"
 	kubelet "warpgauge/pkg/kube/kubetest"
 	"warpgauge/pkg/owner"
 )
 
-// ownersOf returns a pipeline of a command line, not running, and the mappings of its Owners.
-func ownersOf(t *testing.T, args ...string) (p *Pipeline, asked []string) {
+// ownersOf returns the Owners of a command line, not running, and their mappings.
+func ownersOf(t *testing.T, args ...string) (o *Owners, asked []string) {
 	t.Helper()
 	a, cfg := newProgram(t, fake.Options{Profile: "dgx-h100", Devices: 1}, args...)
 	p, err := a.NewPipeline(cfg, parse(t, "DCGM_FI_DEV_GPU_TEMP, gauge, t\n"), zap.NewNop())
 	must(t, err)
 	if p.Owners == nil {
-		return p, nil
+		return nil, nil
 	}
 	for _, h := range p.Owners.Health {
 		asked = append(asked, h.State().Name)
 	}
-	return p, asked
+	return p.Owners, asked
 }
 
 // Only clients that the configuration needs are made.
@@ -100,25 +98,17 @@ func TestOwnPod(t *testing.T) {
 	f(in, "gpu", "", false)
 }
 
-// Dumps contain the users of devices, and the reasons of failed mappings.
-func TestDumpOfOwners(t *testing.T) {
+func TestProblemsOfMappings(t *testing.T) {
 	k := kubelet.Start(t)
-	d := testDumper(t, config.Dump{})
-	k.Set(kubelet.Pod("ml", "train-0", kubelet.Container("main", kubelet.Devices("nvidia.com/gpu", "GPU-a"))))
-	p, _ := ownersOf(t, "-k", "--pod-resources-kubelet-socket="+k.Socket(), "--kubernetes-enable-pod-uid")
-	d.owners = p.Owners
-	p.Engine.Board().Store(d.board.Load())
-	stop := d.owners.start(t.Context())
+	o, _ := ownersOf(t, "-k", "--pod-resources-kubelet-socket="+k.Socket(), "--kubernetes-enable-pod-uid")
+	stop := o.start(t.Context())
 	defer stop()
 	ctx, cancel := context.WithTimeout(t.Context(), eventually.Patience)
 	defer cancel()
-	d.owners.wait(ctx)
-	got := d.content()
-	if want := map[string][]string{"GPU-a": {"pod ml/train-0, container main (nvidia.com/gpu)"}}; !reflect.DeepEqual(got.Users, want) {
-		t.Errorf("users %q, want %q", got.Users, want)
-	}
-	if !strings.HasPrefix(got.Mappings, "mapping pod_metadata fails (no_node_name): ") || strings.Count(got.Mappings, "\n") != 1 {
-		t.Errorf("mappings %q", got.Mappings)
+	o.wait(ctx)
+	var got strings.Builder
+	if o.WriteProblems(&got, time.Second); !strings.HasPrefix(got.String(), "mapping pod_metadata fails (no_node_name): ") || strings.Count(got.String(), "\n") != 1 {
+		t.Errorf("mappings %q", got.String())
 	}
 }
 
@@ -126,8 +116,7 @@ func TestDumpOfOwners(t *testing.T) {
 func TestWaitHasAnEnd(t *testing.T) {
 	k := kubelet.Start(t)
 	k.On(kubelet.Silence())
-	p, _ := ownersOf(t, "-k", "--pod-resources-kubelet-socket="+k.Socket(), "--hpc-job-mapping-dir="+filepath.Join(t.TempDir(), "none"))
-	o := p.Owners
+	o, _ := ownersOf(t, "-k", "--pod-resources-kubelet-socket="+k.Socket(), "--hpc-job-mapping-dir="+filepath.Join(t.TempDir(), "none"))
 	stop := o.start(t.Context())
 	defer stop()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)

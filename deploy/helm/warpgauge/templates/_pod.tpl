@@ -87,14 +87,6 @@
 - --nvml-driver-root=/driver-root
 {{- end }}
 {{- end }}
-{{- with $v.debugDump }}
-{{- if .enabled }}
-- --dump-enabled
-- --dump-directory={{ .directory }}/private
-- --dump-retention={{ .retention }}
-- --dump-compression={{ .compression }}
-{{- end }}
-{{- end }}
 {{- with $v.recorder }}
 {{- if .enabled }}
 - --recorder-directory=/var/lib/warpgauge/recordings
@@ -191,9 +183,6 @@
 {{- if and (eq .vendor "nvidia") .config.driverRoot }}
 - { name: driver-root, mountPath: /driver-root, readOnly: true, mountPropagation: HostToContainer }
 {{- end }}
-{{- if $v.debugDump.enabled }}
-- { name: debug-dumps, mountPath: {{ $v.debugDump.directory }} }
-{{- end }}
 {{- if $v.recorder.enabled }}
 - { name: recordings, mountPath: /var/lib/warpgauge }
 {{- end }}
@@ -255,10 +244,6 @@
 {{- if and (eq .vendor "nvidia") .config.driverRoot }}
 - name: driver-root
   hostPath: { path: {{ .config.driverRoot }}, type: Directory }
-{{- end }}
-{{- if $v.debugDump.enabled }}
-- name: debug-dumps
-  emptyDir: { sizeLimit: 256Mi }
 {{- end }}
 {{- with $v.recorder }}
 {{- if .enabled }}
