@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"go.uber.org/zap"
+
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/exporter"
@@ -16,8 +18,8 @@ const viewTimeout = time.Minute
 
 // people implements api.People. The exporter reads processes while clients ask for them.
 type people struct {
-	owners   *owner.Keeper  // nil: pods are unknown
-	list     *owner.Listing // nil: processes are unknown
+	owners   *owner.Keeper    // nil: pods are unknown
+	list     *owner.Processes // nil: processes are unknown
 	engine   interface{ ReadProcesses(wanted bool) }
 	onDemand bool // processes are read for viewers only
 
@@ -28,7 +30,7 @@ type people struct {
 func newPeople(c *exporter.Core) *people {
 	v := &people{owners: c.Owners, engine: c.Engine}
 	if board := c.Engine.Processes(); board != nil {
-		v.list, v.onDemand = owner.NewListing(board), !c.Config.Kubernetes.ProcessValuesWanted()
+		v.list, v.onDemand = owner.NewProcesses(board, func() {}, zap.NewNop()), !c.Config.Kubernetes.ProcessValuesWanted()
 	}
 	return v
 }
@@ -72,10 +74,10 @@ func (v *people) Processes(d *collector.Device) (out []apiv1.Process) {
 	if v.list == nil {
 		return nil
 	}
-	for _, p := range v.list.Of(d.ID, time.Now()) {
+	for _, p := range v.list.On(d.ID, time.Now()) {
 		one := apiv1.Process{PID: p.PID, Name: p.Name, Job: p.Job, Memory: number(p.Memory), Busy: number(p.Process.Busy)}
 		if v.owners != nil {
-			one.Pod = v.owners.Container(p.PodUID, p.ContainerID)
+			one.Pod = v.owners.Pod(p.PodUID)
 		}
 		out = append(out, one)
 	}
