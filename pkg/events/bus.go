@@ -28,9 +28,6 @@ const (
 	Failover       Kind = "failover"
 	Recording      Kind = "recording"
 	Health         Kind = "health"
-
-	UncorrectedError Kind = "uncorrected_error" // of memory
-	LinkErrors       Kind = "link_errors"       // many at a time
 )
 
 // Event is one event. It is immutable.

@@ -1,6 +1,6 @@
 // Package rules is the one table of conditions for readings of a faulty device: the reading, the threshold
 // and the time, each with its source. NVML's health watches, the verdicts and early signs of
-// extensions/health, and the flight recorder's triggers all use it, so that they apply the same limits.
+// extensions/health, and the flight recorder all use it, so that they apply the same limits.
 //
 // Evaluate is the only evaluation. The users of a condition define its meaning: a failed watch, a verdict, an
 // action.
@@ -90,11 +90,6 @@ var (
 	PageRetirementPending  = flag(field.RetiredPagesPending)
 	ManyUncorrectablePages = Condition{Readings: []field.ID{field.RetiredPagesUncorrected}, Test: AtLeast, Threshold: 16}
 	ManyRemappedRows       = Condition{Readings: []field.ID{field.RemappedRows}, Test: AtLeast, Threshold: 512}
-	// NewUncorrectedErrors holds for each new error that the memory could not correct.
-	NewUncorrectedErrors = Condition{
-		Readings: []field.ID{field.UncorrectedErrors, field.UncorrectedErrorsLife, field.RemappedRows, field.RetiredPagesUncorrected},
-		Test:     Rises, Threshold: 1, Within: time.Minute,
-	}
 )
 
 // Actions that the driver recommends (nvmlDeviceGetFieldValues, NVML_FI_DEV_GET_GPU_RECOVERY_ACTION).
@@ -122,15 +117,6 @@ var (
 	}
 	Link5RecoveryFailed = flag(field.NVLinks5RecoveriesFailed)
 	Link5Recovered      = flag(field.NVLinks5Recovered)
-	// LinkBurst is a burst of errors of any kind, on a link or on all links of a GPU.
-	LinkBurst = Condition{
-		Readings: []field.ID{
-			field.NVLinksFlitErrors, field.NVLinksDataErrors, field.NVLinksReplays, field.NVLinksRecoveries,
-			field.PerLinkFlitErrors, field.PerLinkDataErrors, field.PerLinkReplays, field.PerLinkRecoveries,
-			field.NVLinks5Errors, field.NVLinks5SymbolErrors, field.NVLinks5EffectiveErrors,
-		},
-		Test: Rises, Threshold: 100, Within: time.Minute,
-	}
 	SwitchFatalError = flag(field.SwitchFatalErrors)
 	SwitchPortError  = equals(field.SwitchLinkStatus, 3)
 	FabricFailed     = equals(field.FabricManagerStatus, 4)

@@ -281,7 +281,7 @@ func TestChildrenThatMisbehave(t *testing.T) {
 	f("assert", ReasonAbort, "aborted: x.cc:1: Assertion `n > 0' failed.", Options{})
 	f("panic", ReasonCrash, "panic: oh no", Options{})
 	f("killed", ReasonSignal, "SIGKILL", Options{})
-	f("junk", ReasonProtocol, "kind 0", Options{})
+	f("junk", ReasonProtocol, "unexpected end of JSON", Options{})
 }
 
 // A child is killed if all its calls hang, but not for a single hung GPU.
@@ -634,10 +634,10 @@ func TestAChildWithoutAParent(t *testing.T) {
 				return l.Open()
 			}, asItIs, session.Options{Interval: 10 * time.Millisecond})
 		}()
-		if err := sendOrder(parent.conn, inputOf(fieldsOf(t, temperature), nil)); err != nil {
+		if err := writeFrame(parent.conn, inputOf(fieldsOf(t, temperature), nil), -1); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := parent.next(); err != nil {
+		if _, err := parent.next(); err != nil {
 			t.Errorf("%s: %v", mode, err)
 		}
 		eventually.True(t, "the call that hangs", func() (hangs bool) {
@@ -675,10 +675,10 @@ func TestAChildThatCannotRelease(t *testing.T) {
 		ended <- Child(context.Background(), control, 50*time.Millisecond, func() collector.Collector { return keeper{l.Open(), hangs} },
 			asItIs, session.Options{Interval: 10 * time.Millisecond})
 	}()
-	if err := sendOrder(parent.conn, inputOf(fieldsOf(t, temperature), nil)); err != nil {
+	if err := writeFrame(parent.conn, inputOf(fieldsOf(t, temperature), nil), -1); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := parent.next(); err != nil {
+	if _, err := parent.next(); err != nil {
 		t.Error(err)
 	}
 	parent.close()
