@@ -557,7 +557,7 @@ func classifyExit(st *os.ProcessState, words *stderrTail) ending {
 	if ws, ok := st.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 		switch s := ws.Signal(); s {
 		case syscall.SIGABRT:
-			return ending{reason: ReasonAbort, text: "aborted: " + words.said()}
+			return ending{reason: ReasonAbort, text: words.aborted(len(words.lines))}
 		case syscall.SIGSEGV, syscall.SIGBUS, syscall.SIGILL, syscall.SIGFPE, syscall.SIGSYS, syscall.SIGTRAP:
 			return ending{reason: ReasonCrash, text: fmt.Sprintf("crashed: %s (%v)", unix.SignalName(s), s)}
 		default:
@@ -568,7 +568,7 @@ func classifyExit(st *os.ProcessState, words *stderrTail) ending {
 		return ending{reason: reason, text: text}
 	}
 	text := fmt.Sprintf("exited with code %d", st.ExitCode())
-	if last := words.last(); last != "" {
+	if last := words.last(len(words.lines)); last != "" {
 		text += ": " + last
 	}
 	return ending{reason: ReasonExit, text: text}

@@ -240,7 +240,7 @@ func TestRowsStatesLogsAndMetricsOfAChild(t *testing.T) {
 	}
 	eventually.True(t, "the child's log", func() bool { return v.logs.FilterMessage("opened").Len() == 1 })
 	fields := v.logs.FilterMessage("opened").All()[0].ContextMap()
-	if fields["fields"] != int64(1) || fields["took"] != "1s" || fields["collector"] != "toy" || fields["pid"] != int64(v.pid()) {
+	if fields["fields"] != 1.0 || fields["took"] != "1s" || fields["collector"] != "toy" || fields["pid"] != int64(v.pid()) {
 		t.Errorf("fields of the log are %v", fields)
 	}
 	for name, least := range map[string]float64{
@@ -479,8 +479,7 @@ func TestAChildThatCannotBeKilled(t *testing.T) {
 	v.await()
 	pid := v.pid()
 	freeze(t, pid) // it ignores the request to end
-	running, _ := v.counts.current()
-	c := running.(*child)
+	c := v.now.Load().life.(*child)
 	c.mu.Lock()
 	c.why, c.killed = &ending{reason: ReasonHung, text: "silent"}, time.Now().Add(-killGrace)
 	c.mu.Unlock()
