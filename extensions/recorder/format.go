@@ -22,7 +22,6 @@ import (
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/rows"
-	"warpgauge/pkg/verdict"
 	"warpgauge/pkg/view"
 )
 
@@ -61,14 +60,14 @@ const (
 type Header struct {
 	Format int `json:"format"`
 	rows.Recording
-	Text     string            `json:"text"` // text of the trigger
-	Version  string            `json:"version"`
-	Hostname string            `json:"hostname,omitempty"`
-	Lists    []string          `json:"lists"` // field lists in service, as CSV
-	Devices  []Device          `json:"devices"`
-	Series   []rows.Series     `json:"series"`
-	Verdicts []verdict.Verdict `json:"verdicts,omitempty"` // at the time of writing
-	Events   []events.Event    `json:"events,omitempty"`
+	Text     string           `json:"text"` // text of the trigger
+	Version  string           `json:"version"`
+	Hostname string           `json:"hostname,omitempty"`
+	Lists    []string         `json:"lists"` // field lists in service, as CSV
+	Devices  []Device         `json:"devices"`
+	Series   []rows.Series    `json:"series"`
+	Verdicts []events.Verdict `json:"verdicts,omitempty"` // at the time of writing
+	Events   []events.Event   `json:"events,omitempty"`
 }
 
 // Device is a device with samples, with its state at the time of writing.
@@ -293,7 +292,7 @@ func (r *reader) header() (*Header, error) {
 	}
 	for i := range h.Verdicts {
 		v := &h.Verdicts[i]
-		if v.State > verdict.Failed || slices.ContainsFunc(v.Conditions, func(c verdict.Condition) bool { return c.State > verdict.Failed }) {
+		if v.State > events.Failed || slices.ContainsFunc(v.Conditions, func(c events.Condition) bool { return c.State > events.Failed }) {
 			return nil, r.fail(fmt.Errorf("the verdict on device %q is not one", v.Device.ID))
 		}
 	}

@@ -30,7 +30,6 @@ import (
 	"warpgauge/pkg/file"
 	"warpgauge/pkg/rows"
 	"warpgauge/pkg/session"
-	"warpgauge/pkg/verdict"
 	"warpgauge/pkg/view"
 )
 
@@ -52,7 +51,7 @@ type Options struct {
 	History  rows.History
 	Node     Node
 	Events   *events.Bus // source of the triggers; the recorder adds its own events
-	Verdicts *verdict.Board
+	Verdicts *events.Board
 	Page     exposition.Options // names of series and users of devices
 
 	Registerer prometheus.Registerer // for the recorder's own metrics, or nil
@@ -98,7 +97,7 @@ type Recorder struct {
 	last    map[[2]string]time.Time
 	headers map[string]rows.Recording // of existing files, by name
 	recent  []events.Event            // that the next recording may show
-	health  map[string]verdict.State  // of devices at the last step
+	health  map[string]events.State   // of devices at the last step
 }
 
 // pending is a recording that waits for the samples after its trigger.
@@ -232,10 +231,10 @@ func (r *Recorder) step(now time.Time) {
 // recordFailures starts a recording when a device's health becomes failed, unless the pending
 // recording covers it.
 func (r *Recorder) recordFailures(now time.Time) {
-	states := make(map[string]verdict.State, len(r.health))
+	states := make(map[string]events.State, len(r.health))
 	for _, v := range r.o.Verdicts.Load().Verdicts {
 		states[v.Device.ID] = v.State
-		if before, known := r.health[v.Device.ID]; v.State == verdict.Failed && known && before != verdict.Failed && r.pending == nil {
+		if before, known := r.health[v.Device.ID]; v.State == events.Failed && known && before != events.Failed && r.pending == nil {
 			_ = r.begin(Trigger{Cause: causeHealth, Device: v.Device.ID, Text: cmp.Or(v.Text, v.Reason), Time: now}, now)
 		}
 	}
@@ -321,7 +320,7 @@ func (r *Recorder) header(p *pending) *Header {
 		Verdicts: r.o.Verdicts.Load().Verdicts,
 	}
 	for _, e := range r.recent {
-		if !e.Time.Before(h.From) && e.Time.Before(h.Until) && e.Kind != events.UncorrectedError && e.Kind != events.LinkErrors {
+		if !e.Time.Before(h.From) && e.Time.Before(h.Until) {
 			h.Events = append(h.Events, e)
 		}
 	}

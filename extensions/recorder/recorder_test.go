@@ -34,21 +34,16 @@ import (
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/rows"
 	"warpgauge/pkg/session"
-	"warpgauge/pkg/verdict"
 	"warpgauge/pkg/view"
 )
 
 const counters = `DCGM_FI_DEV_POWER_USAGE, gauge, Power
-DCGM_FI_DEV_ECC_DBE_VOL_TOTAL, counter, ECC
 DCGM_FI_DEV_CLOCK_THROTTLE_REASONS, gauge, Reasons
-DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL, counter, Replays
 `
 
 const (
 	power = iota
-	ecc
 	clocks
-	replays
 	width
 )
 
@@ -60,7 +55,7 @@ type node struct {
 	rows    *rows.Reader
 	history *history.History
 	told    *events.Subscription // about recordings
-	verdict verdict.Board
+	verdict events.Board
 	src     *view.Source
 	row     []float64
 	*Recorder
@@ -73,9 +68,8 @@ func newNode(t testing.TB, directory string) *node {
 	}
 	n := &node{t: t, row: make([]float64, 2*width)}
 	n.told = n.bus.Subscribe(1024, events.Recording)
-	n.judge(verdict.OK)
+	n.judge(events.OK)
 	n.rows = rows.New(&n.board, &n.bus)
-	n.rows.Follow(&rows.Occurrences{})
 	n.history = history.New(history.Options{Rows: n.rows})
 	n.src = &view.Source{Collector: "test", Fields: list, Ring: ring.Make(1024, 2, 2*width), Interval: time.Second}
 	for gpu := range 2 {
@@ -93,9 +87,9 @@ func newNode(t testing.TB, directory string) *node {
 }
 
 // judge sets the verdict on GPU-0.
-func (n *node) judge(s verdict.State) {
-	n.verdict.Store(&verdict.Snapshot{Verdicts: []verdict.Verdict{
-		{Device: collector.Device{ID: "GPU-0"}, State: s, Reason: "of a test"}, {Device: collector.Device{ID: "GPU-1"}, State: verdict.Failed},
+func (n *node) judge(s events.State) {
+	n.verdict.Store(&events.Snapshot{Verdicts: []events.Verdict{
+		{Device: collector.Device{ID: "GPU-0"}, State: s, Reason: "of a test"}, {Device: collector.Device{ID: "GPU-1"}, State: events.Failed},
 	}})
 }
 
@@ -174,18 +168,13 @@ func TestWhatSetsOffARecording(t *testing.T) {
 	f("a lost device", add(events.Event{Kind: events.DeviceState, Device: &collector.Device{ID: "GPU-1"}, Text: "device is lost", Bad: true}), "device_state GPU-1")
 	f("a device that is up again", add(events.Event{Kind: events.DeviceState, Device: &collector.Device{ID: "GPU-1"}, Text: "device is up"}))
 	f("another event", add(events.Event{Kind: events.Reload, Text: "reload failed", Bad: true}))
-	f("an ECC error", func(n *node, second int) { n.row[ecc] = float64(3 + second/100) }, "ecc GPU-0")
-	f("an ECC counter that begins again", func(n *node, second int) { n.row[ecc] = float64(300 - second) })
 	f("throttling", func(n *node, second int) { n.row[width+clocks] = float64(1 + 8*(second/100%2)) }, "throttling GPU-1")
 	f("a power cap", func(n *node, second int) { n.row[clocks] = float64(4 * (second % 2)) })
 	f("throttling all the time", func(n *node, second int) { n.row[clocks] = 8 })
-	f("link errors now and then", func(n *node, second int) { n.row[replays] = float64(second) })
-	f("a burst of link errors", func(n *node, second int) { n.row[replays] = float64(10 * max(0, second-120)) }, "nvlink_errors GPU-0")
 	f("failing health", func(n *node, second int) {
-		n.judge([]verdict.State{verdict.OK, verdict.Degraded, verdict.Failed}[second/80])
+		n.judge([]events.State{events.OK, events.Degraded, events.Failed}[second/80])
 	}, "health GPU-0")
-	f("a clock that flaps", func(n *node, second int) { n.row[clocks], n.row[ecc] = float64(8*(second%2)), float64(second/100) },
-		"throttling GPU-0", "ecc GPU-0")
+	f("a clock that flaps", func(n *node, second int) { n.row[clocks] = float64(8 * (second % 2)) }, "throttling GPU-0")
 }
 
 func TestARecordingIsTheHistoryAroundWhatHappened(t *testing.T) {
@@ -381,7 +370,7 @@ func example() (h *Header, samples map[int][]Sample) {
 	h = &Header{
 		Format: format, Recording: rows.Recording{Name: "x", From: time.UnixMilli(0).UTC(), Until: time.UnixMilli(1000_000).UTC()},
 		Lists: []string{counters}, Devices: []Device{{Interval: time.Second, Device: collector.Device{ID: "GPU-0"}}},
-		Verdicts: []verdict.Verdict{{Device: collector.Device{ID: "GPU-0"}, State: verdict.Degraded}},
+		Verdicts: []events.Verdict{{Device: collector.Device{ID: "GPU-0"}, State: events.Degraded}},
 	}
 	samples = make(map[int][]Sample)
 	r := rand.New(rand.NewPCG(1, 1))

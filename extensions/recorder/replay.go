@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/lists"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/rows"
 	"warpgauge/pkg/session"
-	"warpgauge/pkg/verdict"
 	"warpgauge/pkg/view"
 )
 
@@ -103,7 +103,7 @@ func (p *Replay) Interval(r field.Reading) time.Duration { return r.Interval }
 func (p *Replay) Users(d *collector.Device) []User { return p.device(d.ID).Users }
 
 // Load returns the recorded verdicts.
-func (p *Replay) Load() *verdict.Snapshot { return &verdict.Snapshot{Verdicts: p.r.Verdicts} }
+func (p *Replay) Load() *events.Snapshot { return &events.Snapshot{Verdicts: p.r.Verdicts} }
 
 // Status returns the fields of all lists: a reload adds a list, and a recording without devices has none.
 func (r *Recording) Status() lists.Status {

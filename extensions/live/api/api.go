@@ -24,11 +24,11 @@ import (
 
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/rows"
 	"warpgauge/pkg/session"
-	"warpgauge/pkg/verdict"
 	"warpgauge/pkg/view"
 )
 
@@ -63,7 +63,7 @@ type Options struct {
 
 	Board    *view.Board
 	Node     Node
-	Verdicts interface{ Load() *verdict.Snapshot }
+	Verdicts interface{ Load() *events.Snapshot }
 	NotReady func() []string                          // why /readyz answers 503
 	Lists    Lists                                    // nil: unknown
 	Page     interface{ Counts() []exposition.Count } // series that count events

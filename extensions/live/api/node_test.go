@@ -30,7 +30,6 @@ import (
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/rows"
 	"warpgauge/pkg/session"
-	"warpgauge/pkg/verdict"
 	"warpgauge/pkg/view"
 )
 
@@ -75,7 +74,7 @@ type world struct {
 }
 
 // Load returns the verdicts on the present rows.
-func (w *world) Load() *verdict.Snapshot {
+func (w *world) Load() *events.Snapshot {
 	return health.Once(w.board.Load(), w.Status(), fewRules, w.clock())
 }
 

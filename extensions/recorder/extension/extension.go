@@ -12,7 +12,6 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/exporter"
 	"warpgauge/pkg/exposition"
-	"warpgauge/pkg/rows"
 	"warpgauge/pkg/server"
 	"warpgauge/pkg/session"
 )
@@ -47,7 +46,6 @@ func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, 
 	if c.Owners != nil { // a nil *Keeper would make a non-nil interface
 		names.Owners = c.Owners
 	}
-	c.Rows.Follow(&rows.Occurrences{})
 	rec := recorder.New(recorder.Options{
 		Directory: e.Directory, Before: e.Before, After: e.After, Files: e.Files, Bytes: e.Bytes, Hostname: c.Hostname, Version: c.Version,
 		Board: c.Board, History: past, Node: node{c}, Events: c.Events, Verdicts: c.Verdicts, Page: names, Registerer: c.Registry, Logger: c.Log,
