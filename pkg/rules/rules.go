@@ -192,7 +192,7 @@ var (
 		Derived: LinkBudgetUsed, Test: AtLeast, Threshold: 1, Clear: 0.5, Within: time.Hour,
 	}
 	NoSpareRows = Condition{
-		Readings: []field.ID{field.SpareRowsLow, field.SpareRowsNone}, Derived: BanksWithoutSpareRow, Test: AtLeast, Threshold: 1,
+		Readings: []field.ID{field.SpareRowsNone}, Derived: BanksWithoutSpareRow, Test: AtLeast, Threshold: 1,
 	}
 	Throttled = Condition{
 		Readings: []field.ID{field.ClockEventReasons}, Derived: ThrottledTime, Test: AtLeast, Threshold: 15 * 60, Clear: 5 * 60, Within: time.Hour,

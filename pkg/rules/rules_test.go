@@ -82,7 +82,7 @@ func TestReadingsHaveNames(t *testing.T) {
 		field.PCIeReplays: "PCIE_REPLAY", field.GPUUtilization: "GPU_UTIL", field.PCIeGeneration: "LINK_GEN", field.PCIeWidth: "LINK_WIDTH",
 		field.PowerViolation: "POWER_VIOLATION", field.ThermalViolation: "THERMAL_VIOLATION", field.CorrectedErrors: "ECC_SBE_VOL_TOTAL",
 		field.UncorrectedErrors: "ECC_DBE_VOL_TOTAL", field.CorrectedErrorsLife: "ECC_SBE_AGG_TOTAL", field.UncorrectedErrorsLife: "ECC_DBE_AGG_TOTAL",
-		field.SRAMThresholdExceeded: "THRESHOLD_SRM", field.SpareRowsLow: "AVAIL_LOW", field.SpareRowsNone: "AVAIL_NONE", field.RetiredPagesCorrected: "RETIRED_SBE",
+		field.SRAMThresholdExceeded: "THRESHOLD_SRM", field.SpareRowsNone: "AVAIL_NONE", field.RetiredPagesCorrected: "RETIRED_SBE",
 		field.RetiredPagesUncorrected: "RETIRED_DBE", field.RetiredPagesPending: "RETIRED_PENDING", field.RemappedRows: "UNCORRECTABLE_REMAPPED_ROWS",
 		field.RowRemapFailure: "ROW_REMAP_FAILURE", field.RowRemapPending: "ROW_REMAP_PENDING", field.SwitchFatalErrors: "NVSWITCH_FATAL_ERRORS",
 		field.SwitchLinkStatus: "NVSWITCH_LINK_STATUS", field.EngineActive: "GR_ENGINE_ACTIVE", field.SMActive: "SM_ACTIVE", field.TensorActive: "TENSOR_ACTIVE",
