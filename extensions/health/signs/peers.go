@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/rules"
 )
 
 // Values with a mean.
@@ -89,9 +88,9 @@ func (p *peers) sync(s *Signs) {
 	}
 	p.next = s.now + comparePeriod
 	for _, d := range s.present {
-		d.values[rules.ClockLag] = math.NaN()
+		d.values[field.ClockLag] = math.NaN()
 		if d.Level == field.GPU && d.Parent == "" && d.means.warm() {
-			d.values[rules.ClockLag] = 0 // a device without peers does not lag
+			d.values[field.ClockLag] = 0 // a device without peers does not lag
 		}
 	}
 	for _, members := range p.groups {
@@ -147,10 +146,10 @@ func (p *peers) compare(now int64, members []*device) {
 	for _, d := range p.alike {
 		switch lag := 1 - d.means.value[meanClock]/median[meanClock]; {
 		case math.IsNaN(lag):
-		case lag >= rules.Straggler.Threshold && !(d.means.busy() >= alikeBusy*busy):
-			d.values[rules.ClockLag] = math.NaN()
+		case lag >= field.Straggler.Threshold && !(d.means.busy() >= alikeBusy*busy):
+			d.values[field.ClockLag] = math.NaN()
 		default:
-			d.values[rules.ClockLag] = lag
+			d.values[field.ClockLag] = lag
 		}
 	}
 }

@@ -15,7 +15,6 @@ import (
 	"warpgauge/extensions/health"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/rows"
-	"warpgauge/pkg/rules"
 )
 
 var midnight = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
@@ -184,12 +183,12 @@ warpgauge_sign_active{device="GPU-2",gpu="2",sign="spare_rows_low"} 1
 	if err := testutil.CollectAndCompare(r.watch, strings.NewReader(want), "warpgauge_sign_active"); err != nil {
 		t.Error(err)
 	}
-	if got := r.Evidence("GPU-2", rules.LinkBudgetUsed); got != "link 4: 1.5 times the budget of an hour for replays and other errors" {
+	if got := r.Evidence("GPU-2", field.LinkBudgetUsed); got != "link 4: 1.5 times the budget of an hour for replays and other errors" {
 		t.Errorf("evidence %q", got)
 	}
 	r.close() // removes its devices
 	r.run(2 * time.Minute)
-	if got := r.Value("GPU-2", rules.LinkBudgetUsed); !math.IsNaN(got) {
+	if got := r.Value("GPU-2", field.LinkBudgetUsed); !math.IsNaN(got) {
 		t.Errorf("a device that is gone has the value %v", got)
 	}
 }
@@ -306,7 +305,7 @@ func TestMad(t *testing.T) {
 		t.Errorf("%v hold", r.holds)
 	}
 	for id := range r.devices {
-		if got := r.Value(id, rules.ClockLag); len(id) == len("GPU-1") && math.IsNaN(got) {
+		if got := r.Value(id, field.ClockLag); len(id) == len("GPU-1") && math.IsNaN(got) {
 			t.Errorf("%s is not compared any more", id)
 		}
 	}
