@@ -75,7 +75,6 @@ type Config struct {
 	Containers Containers
 	HPCJobDir  string
 	HPCLabels  []string // further labels of jobs: user, partition
-	Dump       Dump
 	Log        Log
 
 	dialects []Dialect
@@ -157,14 +156,6 @@ type Containers struct {
 	Socket string // CRI socket; "": do not ask
 }
 
-// Dump holds the settings of dcgm-exporter's debugging dumps.
-type Dump struct {
-	Enabled        bool
-	Directory      string
-	RetentionHours int
-	Compression    bool
-}
-
 // Log configures the process's log.
 type Log struct {
 	Level  zapcore.Level
@@ -219,7 +210,6 @@ func Default() *Config {
 		},
 		ClockEventWindow: 5 * time.Minute,
 		Kubernetes:       Kubernetes{Socket: "/var/lib/kubelet/pod-resources/kubelet.sock", Interval: 5 * time.Second},
-		Dump:             Dump{Directory: "/tmp/dcgm-exporter-debug", RetentionHours: 24, Compression: true},
 		Log:              Log{Level: zapcore.InfoLevel, Format: LogText},
 	}
 }

@@ -15,6 +15,9 @@ const (
 // noKeep is the reason of two flags.
 const noKeep = "only the newest value of a field is read from DCGM, so it keeps two intervals' worth"
 
+// noDump is the reason of four flags.
+const noDump = "the JSON API and warpctl doctor show what the exporter knows while it runs"
+
 // flagConfigFile is used more than once.
 const flagConfigFile = "config-file"
 
@@ -30,6 +33,10 @@ func contractIdle() []Flag {
 		Idle("gpu-bind-unbind-poll-interval", "DCGM_EXPORTER_GPU_BIND_UNBIND_POLL_INTERVAL", Text(new("1s")), "use --rescan-interval"),
 		Idle("disable-startup-validate", "DISABLE_STARTUP_VALIDATE", Bool(new(false)), "missing libraries and drivers never prevent the start; it tries again and again"),
 		Idle("kubernetes-gpu-id-type", "DCGM_EXPORTER_KUBERNETES_GPU_ID_TYPE", OneOf(new("uid"), "uid", "device-name"), "an id says by its form which device it names, so both kinds are found; another value is refused at start"),
+		Idle("dump-enabled", "DCGM_EXPORTER_DUMP_ENABLED", Bool(new(false)), noDump),
+		Idle("dump-directory", "DCGM_EXPORTER_DUMP_DIRECTORY", Text(new("/tmp/dcgm-exporter-debug")), noDump),
+		Idle("dump-retention", "DCGM_EXPORTER_DUMP_RETENTION", Int(new(24)), noDump),
+		Idle("dump-compression", "DCGM_EXPORTER_DUMP_COMPRESSION", Bool(new(true)), noDump),
 		Idle("container-labels", "DCGM_EXPORTER_CONTAINER_LABELS", Bool(new(false)), "containers are known in Kubernetes only, from the kubelet"),
 	}
 }
@@ -154,14 +161,5 @@ func contractDiagnosis(c *Config) []Flag {
 			Usage: "Write the log of an embedded host engine to standard error."},
 		Flag{Name: "dcgm-log-level", Env: "DCGM_EXPORTER_DCGM_LOG_LEVEL", Value: oneOf(&c.HostEngine.LogLevel, true, "NONE", "FATAL", "ERROR", "WARN", "INFO", "DEBUG", "VERB"), Metavar: "LEVEL",
 			Usage: "Level of DCGM's log."},
-		Flag{Name: "dump-enabled", Env: "DCGM_EXPORTER_DUMP_ENABLED", Value: Bool(&c.Dump.Enabled),
-			Usage:   "Write debugging dumps: collectors, devices, states and the newest values as JSON, when they change and every hour.",
-			Differs: "dcgm-exporter dumps its own structures, at start"},
-		Flag{Name: "dump-directory", Env: "DCGM_EXPORTER_DUMP_DIRECTORY", Value: Text(&c.Dump.Directory), Metavar: "DIR",
-			Usage: "Where to write the dumps."},
-		Flag{Name: "dump-retention", Env: "DCGM_EXPORTER_DUMP_RETENTION", Value: Int(&c.Dump.RetentionHours), Metavar: "HOURS",
-			Usage: "How long to keep the dumps, 0 for ever."},
-		Flag{Name: "dump-compression", Env: "DCGM_EXPORTER_DUMP_COMPRESSION", Value: Bool(&c.Dump.Compression),
-			Usage: "Compress the dumps with gzip."},
 	)
 }

@@ -12,7 +12,6 @@ import (
 
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/file"
 	"warpgauge/pkg/kube"
 	"warpgauge/pkg/owner"
 )
@@ -207,7 +206,7 @@ func newOwnPod(lookup func(string) (string, bool)) ownPod {
 		p.name, _ = os.Hostname() // without a name there is no pod to leave out
 	}
 	if p.namespace == "" {
-		text, _ := file.NewReader(1<<10).Read(context.Background(), namespaceFile) // as above
+		text, _ := os.ReadFile(namespaceFile) // as above
 		p.namespace = strings.TrimSpace(string(text))
 	}
 	return p

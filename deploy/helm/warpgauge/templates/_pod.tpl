@@ -90,14 +90,6 @@
 - --nvml-driver-root=/driver-root
 {{- end }}
 {{- end }}
-{{- with $v.debugDump }}
-{{- if .enabled }}
-- --dump-enabled
-- --dump-directory={{ .directory }}/private
-- --dump-retention={{ .retention }}
-- --dump-compression={{ .compression }}
-{{- end }}
-{{- end }}
 {{- with $v.recorder }}
 {{- if .enabled }}
 - --recorder-directory=/var/lib/warpgauge/recordings
@@ -200,9 +192,6 @@
 {{- if and (eq .vendor "nvidia") .config.driverRoot }}
 - { name: driver-root, mountPath: /driver-root, readOnly: true, mountPropagation: HostToContainer }
 {{- end }}
-{{- if $v.debugDump.enabled }}
-- { name: debug-dumps, mountPath: {{ $v.debugDump.directory }} }
-{{- end }}
 {{- if $v.recorder.enabled }}
 - { name: recordings, mountPath: /var/lib/warpgauge }
 {{- end }}
@@ -269,10 +258,6 @@
 {{- if and (eq .vendor "nvidia") .config.driverRoot }}
 - name: driver-root
   hostPath: { path: {{ .config.driverRoot }}, type: Directory }
-{{- end }}
-{{- if $v.debugDump.enabled }}
-- name: debug-dumps
-  emptyDir: { sizeLimit: 256Mi }
 {{- end }}
 {{- with $v.recorder }}
 {{- if .enabled }}
