@@ -220,8 +220,8 @@ func (d *discovery) usable(found []*gpu) ([]*gpu, error) {
 	case len(found) > 0:
 		return found, nil
 	case forbidden:
-		k := d.o.host().Kernel()
-		return nil, fmt.Errorf("%w: %w; %s", collector.ErrNoDevices, nvml.ERROR_NO_PERMISSION, cmp.Or(k.NoAccess(), k.Advice(nvml.ERROR_NO_PERMISSION)))
+		k := d.o.kernelDriver()
+		return nil, fmt.Errorf("%w: %w; %s", collector.ErrNoDevices, nvml.ERROR_NO_PERMISSION, cmp.Or(k.noAccess(), k.advice(nvml.ERROR_NO_PERMISSION)))
 	}
 	return nil, fmt.Errorf("%w: the driver has none any more", collector.ErrNoDevices)
 }
