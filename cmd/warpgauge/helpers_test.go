@@ -11,6 +11,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"warpgauge/etc"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/exporter"
 )
@@ -43,6 +44,13 @@ func execute(t *testing.T, env environment, args ...string) outcome {
 	var out, err bytes.Buffer
 	code := run(t.Context(), append([]string{"warpgauge"}, args...), exporter.Streams{Out: &out, Err: &err}, env.list())
 	return outcome{code, out.String(), err.String()}
+}
+
+// newProgram returns the program with its tables, before flags are parsed.
+func newProgram(s exporter.Streams, environ []string) *exporter.Program {
+	a := exporter.NewProgram(s, environ, version, vendors, extensions()...)
+	a.BuiltIn = etc.DefaultCounters()
+	return a
 }
 
 // wanted returns the program and the configuration for a command line.

@@ -47,7 +47,7 @@ func healthCommand(a *exporter.Program) *cli.Command {
 				}
 				return nil
 			}},
-			&cli.StringFlag{Name: "output", Value: "table", Usage: "table, for people; json or csv, for scripts; line: one line of at most 80 bytes, for health checks."},
+			&cli.StringFlag{Name: "output", Value: "table", Usage: "table, for people; json, for scripts; line: one line of at most 80 bytes, for health checks."},
 			&cli.DurationFlag{Name: "timeout", Value: 5 * time.Second, Usage: "Longest time to wait for the exporter."},
 		}, config.URLFlags()...),
 		OnUsageError: func(ctx context.Context, cmd *cli.Command, err error, sub bool) error {
@@ -96,7 +96,7 @@ func tellHealth(ctx context.Context, a *exporter.Program, cmd *cli.Command) erro
 	unknown := withStates(found.Devices, verdict.Unknown.String())
 	switch {
 	case form != lineForm:
-		err = config.WriteOutput(a.Out, form, config.Output{Table: func(w io.Writer) error { return writeHealth(w, found) }, JSON: found, CSV: healthRows(found)})
+		err = config.WriteOutput(a.Out, form, found, func(w io.Writer) error { return writeHealth(w, found) })
 	case len(bad) > 0:
 		err = writeLine(a.Out, "", briefs(bad)...)
 	case len(unknown) > 0:
@@ -176,11 +176,12 @@ func writeLine(w io.Writer, head string, parts ...string) error {
 func writeHealth(w io.Writer, h *apiv1.Health) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(t, "STATE\tGPU\tID\tSINCE\tREASON\tACTION\tWHAT")
-	for _, r := range healthRows(h)[1:] {
-		for i := range r {
-			r[i] = cmp.Or(r[i], "-")
+	for i := range h.Devices {
+		d, since := &h.Devices[i], "-"
+		if d.Since != nil {
+			since = stamp(*d.Since)
 		}
-		fmt.Fprintln(t, strings.Join(r, "\t"))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", d.State, cmp.Or(d.GPU, "-"), d.ID, since, cmp.Or(d.Reason, "-"), cmp.Or(d.Action, "-"), cmp.Or(d.Text, "-"))
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -210,17 +211,4 @@ func healthName(d *apiv1.DeviceHealth) string {
 		return "GPU " + d.GPU
 	}
 	return d.ID
-}
-
-func healthRows(h *apiv1.Health) [][]string {
-	out := [][]string{{"state", "gpu", "id", "since", "reason", "action", "text"}}
-	for i := range h.Devices {
-		d := &h.Devices[i]
-		since := ""
-		if d.Since != nil {
-			since = stamp(*d.Since)
-		}
-		out = append(out, []string{d.State, d.GPU, d.ID, since, d.Reason, d.Action, d.Text})
-	}
-	return out
 }

@@ -25,8 +25,12 @@ var (
 		"How much warmer a GPU is than the median of GPUs with the same work.", deviceLabels, nil)
 )
 
-// Describe sends nothing, because the families depend on the available readings.
-func (s *Signs) Describe(chan<- *prometheus.Desc) {}
+// Describe sends all signs. Those that are there depend on the available readings.
+func (s *Signs) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{descCorrected, descBanks, descLinks, descThrottled, descDeviation, descWarmer} {
+		ch <- d
+	}
+}
 
 // Collect sends the signs that have a value.
 func (s *Signs) Collect(ch chan<- prometheus.Metric) {

@@ -1,4 +1,4 @@
-package amdsmi
+package smi
 
 import (
 	"cmp"
@@ -46,9 +46,6 @@ type layout struct {
 	maker                        text
 	makerNumber                  bool // the maker is a number instead of a text
 	width, bandwidth             int  // 0: missing
-	violation                    int  // amdsmi_violation_status_t
-	percent                      int  // five 64-bit numbers: Violations
-	xccPercent                   int  // four arrays of [8][8] 64-bit numbers: XCCViolations; 0 if missing
 }
 
 // layouts is ordered by version. Releases between 25.2 and 26.1 have no layout, because we found no headers of them.
@@ -70,21 +67,18 @@ var layouts = [...]layout{
 		board: 768, number: text{0, 256}, fru: text{288, 32}, manufacturer: text{576, 64},
 		vbios: 256, vbiosName: text{0, 64}, vbiosDate: text{64, 32}, partNo: text{96, 64},
 		vram: 64, maker: text{4, 4}, makerNumber: true, width: 16,
-		violation: 352, percent: 64,
 	},
 	{
 		rocm: "6.4", first: Version{25, 2}, last: Version{25, 2},
 		board: 1536, number: text{0, 256}, fru: text{512, 256}, manufacturer: text{1024, 256},
 		vbios: 1056, vbiosName: text{0, 256}, vbiosDate: text{256, 32}, partNo: text{288, 256},
 		vram: 64, maker: text{4, 4}, makerNumber: true, width: 16, bandwidth: 24,
-		violation: 152, percent: 72,
 	},
 	{
 		rocm: "7.1 to 7.14, 10.0, 10.1", first: Version{26, 1}, last: Version{27, 1},
 		board: 1792, number: text{0, 256}, fru: text{512, 256}, manufacturer: text{1024, 256},
 		vbios: 1568, vbiosName: text{0, 256}, vbiosDate: text{256, 256}, partNo: text{512, 256},
 		vram: 584, maker: text{4, 256}, width: 272, bandwidth: 280,
-		violation: 6016, percent: 72, xccPercent: 2176,
 	},
 }
 

@@ -1,6 +1,6 @@
 //go:build !linux || !cgo || !(amd64 || arm64)
 
-package native
+package smi
 
 import "warpgauge/collectors/internal/dl"
 

@@ -1,11 +1,4 @@
-// Package amdsmi calls libamd_smi for values that /sys lacks: error records (CPER) with AMD's field IDs (AFID),
-// violation status, and facts about boards. Package rocm owns the one goroutine that makes all calls of a Library. That
-// goroutine keeps its thread, because libraries before ROCm 6.1.1 bind locks to the thread that starts them.
-//
-// Structures grow from release to release without a new soname. layout.go has the layouts of the known releases. The
-// package reads no structures of other releases. It reads records of every release, because they have their own byte
-// format (UEFI, appendix N).
-package amdsmi
+package smi
 
 import (
 	"bytes"
@@ -15,8 +8,6 @@ import (
 	"math"
 	"strings"
 	"sync/atomic"
-
-	"warpgauge/collectors/rocm/internal/native"
 )
 
 // The functions of the library.
@@ -34,15 +25,15 @@ const (
 	fnBoard
 	fnVBIOS
 	fnVRAM
-	fnViolation
-	functionCount
 )
 
-// api describes the library. Soname 27 is ROCm 10, 26 is 7, 25 is 6.4, 24 is 6.1 to 6.3.
-var api = native.API{
+// amdAPI describes AMD SMI. Structures grow from release to release without a new soname: layout.go has the layouts of the
+// known releases. Nothing reads structures of other releases. Records of every release are read, because they have their
+// own byte format (UEFI, appendix N). Soname 27 is ROCm 10, 26 is 7, 25 is 6.4, 24 is 6.1 to 6.3.
+var amdAPI = API{
 	Name: "AMD SMI", Folders: []string{"lib", "lib64", "share/amd_smi/amdsmi"}, Prefix: "AMDSMI_STATUS_",
 	Sonames:   []string{"libamd_smi.so.27", "libamd_smi.so.26", "libamd_smi.so.25", "libamd_smi.so.24", "libamd_smi.so"},
-	Functions: functions,
+	Functions: amdFunctions,
 	Statuses: map[int32]string{
 		1: "INVAL", 2: "NOT_SUPPORTED", 3: "NOT_YET_IMPLEMENTED", 4: "FAIL_LOAD_MODULE", 5: "FAIL_LOAD_SYMBOL", 6: "DRM_ERROR", 7: "API_FAILED",
 		8: "TIMEOUT", 9: "RETRY", 10: "NO_PERM", 12: "IO", 14: "FILE_ERROR", 15: "OUT_OF_RESOURCES", 16: "INTERNAL_EXCEPTION",
@@ -53,7 +44,7 @@ var api = native.API{
 // moreData is the status of every answer except the last.
 const moreData = 39
 
-var functions = []native.Function{
+var amdFunctions = []Function{
 	fnInit:       {Name: "amdsmi_init", Required: true},
 	fnShutDown:   {Name: "amdsmi_shut_down", Required: true},
 	fnVersion:    {Name: "amdsmi_get_lib_version"},
@@ -67,7 +58,6 @@ var functions = []native.Function{
 	fnBoard:      {Name: "amdsmi_get_gpu_board_info"},
 	fnVBIOS:      {Name: "amdsmi_get_gpu_vbios_info"},
 	fnVRAM:       {Name: "amdsmi_get_gpu_vram_info"},
-	fnViolation:  {Name: "amdsmi_get_violation_status"},
 }
 
 // Limits on numbers from the library.
@@ -94,26 +84,26 @@ type memory struct {
 	records [ringSize + slack]byte
 }
 
-// Library is a loaded libamd_smi. One goroutine uses it; Calls and Version are safe for any goroutine.
-type Library struct {
-	*native.Caller
+// AMD is a loaded libamd_smi. One goroutine uses it; Calls and Version are safe for any goroutine.
+type AMD struct {
+	*Caller
 	memory  *memory
 	gpus    map[string]uintptr // by PCI address
 	started bool
 	version atomic.Pointer[Version]
 }
 
-// Load loads the library; see native.Open.
-func Load(named string) (*Library, error) {
-	c, err := native.Open(&api, named)
+// LoadAMD loads AMD SMI; see Open.
+func LoadAMD(named string) (*AMD, error) {
+	c, err := Open(&amdAPI, named)
 	if err != nil {
 		return nil, err
 	}
-	return &Library{Caller: c, memory: native.New[memory]()}, nil
+	return &AMD{Caller: c, memory: New[memory]()}, nil
 }
 
 // Version returns the version. It is zero before Start, or if the library does not report one.
-func (l *Library) Version() Version {
+func (l *AMD) Version() Version {
 	if v := l.version.Load(); v != nil {
 		return *v
 	}
@@ -121,7 +111,7 @@ func (l *Library) Version() Version {
 }
 
 // Start starts the library and lists its GPUs. It may take seconds or hang.
-func (l *Library) Start() error {
+func (l *AMD) Start() error {
 	const amdGPUs = 1 << 1 // AMDSMI_INIT_AMD_GPUS
 	if err := l.Must(fnInit, amdGPUs); err != nil {
 		return err
@@ -129,19 +119,19 @@ func (l *Library) Start() error {
 	l.started = true
 	m := l.memory
 	clear(m.number[:])
-	if l.Call(fnVersion, native.Address(&m.number)) == native.Success {
+	if l.Call(fnVersion, Address(&m.number)) == Success {
 		a, b := m.number[0], m.number[1] // each holds two words
 		v := versionOf(&[4]uint32{uint32(a), uint32(a >> 32), uint32(b), uint32(b >> 32)})
 		l.version.Store(&v)
 	}
 	l.gpus = map[string]uintptr{}
 	m.number[0] = maxHandles
-	if err := l.Must(fnSockets, native.Address(&m.number), native.Address(&m.sockets)); err != nil {
+	if err := l.Must(fnSockets, Address(&m.number), Address(&m.sockets)); err != nil {
 		return errors.Join(err, l.Stop())
 	}
 	for _, socket := range m.sockets[:min(uint32(m.number[0]), maxHandles)] {
 		m.number[0] = maxHandles
-		if l.Call(fnProcessors, uint64(socket), native.Address(&m.number), native.Address(&m.handles)) != native.Success {
+		if l.Call(fnProcessors, uint64(socket), Address(&m.number), Address(&m.handles)) != Success {
 			continue
 		}
 		for _, h := range m.handles[:min(uint32(m.number[0]), maxHandles)] {
@@ -153,30 +143,30 @@ func (l *Library) Start() error {
 
 // list records the handle of a GPU by its PCI address. A partition's address has the partition number as its function.
 // The first handle with an address counts.
-func (l *Library) list(h uintptr) {
+func (l *AMD) list(h uintptr) {
 	const gpu = 1
 	m := l.memory
 	clear(m.number[:])
-	if h == 0 || l.Call(fnKind, uint64(h), native.Address(&m.number)) != native.Success || uint32(m.number[0]) != gpu {
+	if h == 0 || l.Call(fnKind, uint64(h), Address(&m.number)) != Success || uint32(m.number[0]) != gpu {
 		return
 	}
 	m.number[0] = 0
-	s := l.Call(fnAddress, uint64(h), native.Address(&m.number))
+	s := l.Call(fnAddress, uint64(h), Address(&m.number))
 	id, domain := m.number[0], m.number[0]>>16
-	if s != native.Success || id == 0 { // as without /dev/dri: use the address from /sys
-		if s = l.Call(fnAddressID, uint64(h), native.Address(&m.number)); s != native.Success || m.number[0]>>28&0xf != 0 { // a partition
+	if s != Success || id == 0 { // as without /dev/dri: use the address from /sys
+		if s = l.Call(fnAddressID, uint64(h), Address(&m.number)); s != Success || m.number[0]>>28&0xf != 0 { // a partition
 			return
 		}
 		id, domain = m.number[0], m.number[0]>>32
 	}
-	pci := native.PCI(domain, id)
+	pci := PCI(domain, id)
 	if _, twice := l.gpus[pci]; !twice {
 		l.gpus[pci] = h
 	}
 }
 
-// Stop ends the library. It may be called without Start. The Library cannot be started again.
-func (l *Library) Stop() error {
+// Stop ends the library. It may be called without Start. The AMD cannot be started again.
+func (l *AMD) Stop() error {
 	var err error
 	if l.started {
 		l.started, l.gpus = false, nil
@@ -186,49 +176,38 @@ func (l *Library) Stop() error {
 }
 
 // Free releases the memory that the library writes to. No call may be running.
-func (l *Library) Free() { native.Free(l.memory) }
+func (l *AMD) Free() { Free(l.memory) }
 
 // Lists reports whether the library lists the GPU.
-func (l *Library) Lists(pci string) bool { return l.gpus[pci] != 0 }
+func (l *AMD) Lists(pci string) bool { return l.gpus[pci] != 0 }
 
-// Refuses returns why values of a kind cannot be read, or "" if they can. Without a version every existing function may be
+// RefusesRecords returns why records cannot be read, or "" if they can. Without a version every existing function may be
 // called, because Start may still report a version.
-func (l *Library) Refuses(k Kind) string {
-	return l.refusal([...]int{fnRecords, fnViolation, fnVRAM}[k])
-}
+func (l *AMD) RefusesRecords() string { return l.refusal(fnRecords) }
 
-// Kind is a kind of values.
-type Kind int
+// RefusesMemory is RefusesRecords for the memory's width and bandwidth in Facts.
+func (l *AMD) RefusesMemory() string { return l.refusal(fnVRAM) }
 
-// Kinds: Records, Violations, and the memory's width and bandwidth in Facts.
-const (
-	ErrorRecords Kind = iota
-	ViolationStatus
-	MemoryFacts
-)
-
-func (l *Library) refusal(f int) string {
+func (l *AMD) refusal(f int) string {
 	v := l.version.Load()
 	switch {
 	case !l.Has(f):
-		return "this libamd_smi has no " + functions[f].Name
+		return "this libamd_smi has no " + amdFunctions[f].Name
 	case v == nil:
 		return ""
 	case f == fnRecords && recordsCrash(*v):
 		return "reading records with libamd_smi " + v.String() + " ends the process; 26.5 (ROCm 7.14) does not"
-	case f < fnBoard:
-		return ""
-	case layoutOf(*v) == nil || f == fnViolation && layoutOf(*v).violation == 0:
+	case f >= fnBoard && layoutOf(*v) == nil:
 		return fmt.Sprintf("the structures of libamd_smi %v are not known: those of %v to %v are, in part", v, layouts[0].first, layouts[len(layouts)-1].last)
 	}
 	return ""
 }
 
 // structure reads a structure of a GPU and returns its bytes.
-func (l *Library) structure(f int, pci string, size int) ([]byte, error) {
+func (l *AMD) structure(f int, pci string, size int) ([]byte, error) {
 	m := l.memory
 	clear(m.info[:])
-	if err := l.Must(f, uint64(l.gpus[pci]), native.Address(&m.info)); err != nil {
+	if err := l.Must(f, uint64(l.gpus[pci]), Address(&m.info)); err != nil {
 		return nil, err
 	}
 	return m.info[:size], nil
@@ -243,7 +222,7 @@ type Facts struct {
 }
 
 // Facts reads the facts of a GPU. Unknown facts are empty.
-func (l *Library) Facts(pci string) Facts {
+func (l *AMD) Facts(pci string) Facts {
 	f := Facts{MemoryWidth: math.NaN(), MemoryBandwidth: math.NaN()}
 	known := layoutOf(l.Version())
 	if known == nil || !l.Lists(pci) {
@@ -287,58 +266,4 @@ func (t text) decode(b []byte) string {
 		return ""
 	}
 	return out
-}
-
-// Violations of a GPU, in percent of a tenth of a second; NaN means unknown.
-type Violations struct {
-	Board [5]float64                               // PROCHOT, PPT, socket, voltage regulators, HBM
-	XCC   [XCCViolations][Partitions][XCCs]float64 // power, thermal, low utilisation, any
-}
-
-// Dimensions of Violations.
-const (
-	XCCViolations = 4
-	Partitions    = 8
-	XCCs          = 8
-)
-
-// Violations reads the violation status of a GPU. The call takes a tenth of a second.
-func (l *Library) Violations(pci string) (*Violations, error) {
-	if why := l.refusal(fnViolation); why != "" {
-		return nil, errors.New(why)
-	}
-	known := layoutOf(l.Version())
-	if known == nil { // the library reported no version
-		return nil, native.StatusError{API: &api, Code: native.Unsupported}
-	}
-	b, err := l.structure(fnViolation, pci, known.violation)
-	if err != nil {
-		return nil, err
-	}
-	v := new(Violations)
-	for i := range v.Board {
-		v.Board[i] = percent(b[known.percent+8*i:])
-	}
-	next := known.xccPercent
-	for i := range v.XCC {
-		for p := range v.XCC[i] {
-			for x := range v.XCC[i][p] {
-				v.XCC[i][p][x] = math.NaN()
-				if known.xccPercent > 0 {
-					v.XCC[i][p][x] = percent(b[next:])
-					next += 8
-				}
-			}
-		}
-	}
-	return v, nil
-}
-
-// percent returns NaN for values above 1000; all bits set means "not available".
-func percent(b []byte) float64 {
-	v := binary.NativeEndian.Uint64(b)
-	if v > 1000 { // the expected maximum is 100
-		return math.NaN()
-	}
-	return float64(v)
 }

@@ -1,4 +1,4 @@
-package amdsmi
+package smi
 
 import (
 	"bytes"
@@ -104,8 +104,7 @@ func TestLayouts(t *testing.T) {
 		before = l.last
 		for size, parts := range map[int][]text{
 			l.board: {l.number, l.fru, l.manufacturer}, l.vbios: {l.vbiosName, l.vbiosDate, l.partNo},
-			l.vram:      {l.maker, {l.width, 4}, {l.bandwidth, 8}},
-			l.violation: {{l.percent, 5 * 8 * min(l.percent, 1)}, {l.xccPercent, XCCViolations * Partitions * XCCs * 8 * min(l.xccPercent, 1)}},
+			l.vram: {l.maker, {l.width, 4}, {l.bandwidth, 8}},
 		} {
 			for _, p := range parts {
 				if p.at < 0 || p.at+p.size > size {
@@ -113,7 +112,7 @@ func TestLayouts(t *testing.T) {
 				}
 			}
 		}
-		if size := max(l.board, l.vbios, l.vram, l.violation); size > len(memory{}.info) {
+		if size := max(l.board, l.vbios, l.vram); size > len(memory{}.info) {
 			t.Errorf("%s: %d bytes", l.rocm, size)
 		}
 	}

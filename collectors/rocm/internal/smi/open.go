@@ -1,4 +1,4 @@
-package native
+package smi
 
 import (
 	"cmp"
@@ -10,11 +10,13 @@ import (
 	"strings"
 
 	"warpgauge/collectors/internal/dl"
-	"warpgauge/pkg/collector"
 )
 
+// ErrNotBuiltIn means that this binary cannot load libraries.
+var ErrNotBuiltIn = dl.ErrUnavailable
+
 // Open loads the library with the file name or soname named. If named is "", it loads the first existing library. It
-// calls no function. Errors: collector.ErrNotLoaded, collector.ErrNotBuiltIn, wrapped.
+// calls no function. Errors: ErrNotBuiltIn, wrapped, or that no library can be used.
 func Open(api *API, named string) (*Caller, error) {
 	names := api.names(named, "/opt")
 	l, err := load(names, api)
@@ -23,11 +25,11 @@ func Open(api *API, named string) (*Caller, error) {
 	case err == nil:
 		return l.NewCaller(), nil
 	case errors.As(err, &oe) && oe.Absent():
-		return nil, fmt.Errorf("load %s: %w: the loader finds no %s", api.Name, collector.ErrNotLoaded, strings.Join(names, ", "))
-	case errors.Is(err, dl.ErrUnavailable):
-		return nil, fmt.Errorf("load %s: %w: %w", api.Name, collector.ErrNotBuiltIn, err)
+		return nil, fmt.Errorf("load %s: the loader finds no %s", api.Name, strings.Join(names, ", "))
+	case errors.Is(err, ErrNotBuiltIn):
+		return nil, fmt.Errorf("load %s: %w", api.Name, err)
 	}
-	return nil, fmt.Errorf("load %s: %w: unusable library: %w", api.Name, collector.ErrNotLoaded, err)
+	return nil, fmt.Errorf("load %s: unusable library: %w", api.Name, err)
 }
 
 // names returns the names to try: only named if it is set, or else the sonames, then the files in AMD's directories,

@@ -1,6 +1,6 @@
 //go:build cgo && (amd64 || arm64)
 
-package native
+package smi
 
 /*
 #cgo CFLAGS: -std=c11 -Wall -Wextra

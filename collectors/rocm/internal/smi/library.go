@@ -1,15 +1,16 @@
-// Package native loads and calls AMD's C libraries, ROCm SMI and AMD SMI. It looks up their functions at run time.
-// Packages rocm and amdsmi name the functions and define the arguments. native starts no goroutine. Any goroutine may
-// use a Library if AMD's library allows it.
-package native
+// Package smi calls AMD's C libraries, ROCm SMI and AMD SMI. It looks up their functions at run time. Package rocm names
+// the functions of ROCm SMI. AMD calls AMD SMI for values that /sys lacks: error records (CPER) with AMD's field IDs (AFID)
+// and facts about boards.
+//
+// The package starts no goroutine. Any goroutine may use a Library if AMD's library allows it. One goroutine makes all
+// calls of an AMD and keeps its thread, because libraries before ROCm 6.1.1 bind locks to the thread that starts them.
+package smi
 
 import (
 	"fmt"
 	"sync/atomic"
 	"time"
 	"unsafe"
-
-	"warpgauge/pkg/collector"
 )
 
 // API describes a library.
@@ -102,11 +103,18 @@ func (c *Caller) Call(f int, args ...uint64) int32 {
 // Must calls a function and returns an error for every status except Success.
 func (c *Caller) Must(f int, args ...uint64) error { return c.Failed(f, c.Call(f, args...)) }
 
+// Cost is the number of calls of a function and their total time.
+type Cost struct {
+	Call  string
+	Count uint64
+	Time  time.Duration
+}
+
 // Calls returns the cost of the calls. It is safe for any goroutine.
-func (c *Caller) Calls() (out []collector.CallCost) {
+func (c *Caller) Calls() (out []Cost) {
 	for f := range c.count {
 		if n := c.count[f].Load(); n > 0 {
-			out = append(out, collector.CallCost{Call: c.api.Functions[f].Name, Count: n, Time: time.Duration(c.nanos[f].Load())})
+			out = append(out, Cost{c.api.Functions[f].Name, n, time.Duration(c.nanos[f].Load())})
 		}
 	}
 	return out

@@ -1,4 +1,4 @@
-package amdsmi
+package smi
 
 import (
 	"bytes"
@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"warpgauge/collectors/rocm/internal/native"
 )
 
 // Severity of a record, in AMD's numbering (amdsmi_cper_sev_t, cper_error_severity in the kernel).
@@ -115,7 +113,7 @@ type Records struct {
 
 // Records reads the records of a GPU, by severity. If reading fails midway, it returns the records before the error. It
 // returns nil if the first call fails.
-func (l *Library) Records(pci string, now time.Time) (*[Severities]Records, error) {
+func (l *AMD) Records(pci string, now time.Time) (*[Severities]Records, error) {
 	if why := l.refusal(fnRecords); why != "" {
 		return nil, errors.New(why)
 	}
@@ -126,8 +124,8 @@ func (l *Library) Records(pci string, now time.Time) (*[Severities]Records, erro
 		m := l.memory
 		m.number = [8]uint64{ringSize, maxHeaders, cursor}
 		s := l.Call(fnRecords, uint64(l.gpus[pci]), 1<<Uncorrected|1<<Fatal|1<<Corrected,
-			native.Address(&m.records), native.Address(&m.number[0]), native.Address(&m.headers), native.Address(&m.number[1]), native.Address(&m.number[2]))
-		if s != native.Success && s != moreData {
+			Address(&m.records), Address(&m.number[0]), Address(&m.headers), Address(&m.number[1]), Address(&m.number[2]))
+		if s != Success && s != moreData {
 			return nil, l.Failed(fnRecords, s)
 		}
 		found, bad := split(m.records[:min(m.number[0], ringSize)])
@@ -143,7 +141,7 @@ func (l *Library) Records(pci string, now time.Time) (*[Severities]Records, erro
 				newest[r.severity] = r
 			}
 		}
-		if err = errors.Join(err, bad); s == native.Success || bad != nil || m.number[2] <= cursor {
+		if err = errors.Join(err, bad); s == Success || bad != nil || m.number[2] <= cursor {
 			break
 		}
 		cursor = m.number[2]
@@ -160,14 +158,14 @@ func (l *Library) Records(pci string, now time.Time) (*[Severities]Records, erro
 const maxAhead = time.Minute
 
 // afids returns AMD's field IDs of a record, or nil if the record is not sound.
-func (l *Library) afids(r *record) []uint64 {
+func (l *AMD) afids(r *record) []uint64 {
 	m := l.memory
 	if !r.sound() || !l.Has(fnAFIDs) {
 		return nil
 	}
 	clear(m.record[copy(m.record[:], r.bytes):])
 	m.number[0] = uint64(len(m.afids)) / 2
-	if l.Call(fnAFIDs, native.Address(&m.record), uint64(len(r.bytes)), native.Address(&m.afids), native.Address(&m.number[0])) != native.Success {
+	if l.Call(fnAFIDs, Address(&m.record), uint64(len(r.bytes)), Address(&m.afids), Address(&m.number[0])) != Success {
 		return nil
 	}
 	n := min(uint32(m.number[0]), MaxAFIDs) // some releases report more than they write
