@@ -18,7 +18,6 @@ import (
 	"warpgauge/pkg/exporter"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/owner"
-	"warpgauge/pkg/rows"
 	"warpgauge/pkg/server"
 )
 
@@ -89,7 +88,6 @@ func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, 
 		if c.Owners != nil && e.Page != PageAnonymous { // a nil *Keeper would make a non-nil interface
 			names.Owners = c.Owners
 		}
-		c.Rows.Follow(&rows.Occurrences{})
 		rec := recorder.New(recorder.Options{
 			Directory: r.Directory, Before: r.Before, After: r.After, Files: r.Files, Bytes: r.Bytes,
 			Hostname: c.Hostname, Version: c.Version, Board: c.Engine.Board(), History: past, Events: c.Events, Log: log,

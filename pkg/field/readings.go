@@ -19,7 +19,6 @@ const (
 	CorrectedErrors         ID = 310 // since the driver was loaded
 	UncorrectedErrors       ID = 311 // since the driver was loaded
 	CorrectedErrorsLife     ID = 312 // in the GPU's life
-	UncorrectedErrorsLife   ID = 313 // in the GPU's life
 	SRAMThresholdExceeded   ID = 346
 	SpareRowsLow            ID = 388 // banks
 	SpareRowsNone           ID = 389 // banks

@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"warpgauge/pkg/verdict"
+	"warpgauge/pkg/events"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/prometheus/common/expfmt"
@@ -90,7 +90,7 @@ func TestWitnesses(t *testing.T) {
 		line("NVRM: Xid (PCI:0000:aa:00): 45, pid=7, name=train, Ch 00000008")
 		line("pcieport 0000:00:01.1: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer, (Receiver ID)") // a device that is not a GPU
 		time.Sleep(3 * time.Second)
-		if v := n.verdict(field.GPU, "0"); v.State != verdict.Failed || v.Reason != "xid_79" || len(v.Conditions) != 1 ||
+		if v := n.verdict(field.GPU, "0"); v.State != events.Failed || v.Reason != "xid_79" || len(v.Conditions) != 1 ||
 			v.Conditions[0].Evidence[0].Source != sourceKernelLog || !strings.Contains(v.Conditions[0].Evidence[0].Text, "fallen off the bus") {
 			t.Errorf("after an XID that only the log has the verdict is %+v", v)
 		}
