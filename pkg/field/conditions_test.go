@@ -90,7 +90,7 @@ func TestReadingsHaveNames(t *testing.T) {
 		NVLinks5Malformed: "MALFORMED", NVLinks5Overruns: "OVERRUN", NVLinks5Errors: "RX_ERRORS", NVLinks5RemoteErrors: "REMOTE_ERRORS",
 		NVLinks5GeneralErrors: "GENERAL_ERRORS", NVLinks5IntegrityErrors: "INTEGRITY", NVLinks5Recovered: "RECOVERY_SUCCESSFUL",
 		NVLinks5RecoveriesFailed: "RECOVERY_FAILED", NVLinks5Recoveries: "RECOVERY_EVENTS", NVLinks5SymbolErrors: "SYMBOL_ERRORS",
-		NVLinks5SymbolBERCode: "COUNT_SYMBOL_BER", NVLinks5SymbolBER: "SYMBOL_BER_FLOAT", NVLinks5EffectiveBERCode: "COUNT_EFFECTIVE_BER",
+		NVLinks5SymbolBER:    "SYMBOL_BER_FLOAT",
 		NVLinks5EffectiveBER: "EFFECTIVE_BER_FLOAT", NVLinks5EffectiveErrors: "EFFECTIVE_ERRORS", NVLinks5UncorrectedErrors: "ECC_DATA_ERROR",
 		PerLinkFlitErrors: "CRC_FLIT_ERROR_PER_LINK", PerLinkDataErrors: "CRC_DATA_ERROR_PER_LINK", PerLinkReplays: "REPLAY_ERROR_PER_LINK",
 		PerLinkRecoveries: "RECOVERY_ERROR_PER_LINK",

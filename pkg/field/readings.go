@@ -55,9 +55,7 @@ const (
 	NVLinks5RecoveriesFailed  ID = 1212
 	NVLinks5Recoveries        ID = 1213
 	NVLinks5SymbolErrors      ID = 1214
-	NVLinks5SymbolBERCode     ID = 1215 // mantissa and exponent
 	NVLinks5SymbolBER         ID = 1216
-	NVLinks5EffectiveBERCode  ID = 1217 // mantissa and exponent
 	NVLinks5EffectiveBER      ID = 1218
 	NVLinks5EffectiveErrors   ID = 1219
 	NVLinks5UncorrectedErrors ID = 1220
