@@ -166,23 +166,6 @@ func matched(v *parser.VectorSelector) (names []string) {
 	return names
 }
 
-// TestJoins: the README shows the tested expressions.
-func TestJoins(t *testing.T) {
-	text := strings.Join(strings.Fields(string(read(t, "README.md"))), " ")
-	seen := 0
-	for _, test := range readTests(t, "tests/joins_test.yml") {
-		for _, e := range test.Exprs {
-			seen++
-			if !strings.Contains(text, strings.Join(strings.Fields(e.Expr), " ")) {
-				t.Errorf("README.md does not show %s", e.Expr)
-			}
-		}
-	}
-	if seen == 0 {
-		t.Fatal("no joins")
-	}
-}
-
 // ruleTest is a promtool test.
 type ruleTest struct {
 	Name   string

@@ -67,10 +67,6 @@ func TestModes(t *testing.T) {
 	f("a link", []string{"ml/a/main: " + res + uuid(0)}, uuid(0)+"/link1", main, main)
 	f("a switch", []string{"ml/a/main: " + res + uuid(0)}, "nvswitch0", nil, nil)
 
-	f("AMD's GPU", []string{"ml/a/main: amd.com/gpu 0000:c1:00.0"}, amd(0).ID, main, main)
-	f("AMD's first partition", []string{"ml/a/main: amd.com/cpx_nps4 0000:c2:00.0"}, amd(1).ID+"/0", main, main)
-	f("AMD's divided GPU", []string{"ml/a/main: amd.com/cpx_nps4 0000:c2:00.0"}, amd(1).ID, nil, nil)
-	f("AMD's next partition", []string{"ml/a/main: amd.com/cpx_nps4 amdgpu_xcp_1"}, amd(1).ID+"/1", main, main)
 	f("WSL", []string{"ml/a/main: " + res + "all"}, uuid(1), main, main)
 	f("shares of WSL", []string{"ml/a/main: " + res + "all::0", "ml/b/main: " + res + "all::1"}, uuid(1),
 		nil, []string{"container=main namespace=ml pod=a vgpu=0", "container=main namespace=ml pod=b vgpu=1"})
