@@ -23,7 +23,6 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"warpgauge/pkg/config"
-	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
 )
 
@@ -49,7 +48,7 @@ type bench struct {
 	file    string // content
 	readErr error
 	logs    *observer.ObservedLogs
-	events  *events.Subscription
+	events  []string // with whether they are bad
 
 	mu       sync.Mutex // timers call it as well
 	reload   func(context.Context, field.List) error
@@ -61,12 +60,19 @@ type bench struct {
 func newBench(initial string, log ...zapcore.Core) *bench {
 	core, logs := observer.New(zap.InfoLevel)
 	b := &bench{file: initial, logs: logs, released: map[string]bool{}, reload: accept, files: NewFiles(config.Default(), nil, nil, nil)}
-	bus := &events.Bus{}
-	b.events = bus.Subscribe(10, events.Reload)
 	b.Desk = New(b.parse(initial), Options{
-		Local: held{b.files, b}, Engine: (*engine)(b), Events: bus, Usual: 10 * time.Minute, Logger: zap.New(zapcore.NewTee(append(log, core)...)),
+		Local: held{b.files, b}, Engine: (*engine)(b), Publish: func(text string, bad bool) { b.events = append(b.events, fmt.Sprint(text, " ", bad)) }, Usual: 10 * time.Minute, Logger: zap.New(zapcore.NewTee(append(log, core)...)),
 	})
 	return b
+}
+
+// run runs the Desk until stop.
+func (b *bench) run(t *testing.T) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- b.Run(ctx, Signals{}) }()
+	return func() { cancel(); must(t, <-done) }
 }
 
 func (b *bench) parse(csv string) *Parsed {
@@ -334,13 +340,8 @@ func TestServersListWins(t *testing.T) {
 	if got := b.applied[2][1]; got != "DCGM_FI_DEV_POWER_USAGE" {
 		t.Errorf("the local list is not back: %q", b.applied)
 	}
-	var texts []string
-	for len(b.events.C) > 0 {
-		e := <-b.events.C
-		texts = append(texts, fmt.Sprint(e.Text, " ", e.Bad))
-	}
-	if len(texts) != 4 || texts[1] != "field list of http://lists: 2 fields false" || texts[3] != "field list of counters.csv: 2 fields false" {
-		t.Errorf("events = %q", texts)
+	if len(b.events) != 4 || b.events[1] != "field list of http://lists: 2 fields false" || b.events[3] != "field list of counters.csv: 2 fields false" {
+		t.Errorf("events = %q", b.events)
 	}
 }
 
@@ -480,11 +481,9 @@ func TestAnnotations(t *testing.T) {
 		check(errEmpty.Error())
 		b.SetDelivery(Delivery{Status: Applied, Since: time.Now().Add(1)})
 		check(errEmpty.Error())
-		<-b.events.C // the event of the reload
-		for _, want := range []string{"list of the server is refused: line 3: no such field; line 4: x", "list of the server is applied: it is in service"} {
-			if e := <-b.events.C; e.Text != want || e.Bad != strings.Contains(want, "refused") {
-				t.Errorf("event %+v, want %q", e, want)
-			}
+		events := []string{"list of the server is refused: line 3: no such field; line 4: x true", "list of the server is applied: it is in service false"}
+		if diff := cmp.Diff(events, b.events[1:]); diff != "" { // after that of the reload
+			t.Errorf("events (-want +got):\n%s", diff)
 		}
 	})
 }
