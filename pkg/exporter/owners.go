@@ -14,6 +14,7 @@ import (
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/kube"
 	"warpgauge/pkg/owner"
+	"warpgauge/pkg/view"
 )
 
 // Owners finds the users of devices. It has clients of the servers that know users, and the table that joins
@@ -22,7 +23,8 @@ type Owners struct {
 	keeper  *owner.Keeper
 	clients []client
 	Health  kube.Healths
-	repolls repollTrigger
+	kubelet *kube.Kubelet // nil: not asked
+	board   *view.Board
 	log     *zap.Logger
 }
 
@@ -40,7 +42,7 @@ func newOwners(a *Program, cfg *config.Config, e *Engine, reg prometheus.Registe
 	if !cfg.Kubernetes.Enabled && cfg.HPCJobDir == "" {
 		return nil
 	}
-	o := &Owners{log: log.Named("owners")}
+	o := &Owners{board: e.Board(), log: log.Named("owners")}
 	table := owner.Options{
 		Virtual:      cfg.Kubernetes.VirtualGPUs,
 		Claims:       cfg.Kubernetes.DRA,
@@ -67,7 +69,6 @@ func newOwners(a *Program, cfg *config.Config, e *Engine, reg prometheus.Registe
 		o.addProcesses(cfg, e, &table, changed, log)
 	}
 	o.keeper = owner.New(e.Board(), table)
-	o.repolls.board, o.repolls.unknown = e.Board(), o.keeper.Unmatched
 	if reg != nil {
 		reg.MustRegister(o.Health)
 	}
@@ -90,7 +91,7 @@ func (o *Owners) addKubelet(cfg *config.Config, table *owner.Options, changed fu
 		OnChange: changed, Log: log,
 	})
 	table.Allocations = k.Snapshot
-	o.repolls.kubelet = k
+	o.kubelet = k
 	o.add(client{name: "pod resources", run: k.Run}, k.Health)
 }
 
@@ -132,7 +133,6 @@ func (o *Owners) addRuntime(cfg *config.Config, table *owner.Options, changed fu
 	}
 	r := kube.NewRuntime(cfg.Containers.Socket, changed, log)
 	table.Containers = r.Snapshot
-	o.repolls.runtime, o.repolls.containers = r, r.Snapshot
 	o.add(client{name: "container runtime", run: r.Run}, r.Health)
 }
 
@@ -144,7 +144,6 @@ func (o *Owners) addProcesses(cfg *config.Config, e *Engine, table *owner.Option
 	}
 	p := owner.NewProcesses(board, changed, log)
 	table.Processes = p.Snapshot
-	o.repolls.processes = p.Snapshot
 	o.add(client{name: "processes", run: p.Run, complete: polledAfter(e, p)}, p.Health)
 }
 
@@ -170,9 +169,31 @@ func (o *Owners) stages() (out []Stage) {
 	for _, c := range o.clients {
 		out = append(out, Stage{Name: c.name, Run: o.asStage(c), Grace: ShortGrace})
 	}
-	return append(out,
-		Stage{Name: "owner table", Run: o.keeper.Run, Grace: ShortGrace},
-		Stage{Name: "check for changed devices", Run: o.repolls.run, Grace: ShortGrace})
+	out = append(out, Stage{Name: "owner table", Run: o.keeper.Run, Grace: ShortGrace})
+	if o.kubelet != nil {
+		out = append(out, Stage{Name: "check for changed devices", Run: o.askAgain, Grace: ShortGrace})
+	}
+	return out
+}
+
+// checkEvery is how often askAgain looks.
+const checkEvery = time.Second
+
+// askAgain asks the kubelet soon when devices have come or gone, until ctx ends.
+func (o *Owners) askAgain(ctx context.Context) error {
+	tick := time.NewTicker(checkEvery)
+	defer tick.Stop()
+	for version := uint64(0); ; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if now := o.board.Load().Version; now != version {
+			version = now
+			o.kubelet.PollSoon()
+		}
+	}
 }
 
 // asStage wraps a client in a stage that keeps running if the client fails.

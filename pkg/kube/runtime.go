@@ -44,7 +44,7 @@ type Runtime struct {
 // "unix://". It calls onChange after each new Version; onChange must not block.
 func NewRuntime(path string, onChange func(), log *zap.Logger) *Runtime {
 	r := &Runtime{
-		poller: newPoller(), onChange: onChange, period: 10 * time.Second,
+		poller: newPoller(), onChange: onChange, period: 5 * time.Second,
 		Health: NewHealth(MappingContainerRuntime, log, socketReasons()...),
 		socket: socket{path: strings.TrimPrefix(path, "unix://"), what: "the container runtime", timeout: 5 * time.Second, maxBytes: 64 << 20, advice: map[string]string{
 			ReasonAbsent:        "start the runtime, check --container-runtime-socket, and in a pod mount the socket's directory from the host",
