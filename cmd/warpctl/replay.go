@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"warpgauge/pkg/events"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/urfave/cli/v3"
 	"go.uber.org/zap"
@@ -20,7 +22,6 @@ import (
 	"warpgauge/extensions/live/recorder"
 	"warpgauge/pkg/server"
 	"warpgauge/pkg/session"
-	"warpgauge/pkg/verdict"
 	"warpgauge/pkg/view"
 )
 
@@ -100,6 +101,6 @@ func replay(ctx context.Context, a *app, r *recorder.Recording, listen string, a
 }
 
 // judge judges devices by recorded readings only.
-func judge(v *view.View, status []session.CollectorStatus, at time.Time) *verdict.Snapshot {
+func judge(v *view.View, status []session.CollectorStatus, at time.Time) *events.Snapshot {
 	return health.Once(v, status, health.Table(), at)
 }

@@ -18,7 +18,6 @@ import (
 	"warpgauge/pkg/exporter"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/owner"
-	"warpgauge/pkg/rows"
 	"warpgauge/pkg/server"
 )
 
@@ -69,7 +68,7 @@ func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, 
 		o.Users = func(d *collector.Device) []apiv1.User { return users(c.Owners, d) }
 	}
 	if c.Engine.Processes() != nil && e.Page == PageFull {
-		v := &viewedProcesses{owners: c.Owners, list: owner.NewListing(c.Engine.Processes()), engine: c.Engine}
+		v := &viewedProcesses{owners: c.Owners, list: owner.NewProcesses(c.Engine.Processes(), func() {}, zap.NewNop()), engine: c.Engine}
 		o.Processes = v.on
 		if !c.Config.Kubernetes.ProcessValuesWanted() {
 			o.Viewed = v.viewed
@@ -89,7 +88,6 @@ func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, 
 		if c.Owners != nil && e.Page != PageAnonymous { // a nil *Keeper would make a non-nil interface
 			names.Owners = c.Owners
 		}
-		c.Rows.Follow(&rows.Occurrences{})
 		rec := recorder.New(recorder.Options{
 			Directory: r.Directory, Before: r.Before, After: r.After, Files: r.Files, Bytes: r.Bytes,
 			Hostname: c.Hostname, Version: c.Version, Board: c.Engine.Board(), History: past, Events: c.Events, Log: log,

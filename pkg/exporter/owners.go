@@ -14,7 +14,6 @@ import (
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/kube"
 	"warpgauge/pkg/owner"
-	"warpgauge/pkg/view"
 )
 
 // Owners finds the users of devices. It has clients of the servers that know users, and the table that joins
@@ -23,8 +22,6 @@ type Owners struct {
 	keeper  *owner.Keeper
 	clients []client
 	Health  kube.Healths
-	kubelet *kube.Kubelet // nil: not asked
-	board   *view.Board
 	log     *zap.Logger
 }
 
@@ -42,7 +39,7 @@ func newOwners(a *Program, cfg *config.Config, e *Engine, reg prometheus.Registe
 	if !cfg.Kubernetes.Enabled && cfg.HPCJobDir == "" {
 		return nil
 	}
-	o := &Owners{board: e.Board(), log: log.Named("owners")}
+	o := &Owners{log: log.Named("owners")}
 	table := owner.Options{
 		Virtual:      cfg.Kubernetes.VirtualGPUs,
 		Claims:       cfg.Kubernetes.DRA,
@@ -65,7 +62,6 @@ func newOwners(a *Program, cfg *config.Config, e *Engine, reg prometheus.Registe
 	if cfg.Kubernetes.Enabled {
 		o.addKubelet(cfg, &table, changed, log)
 		o.addAPIServer(a, cfg, &table, changed, log)
-		o.addRuntime(cfg, &table, changed, log)
 		o.addProcesses(cfg, e, &table, changed, log)
 	}
 	o.keeper = owner.New(e.Board(), table)
@@ -91,16 +87,15 @@ func (o *Owners) addKubelet(cfg *config.Config, table *owner.Options, changed fu
 		OnChange: changed, Log: log,
 	})
 	table.Allocations = k.Snapshot
-	o.kubelet = k
 	o.add(client{name: "pod resources", run: k.Run}, k.Health)
 }
 
 // addAPIServer asks the API server for facts that the kubelet does not report, if configured. Process values
-// need the uids of pods, which the container runtime also knows.
+// need the uids of pods.
 func (o *Owners) addAPIServer(a *Program, cfg *config.Config, table *owner.Options, changed func(), log *zap.Logger) {
 	k := &cfg.Kubernetes
 	table.PodFacts = k.Facts.Labels
-	pods := k.Facts.UID || len(k.Facts.Labels) > 0 || k.PodLabels || k.PodUID || k.ProcessValuesWanted() && cfg.Containers.Socket == ""
+	pods := k.Facts.UID || len(k.Facts.Labels) > 0 || k.PodLabels || k.PodUID || k.ProcessValuesWanted()
 	if !pods && !k.DRA {
 		return
 	}
@@ -124,16 +119,6 @@ func (o *Owners) addAPIServer(a *Program, cfg *config.Config, table *owner.Optio
 		c.complete = func() bool { return !s.Snapshot().ClaimsTime.IsZero() }
 	}
 	o.add(c, s.Health...)
-}
-
-// addRuntime asks the container runtime for the names of containers.
-func (o *Owners) addRuntime(cfg *config.Config, table *owner.Options, changed func(), log *zap.Logger) {
-	if cfg.Containers.Socket == "" {
-		return
-	}
-	r := kube.NewRuntime(cfg.Containers.Socket, changed, log)
-	table.Containers = r.Snapshot
-	o.add(client{name: "container runtime", run: r.Run}, r.Health)
 }
 
 // addProcesses finds the containers of processes, if collectors report processes.
@@ -169,31 +154,7 @@ func (o *Owners) stages() (out []Stage) {
 	for _, c := range o.clients {
 		out = append(out, Stage{Name: c.name, Run: o.asStage(c), Grace: ShortGrace})
 	}
-	out = append(out, Stage{Name: "owner table", Run: o.keeper.Run, Grace: ShortGrace})
-	if o.kubelet != nil {
-		out = append(out, Stage{Name: "check for changed devices", Run: o.askAgain, Grace: ShortGrace})
-	}
-	return out
-}
-
-// checkEvery is how often askAgain looks.
-const checkEvery = time.Second
-
-// askAgain asks the kubelet soon when devices have come or gone, until ctx ends.
-func (o *Owners) askAgain(ctx context.Context) error {
-	tick := time.NewTicker(checkEvery)
-	defer tick.Stop()
-	for version := uint64(0); ; {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-		if now := o.board.Load().Version; now != version {
-			version = now
-			o.kubelet.PollSoon()
-		}
-	}
+	return append(out, Stage{Name: "owner table", Run: o.keeper.Run, Grace: ShortGrace})
 }
 
 // asStage wraps a client in a stage that keeps running if the client fails.

@@ -44,7 +44,7 @@ func TestClientsOfAConfiguration(t *testing.T) {
 		}
 	}
 	f(nil)
-	f([]string{"--kubernetes-virtual-gpus", "--kubernetes-enable-dra", "--kubernetes-enable-pod-uid", "--process-values", "--container-runtime-socket=/x"})
+	f([]string{"--kubernetes-virtual-gpus", "--kubernetes-enable-dra", "--kubernetes-enable-pod-uid", "--process-values"})
 	f([]string{"--hpc-job-mapping-dir=/jobs"}, owner.MappingJobs)
 	f([]string{"-k"}, kube.MappingPodResources)
 	f([]string{"-k", "--kubernetes-enable-pod-labels"}, kube.MappingPodResources, kube.MappingPodMetadata)
@@ -52,7 +52,6 @@ func TestClientsOfAConfiguration(t *testing.T) {
 	f([]string{"-k", "--kubernetes-enable-dra"}, kube.MappingPodResources, kube.MappingResourceSlices)
 	f([]string{"-k", "--kubernetes-virtual-gpus"}, kube.MappingPodResources, kube.MappingPodMetadata, owner.MappingProcesses)
 	f([]string{"-k", "--kubernetes-virtual-gpus", "--process-values=false"}, kube.MappingPodResources)
-	f([]string{"-k", "--process-values", "--container-runtime-socket=/x"}, kube.MappingPodResources, kube.MappingContainerRuntime, owner.MappingProcesses)
 	f([]string{"-k", "--hpc-job-mapping-dir=/jobs", "--kubernetes-enable-dra", "--kubernetes-enable-pod-uid"},
 		owner.MappingJobs, kube.MappingPodResources, kube.MappingPodMetadata, kube.MappingResourceSlices)
 }

@@ -103,36 +103,20 @@ func TestEveryPartChangesThePage(t *testing.T) {
 	}
 }
 
+// TestSelf: our own part comes last, before the end marker. Pages without devices are empty.
 func TestSelf(t *testing.T) {
 	f := gpus(1, 1)
 	f.tick(time.Now())
-	self := &testSelf{
-		text:        []byte("# TYPE warpgauge_x gauge\nwarpgauge_x 1\n"),
-		openMetrics: []byte("# TYPE warpgauge_x gauge\nwarpgauge_x 1.0\n"),
-		protob:      appendString(nil, familyName, "warpgauge_x"),
-	}
-	self.protob = append([]byte{byte(len(self.protob))}, self.protob...)
-	with, without := New(boardOf(f), Options{Self: self}), New(boardOf(f), Options{})
-
-	for format, tail := range map[Format]string{
-		Text:        string(self.text),
-		OpenMetrics: string(self.openMetrics) + "# EOF\n",
-		Protobuf:    string(self.protob),
-	} {
-		ours := strings.TrimSuffix(pageOf(t, without, format), "# EOF\n")
-		if got := pageOf(t, with, format); got != ours+tail {
-			t.Errorf("%v: page is %q, want %q after ours", format, got, tail)
+	self := &testSelf{text: []byte("# TYPE x gauge\nx 1\n"), openMetrics: []byte("# TYPE x gauge\nx 1.0\n"), protob: []byte("\x03\x0a\x01x")}
+	with, without, empty := New(boardOf(f), Options{Self: self}), New(boardOf(f), Options{}), New(boardOf(), Options{})
+	for format, c := range map[Format]struct{ own, end string }{Text: {string(self.text), ""}, OpenMetrics: {string(self.openMetrics), "# EOF\n"}, Protobuf: {string(self.protob), ""}} {
+		devices := strings.TrimSuffix(pageOf(t, without, format), c.end)
+		if got := pageOf(t, with, format); got != devices+c.own+c.end {
+			t.Errorf("%v: page is %q, want %q after the devices", format, got, c.own+c.end)
 		}
-	}
-	if n := strings.Count(pageOf(t, with, OpenMetrics), "# EOF"); n != 1 {
-		t.Errorf("# EOF is there %d times", n)
-	}
-	empty := New(boardOf(), Options{})
-	if got := pageOf(t, empty, OpenMetrics); got != "# EOF\n" {
-		t.Errorf("an empty OpenMetrics page is %q", got)
-	}
-	if got := pageOf(t, empty, Text) + pageOf(t, empty, Protobuf); got != "" {
-		t.Errorf("empty pages are %q", got)
+		if got := pageOf(t, empty, format); got != c.end {
+			t.Errorf("%v: an empty page is %q", format, got)
+		}
 	}
 }
 

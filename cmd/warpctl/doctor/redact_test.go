@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"warpgauge/extensions/live/apiv1"
+	"warpgauge/internal/testkit/tree"
 )
 
 // planted holds names and secrets of all kinds.
@@ -113,7 +114,7 @@ func bundle(t *testing.T, r *Result, redacted bool) map[string]string {
 func TestRedactedBundle(t *testing.T) {
 	r := examine(t, healthy, func(o *Options) {
 		files := plant(o)
-		o.Root = tree(t, files)
+		o.Root = tree.Write(t, files)
 	})
 	files := bundle(t, r, true)
 	for _, name := range []string{"README.txt", "report.txt", "report.json", "facts.json", "settings.txt", "log.txt", "exporter/devices.json", "exporter/fields.json", "exporter/health.json", "exporter/list.json", "exporter/events.json", "exporter/own-metrics.txt"} {

@@ -20,6 +20,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"warpgauge/pkg/events"
+
 	"github.com/klauspost/compress/gzip"
 	"go.uber.org/zap"
 
@@ -29,7 +31,6 @@ import (
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/session"
-	"warpgauge/pkg/verdict"
 	"warpgauge/pkg/view"
 )
 
@@ -53,7 +54,7 @@ type Options struct {
 	View   func() *view.View                // method value of a view.Board
 	Status func() []session.CollectorStatus // in order of priority
 	// Health returns the verdicts on devices.
-	Health func() *verdict.Snapshot
+	Health func() *events.Snapshot
 	// NotReady returns why /readyz answers 503; nil means ready.
 	NotReady func() []string
 	// Lists returns the field list in service.
@@ -84,7 +85,7 @@ type Options struct {
 
 func (o Options) withDefaults() Options {
 	if o.Health == nil {
-		o.Health = func() *verdict.Snapshot { return &verdict.Snapshot{} }
+		o.Health = func() *events.Snapshot { return &events.Snapshot{} }
 	}
 	if o.NotReady == nil {
 		o.NotReady = func() []string { return nil }

@@ -4,11 +4,12 @@ import (
 	"strings"
 	"time"
 
+	"warpgauge/pkg/events"
+
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/session"
-	"warpgauge/pkg/verdict"
 	"warpgauge/pkg/view"
 )
 
@@ -126,9 +127,9 @@ func (o *Options) health() *apiv1.Health {
 	s := o.Health()
 	out := &apiv1.Health{Time: timeOf(o.Now()), Reasons: o.NotReady(), Devices: make([]apiv1.DeviceHealth, 0, len(s.Verdicts))}
 	out.Ready = len(out.Reasons) == 0
-	worst := verdict.OK
+	worst := events.OK
 	if len(s.Verdicts) == 0 {
-		worst = verdict.Unknown
+		worst = events.Unknown
 	}
 	for i := range s.Verdicts {
 		v := &s.Verdicts[i]
@@ -139,7 +140,7 @@ func (o *Options) health() *apiv1.Health {
 	return out
 }
 
-func deviceHealth(v *verdict.Verdict) apiv1.DeviceHealth {
+func deviceHealth(v *events.Verdict) apiv1.DeviceHealth {
 	out := apiv1.DeviceHealth{
 		ID: v.Device.ID, GPU: v.Device.GPU, State: v.State.String(), Reason: v.Reason, Text: v.Text, Action: string(v.Action), Since: known(v.Since),
 	}

@@ -28,7 +28,6 @@ import (
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/rows"
 	"warpgauge/pkg/session"
-	"warpgauge/pkg/verdict"
 	"warpgauge/pkg/view"
 )
 
@@ -117,7 +116,7 @@ func newWorld(t testing.TB, n, links int) *world {
 		View: w.board.Load, Status: w.status,
 		Lists:    w,
 		Interval: session.Options{}.IntervalOf,
-		Health: func() *verdict.Snapshot {
+		Health: func() *events.Snapshot {
 			return health.Once(w.board.Load(), w.status(), fewRules, w.clock())
 		},
 		Users: func(d *collector.Device) []apiv1.User {

@@ -9,10 +9,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"warpgauge/pkg/events"
+
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/rows"
-	"warpgauge/pkg/verdict"
 	"warpgauge/pkg/view"
 )
 
@@ -142,7 +143,7 @@ type feed struct {
 	taps     []*streamTap
 	sent     map[string][]byte // last sent data by event and device
 	compared time.Time         // last comparison of devices and verdicts
-	verdicts *verdict.Snapshot // last compared verdicts
+	verdicts *events.Snapshot  // last compared verdicts
 	event    uint64            // number of the last event
 	row      rows.Row
 }

@@ -32,7 +32,6 @@ import (
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/server"
 	"warpgauge/pkg/session"
-	"warpgauge/pkg/verdict"
 	"warpgauge/pkg/view"
 )
 
@@ -159,29 +158,29 @@ func TestStreamOfHealth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 2, 1)
 		w.live()
-		var board verdict.Board
-		verdicts := []verdict.Verdict{{Device: w.gpus[0].Devices[0], Action: verdict.ActionNone}, {Device: w.gpus[1].Devices[0], Action: verdict.ActionNone}}
-		store := func(version uint64, state verdict.State) {
+		var board events.Board
+		verdicts := []events.Verdict{{Device: w.gpus[0].Devices[0], Action: events.ActionNone}, {Device: w.gpus[1].Devices[0], Action: events.ActionNone}}
+		store := func(version uint64, state events.State) {
 			now := slices.Clone(verdicts)
 			for i := range now {
 				now[i].State = state
 			}
-			board.Store(&verdict.Snapshot{Version: version, Verdicts: now})
+			board.Store(&events.Snapshot{Version: version, Verdicts: now})
 		}
-		store(1, verdict.OK)
+		store(1, events.OK)
 		w.options.Health = board.Load
 		r := join(t, New(w.options), "device="+w.gpus[0].Devices[0].ID+"&field=DCGM_FI_DEV_GPU_TEMP", time.Second)
 		r.want("columns")
-		verdicts[0].Reason, verdicts[0].Action = "xid_79", verdict.ActionReboot
-		verdicts[0].Conditions = []verdict.Condition{{Reason: "xid_79", State: verdict.Failed, Action: verdict.ActionReboot, Evidence: []verdict.Evidence{{Source: "nvml", Text: "XID 79"}}}}
-		store(2, verdict.Failed)
+		verdicts[0].Reason, verdicts[0].Action = "xid_79", events.ActionReboot
+		verdicts[0].Conditions = []events.Condition{{Reason: "xid_79", State: events.Failed, Action: events.ActionReboot, Evidence: []events.Evidence{{Source: "nvml", Text: "XID 79"}}}}
+		store(2, events.Failed)
 		got := strings.Join(r.next(), "\n")
 		for _, want := range []string{`"state":"failed"`, `"action":"reboot"`, `"source":"nvml"`} {
 			if !strings.HasPrefix(got, "health {") || strings.Contains(got, "\n") || !strings.Contains(got, want) {
 				t.Errorf("got events %s, want one with %s", got, want)
 			}
 		}
-		store(3, verdict.Failed) // this device's verdict does not change
+		store(3, events.Failed) // this device's verdict does not change
 		w.log.Add(apiv1.Event{Kind: string(events.Reload), Text: "reloaded"})
 		r.want("event {")
 	})

@@ -74,7 +74,6 @@ func newNode(t testing.TB, directory string) *node {
 	n := &node{verdict: "ok", t: t, log: api.NewLog(time.Now), row: make([]float64, 2*width)}
 	n.log.Subscribe(&n.bus)
 	n.rows = rows.New(&n.board, &n.bus)
-	n.rows.Follow(&rows.Occurrences{})
 	n.history = history.New(history.Options{Rows: n.rows})
 	n.src = &view.Source{Collector: "test", Fields: list, Ring: ring.Make(1024, 2, 2*width), Interval: time.Second}
 	for gpu := range 2 {
@@ -166,16 +165,11 @@ func TestWhatSetsOffARecording(t *testing.T) {
 	f("a lost device", add(events.Event{Kind: events.DeviceState, Device: &collector.Device{ID: "GPU-1"}, Text: "device is lost", Bad: true}), "device_state GPU-1")
 	f("a device that is up again", add(events.Event{Kind: events.DeviceState, Device: &collector.Device{ID: "GPU-1"}, Text: "device is up"}))
 	f("another event", add(events.Event{Kind: events.Reload, Text: "reload failed", Bad: true}))
-	f("an ECC error", func(n *node, second int) { n.row[ecc] = float64(3 + second/100) }, "ecc GPU-0")
-	f("an ECC counter that begins again", func(n *node, second int) { n.row[ecc] = float64(300 - second) })
 	f("throttling", func(n *node, second int) { n.row[width+clocks] = float64(1 + 8*(second/100%2)) }, "throttling GPU-1")
 	f("a power cap", func(n *node, second int) { n.row[clocks] = float64(4 * (second % 2)) })
 	f("throttling all the time", func(n *node, second int) { n.row[clocks] = 8 })
-	f("link errors now and then", func(n *node, second int) { n.row[replays] = float64(second) })
-	f("a burst of link errors", func(n *node, second int) { n.row[replays] = float64(10 * max(0, second-120)) }, "nvlink_errors GPU-0")
 	f("failing health", func(n *node, second int) { n.verdict = []string{"ok", "degraded", "failed"}[second/80] }, "health GPU-0")
-	f("a clock that flaps", func(n *node, second int) { n.row[clocks], n.row[ecc] = float64(8*(second%2)), float64(second/100) },
-		"throttling GPU-0", "ecc GPU-0")
+	f("a clock that flaps", func(n *node, second int) { n.row[clocks] = float64(8 * (second % 2)) }, "throttling GPU-0")
 }
 
 func TestARecordingIsTheHistoryAroundWhatHappened(t *testing.T) {

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"warpgauge/pkg/events"
+
 	"warpgauge/extensions/live/api"
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/extensions/live/history"
@@ -20,12 +22,11 @@ import (
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/rows"
 	"warpgauge/pkg/session"
-	"warpgauge/pkg/verdict"
 	"warpgauge/pkg/view"
 )
 
 // Judge returns the verdicts on a View's devices at a time.
-type Judge func(v *view.View, status []session.CollectorStatus, at time.Time) *verdict.Snapshot
+type Judge func(v *view.View, status []session.CollectorStatus, at time.Time) *events.Snapshot
 
 // NewReplay returns a metrics page and an API for one time of a recording. The history holds the whole recording. The rings
 // are filled up to that time, as by a session.
@@ -55,7 +56,7 @@ func NewReplay(r *Recording, version string, judge Judge, at time.Time) (*exposi
 	}
 	return page, api.New(api.Options{
 		Hostname: r.Hostname, Version: version, Recording: r.Name, Lists: r, Events: log, Now: now,
-		View: board.Load, Status: func() []session.CollectorStatus { return status }, Health: func() *verdict.Snapshot { return verdicts },
+		View: board.Load, Status: func() []session.CollectorStatus { return status }, Health: func() *events.Snapshot { return verdicts },
 		Users:     func(d *collector.Device) []apiv1.User { return users[d.ID].Users },
 		Processes: func(d *collector.Device) []apiv1.Process { return users[d.ID].Processes },
 		History:   r.history(), HistoryAge: r.Until.Sub(r.From),

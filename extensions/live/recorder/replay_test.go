@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"warpgauge/pkg/events"
+
 	"github.com/google/go-cmp/cmp"
 
 	"warpgauge/extensions/live/api"
@@ -19,7 +21,6 @@ import (
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/session"
-	"warpgauge/pkg/verdict"
 	"warpgauge/pkg/view"
 )
 
@@ -55,8 +56,8 @@ func recordingOf(t *testing.T) *Recording {
 	return r
 }
 
-func unjudged(*view.View, []session.CollectorStatus, time.Time) *verdict.Snapshot {
-	return &verdict.Snapshot{}
+func unjudged(*view.View, []session.CollectorStatus, time.Time) *events.Snapshot {
+	return &events.Snapshot{}
 }
 
 // TestReplay: page and API show the selected time.
