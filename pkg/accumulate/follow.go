@@ -217,7 +217,7 @@ func (s *Store) countEvents(f *follow, row *rows.Row) {
 	s.axis.advance(row.Read)
 	at := s.axis.position(row.Time)
 	for _, x := range row.XIDs {
-		if t := f.xidsOf(x.Device); t != nil && !x.Last {
+		if t := f.xidsOf(x.Device); t != nil {
 			s.changed = t.count(x.Code, at, s.axis.now) || s.changed
 		}
 	}

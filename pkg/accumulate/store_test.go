@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"warpgauge/pkg/collector"
-	"warpgauge/pkg/ring"
 )
 
 // tick writes n rows of value v, a second apart, beginning at second from.
@@ -129,25 +128,6 @@ func TestReloadWithOtherBuckets(t *testing.T) {
 	if got := value(s, "GPU-a", xidTotal, "xid", "48"); got != 1 {
 		t.Errorf("total of xid 48: got %v, want 1", got)
 	}
-}
-
-func TestMalformedSourcesAreLeftOut(t *testing.T) {
-	good := newBoard(16, "GPU-a")
-	noRing, badColumn, badStamps := newBoard(16, "GPU-b"), newBoard(16, "GPU-c"), newBoard(16, "GPU-d")
-	noRing.Ring = nil
-	badColumn.Columns[0].Device = 1
-	badStamps.Ring = ring.Make(16, 2, cellsPerDevice)
-	badCells := newBoard(16, "GPU-e")
-	badCells.Ring = ring.Make(16, 1, 1)
-	tick(good, 0, 1, 100)
-	s := New(Options{})
-	s.Sync(viewOf(noRing, badColumn, good, badStamps, badCells), at(1))
-	for _, e := range s.Series() {
-		if e.Source != good.Source {
-			t.Errorf("series of %q", e.Source.Devices[e.Device].ID)
-		}
-	}
-	checkHistogram(t, power(t, s, "GPU-a"), 1, 100)
 }
 
 func TestSyncAllocatesNothing(t *testing.T) {

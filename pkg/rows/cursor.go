@@ -73,7 +73,6 @@ type progress struct {
 	time  int64     // time of the last new row
 	gap   gap       // the newest time in its XIDs
 	masks []*mask
-	last  float64 // the last XID, from a source that reports only that; NaN: no row yet
 }
 
 // follower reads the rows of a ring; ring.Follower does.
@@ -148,7 +147,7 @@ func (c *Cursor) newBound(s *view.Source, earlier *bound) *bound {
 	for i := range s.Devices {
 		p := c.progress[s.Devices[i].ID]
 		if p == nil {
-			p = newProgress()
+			p = &progress{}
 			c.progress[s.Devices[i].ID] = p
 		}
 		if p.view != c.view { // else an earlier source supplies the device
