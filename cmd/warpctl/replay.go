@@ -9,8 +9,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"warpgauge/pkg/events"
-
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/urfave/cli/v3"
 	"go.uber.org/zap"
@@ -20,6 +18,7 @@ import (
 	"warpgauge/extensions/live/api"
 	"warpgauge/extensions/live/page"
 	"warpgauge/extensions/live/recorder"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/server"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/view"

@@ -12,8 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"warpgauge/pkg/events"
-
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/prometheus/common/expfmt"
 
@@ -23,6 +21,7 @@ import (
 	"warpgauge/extensions/health/pci"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/session"
 )

@@ -15,16 +15,15 @@ import (
 	"testing"
 	"time"
 
-	"warpgauge/pkg/exporter"
-	"warpgauge/pkg/lists"
-
 	"warpgauge/extensions/health"
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/extensions/live/history"
 	"warpgauge/internal/testkit/golden"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/events"
+	"warpgauge/pkg/exporter"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/lists"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/rows"
 	"warpgauge/pkg/session"

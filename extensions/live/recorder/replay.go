@@ -9,13 +9,12 @@ import (
 	"slices"
 	"time"
 
-	"warpgauge/pkg/events"
-
 	"warpgauge/extensions/live/api"
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/extensions/live/history"
 	"warpgauge/pkg/accumulate"
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/lists"

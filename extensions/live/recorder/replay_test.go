@@ -10,14 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"warpgauge/pkg/events"
-
 	"github.com/google/go-cmp/cmp"
 
 	"warpgauge/extensions/live/api"
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/extensions/live/history"
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/session"
