@@ -110,6 +110,11 @@ var (
 		},
 		Test: Rises, Threshold: 1, Within: time.Minute,
 	}
+	// LinkEffectiveBER is above EffectiveBER, in the rates that NVML can express.
+	LinkEffectiveBER = Condition{Readings: []ID{NVLinks5EffectiveBER}, Test: AtLeast, Threshold: 1.1 * EffectiveBER}
+	// LinkSymbolBER is above the minimum that the hardware can report, because no symbol error is acceptable: 15e-255 for
+	// a link and, since Blackwell, 15e-238 for all links together.
+	LinkSymbolBER       = Condition{Readings: []ID{NVLinks5SymbolBER}, Test: AtLeast, Threshold: 16e-238}
 	Link5RecoveryFailed = flag(NVLinks5RecoveriesFailed)
 	Link5Recovered      = flag(NVLinks5Recovered)
 	SwitchFatalError    = flag(SwitchFatalErrors)
@@ -173,7 +178,7 @@ var (
 		Derived: LinkBudgetUsed, Test: AtLeast, Threshold: 1, Clear: 0.5, Within: time.Hour,
 	}
 	NoSpareRows = Condition{
-		Readings: []ID{SpareRowsLow, SpareRowsNone}, Derived: BanksWithoutSpareRow, Test: AtLeast, Threshold: 1,
+		Readings: []ID{SpareRowsNone}, Derived: BanksWithoutSpareRow, Test: AtLeast, Threshold: 1,
 	}
 	Throttled = Condition{
 		Readings: []ID{ClockEventReasons}, Derived: ThrottledTime, Test: AtLeast, Threshold: 15 * 60, Clear: 5 * 60, Within: time.Hour,
