@@ -62,10 +62,6 @@ func TestPods(t *testing.T) {
 			Kinds: roles, Rules: []string{"pods: list watch"}, Token: true, Host: []string{kubelet, "pid"},
 			Args: []string{"--kubernetes", "--kubernetes-virtual-gpus", "--process-values=true"},
 		}},
-		{"container-runtime", "nvidia", pod{
-			Host: []string{"/run/containerd", kubelet, "pid"},
-			Args: []string{"--kubernetes", "--kubernetes-virtual-gpus", "--process-values=true", "--container-runtime-socket=/run/containerd/containerd.sock"},
-		}},
 		{"mig", "nvidia", pod{
 			Host: []string{kubelet, "SYS_ADMIN"},
 			Args: []string{"--kubernetes"}, Env: []string{"NVIDIA_MIG_MONITOR_DEVICES=all"},
@@ -141,11 +137,11 @@ func TestPods(t *testing.T) {
 		}},
 		{"kernel-log", "nvidia", pod{Host: []string{"/dev/kmsg", kubelet, "privileged"}, Args: []string{"--kubernetes", "--kernel-log=/dev/kmsg"}}},
 		{"remote", "nvidia", pod{
-			Kinds: []string{"Role", "RoleBinding"}, Rules: []string{"pods: patch"}, Token: true, Host: []string{kubelet},
+			Host: []string{kubelet},
 			Args: []string{
 				"--kubernetes", "--remote-config=apply", "--remote-url=https://lists.example/gpu.csv", "--remote-directory=/var/lib/warpgauge-remote",
 				"--remote-limit=cost=0.2,series=20000", "--node-label=node=$(NODE_NAME)", "--node-label=pool=training",
-				"--remote-token-file=/etc/warpgauge/remote-token/token", "--remote-ca-file=/etc/warpgauge/remote-ca/ca.crt", "--kubernetes-annotate-pod",
+				"--remote-token-file=/etc/warpgauge/remote-token/token", "--remote-ca-file=/etc/warpgauge/remote-ca/ca.crt",
 			},
 		}},
 		{"fleet", "nvidia", pod{

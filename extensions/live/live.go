@@ -69,7 +69,7 @@ func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, 
 		o.Users = func(d *collector.Device) []apiv1.User { return users(c.Owners, d) }
 	}
 	if c.Engine.Processes() != nil && e.Page == PageFull {
-		v := &viewedProcesses{owners: c.Owners, list: owner.NewListing(c.Engine.Processes()), engine: c.Engine}
+		v := &viewedProcesses{owners: c.Owners, list: owner.NewProcesses(c.Engine.Processes(), func() {}, zap.NewNop()), engine: c.Engine}
 		o.Processes = v.on
 		if !c.Config.Kubernetes.ProcessValuesWanted() {
 			o.Viewed = v.viewed

@@ -24,7 +24,7 @@ const viewTimeout = time.Minute
 // viewedProcesses lists the processes on devices. The exporter reads them while clients ask.
 type viewedProcesses struct {
 	owners *owner.Keeper // nil: pods are unknown
-	list   *owner.Listing
+	list   *owner.Processes
 	engine interface{ ReadProcesses(wanted bool) }
 
 	mu  sync.Mutex
@@ -54,10 +54,10 @@ func (v *viewedProcesses) viewed() {
 
 // on returns the processes on a device as the API names them.
 func (v *viewedProcesses) on(d *collector.Device) (out []apiv1.Process) {
-	for _, p := range v.list.Of(d.ID, time.Now()) {
+	for _, p := range v.list.On(d.ID, time.Now()) {
 		one := apiv1.Process{PID: p.PID, Name: p.Name, Job: p.Job, Memory: number(p.Memory), Busy: number(p.Process.Busy)}
 		if v.owners != nil {
-			one.Pod = v.owners.Container(p.PodUID, p.ContainerID)
+			one.Pod = v.owners.Pod(p.PodUID)
 		}
 		out = append(out, one)
 	}

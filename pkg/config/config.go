@@ -72,7 +72,6 @@ type Config struct {
 
 	Web        Web
 	Kubernetes Kubernetes
-	Containers Containers
 	HPCJobDir  string
 	HPCLabels  []string // further labels of jobs: user, partition
 	Log        Log
@@ -131,7 +130,6 @@ type Kubernetes struct {
 	ResourceNames []string
 	ProcessValues Tristate
 	Facts         PodFacts
-	AnnotatePod   bool // write the list in service into the exporter's own pod
 }
 
 // PodFacts names the facts of pods that a dialect shows, from the API server.
@@ -149,11 +147,6 @@ func (k *Kubernetes) ProcessValuesWanted() bool {
 // KeepLabel reports whether the owner labels include this pod label.
 func (k *Kubernetes) KeepLabel(name string) bool {
 	return len(k.LabelAllow) == 0 || slices.ContainsFunc(k.LabelAllow, func(r *regexp.Regexp) bool { return r.MatchString(name) })
-}
-
-// Containers selects how to ask the container runtime about processes.
-type Containers struct {
-	Socket string // CRI socket; "": do not ask
 }
 
 // Log configures the process's log.

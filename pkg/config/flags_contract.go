@@ -38,6 +38,7 @@ func contractIdle() []Flag {
 		Idle("dump-retention", "DCGM_EXPORTER_DUMP_RETENTION", Int(new(24)), noDump),
 		Idle("dump-compression", "DCGM_EXPORTER_DUMP_COMPRESSION", Bool(new(true)), noDump),
 		Idle("container-labels", "DCGM_EXPORTER_CONTAINER_LABELS", Bool(new(false)), "containers are known in Kubernetes only, from the kubelet"),
+		Idle("container-runtime-socket", "DCGM_CONTAINER_RUNTIME_SOCKET", Text(new("")), "containers are known in Kubernetes only, from the kubelet"),
 	}
 }
 
@@ -131,7 +132,7 @@ func contractOwners(c *Config) []Flag {
 		Flag{Name: flagPodLabels, Env: "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS", Needs: flagKubernetes, Value: Bool(&k.PodLabels),
 			Usage: "Add the labels of the pod, from the API server (needs a service account that may watch pods)."},
 		Flag{Name: "kubernetes-enable-pod-uid", Env: "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_UID", Needs: flagKubernetes, Value: Bool(&k.PodUID),
-			Usage: "Add the label pod_uid, from the API server or the runtime of --container-runtime-socket."},
+			Usage: "Add the label pod_uid, from the API server."},
 		Flag{Name: "kubernetes-pod-label-allowlist-regex", Env: "DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX", Needs: flagPodLabels, Value: patterns{&k.LabelAllow}, Metavar: "REGEX,…",
 			Usage:   "Pod labels to add: those whose name one of the regular expressions matches anywhere; may be repeated. None: all.",
 			Differs: "an invalid expression is refused at start; a comma inside brackets of any kind does not separate"},
@@ -143,9 +144,6 @@ func contractOwners(c *Config) []Flag {
 			Usage: "The kubelet's pod-resources socket."},
 		Flag{Name: "nvidia-resource-names", Env: "NVIDIA_RESOURCE_NAMES", Needs: flagKubernetes, Value: List(&k.ResourceNames), Metavar: "NAME,…",
 			Usage: "Further extended resources that are GPUs; may be repeated."},
-		Flag{Name: "container-runtime-socket", Env: "DCGM_CONTAINER_RUNTIME_SOCKET", Needs: flagKubernetes, Value: Text(&c.Containers.Socket), Metavar: "PATH",
-			Usage:   "The container runtime's CRI socket, such as /run/containerd/containerd.sock. It names the pod and the container that a process runs in, without the API server.",
-			Differs: "dcgm-exporter asks Docker's or Podman's API there, outside Kubernetes"},
 		Flag{Name: flagJobs, Common: true, Env: "DCGM_HPC_JOB_MAPPING_DIR", Value: Text(&c.HPCJobDir), Metavar: "DIR",
 			Usage: "Directory of files that name the jobs of each device: label hpc_job."},
 	)

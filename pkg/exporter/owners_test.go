@@ -18,7 +18,6 @@ import (
 	"warpgauge/pkg/kube"
 	kubelet "warpgauge/pkg/kube/kubetest"
 	"warpgauge/pkg/owner"
-	"warpgauge/pkg/view"
 )
 
 // ownersOf returns the Owners of a command line, not running, and their mappings.
@@ -45,7 +44,7 @@ func TestClientsOfAConfiguration(t *testing.T) {
 		}
 	}
 	f(nil)
-	f([]string{"--kubernetes-virtual-gpus", "--kubernetes-enable-dra", "--kubernetes-enable-pod-uid", "--process-values", "--container-runtime-socket=/x"})
+	f([]string{"--kubernetes-virtual-gpus", "--kubernetes-enable-dra", "--kubernetes-enable-pod-uid", "--process-values"})
 	f([]string{"--hpc-job-mapping-dir=/jobs"}, owner.MappingJobs)
 	f([]string{"-k"}, kube.MappingPodResources)
 	f([]string{"-k", "--kubernetes-enable-pod-labels"}, kube.MappingPodResources, kube.MappingPodMetadata)
@@ -53,7 +52,6 @@ func TestClientsOfAConfiguration(t *testing.T) {
 	f([]string{"-k", "--kubernetes-enable-dra"}, kube.MappingPodResources, kube.MappingResourceSlices)
 	f([]string{"-k", "--kubernetes-virtual-gpus"}, kube.MappingPodResources, kube.MappingPodMetadata, owner.MappingProcesses)
 	f([]string{"-k", "--kubernetes-virtual-gpus", "--process-values=false"}, kube.MappingPodResources)
-	f([]string{"-k", "--process-values", "--container-runtime-socket=/x"}, kube.MappingPodResources, kube.MappingContainerRuntime, owner.MappingProcesses)
 	f([]string{"-k", "--hpc-job-mapping-dir=/jobs", "--kubernetes-enable-dra", "--kubernetes-enable-pod-uid"},
 		owner.MappingJobs, kube.MappingPodResources, kube.MappingPodMetadata, kube.MappingResourceSlices)
 }
@@ -81,61 +79,6 @@ func TestAMappingThatEndsIsNotTheEnd(t *testing.T) {
 			t.Error(err)
 		}
 	})
-}
-
-// asked counts calls.
-type asked int
-
-// PollSoon implements repoller.
-func (a *asked) PollSoon() { *a++ }
-
-func TestRepollTrigger(t *testing.T) {
-	var (
-		board      view.Board
-		lost       []owner.Unmatched
-		users      owner.Usage
-		containers kube.Containers
-		k, r       asked
-	)
-	s := repollTrigger{
-		kubelet: &k, runtime: &r, board: &board,
-		unknown:    func() []owner.Unmatched { return lost },
-		processes:  func() *owner.Usage { return &users },
-		containers: func() *kube.Containers { return &containers },
-	}
-	f := func(what string, kubelet, runtime asked) {
-		t.Helper()
-		k, r = 0, 0
-		s.check()
-		if k != kubelet || r != runtime {
-			t.Errorf("%s: the kubelet was asked %d times and the runtime %d times, want %d and %d", what, k, r, kubelet, runtime)
-		}
-		k, r = 0, 0
-		s.check()
-		if k != 0 || r != 0 {
-			t.Errorf("%s, and nothing new: the kubelet was asked %d times and the runtime %d times", what, k, r)
-		}
-	}
-	f("nothing yet", 0, 0)
-	board.Store(&view.View{Version: 1})
-	f("other devices", 1, 0)
-	lost = []owner.Unmatched{{Pod: "a", ID: "GPU-1"}}
-	f("an id that is none", 1, 0)
-	lost = append(lost, owner.Unmatched{Pod: "b", ID: "GPU-2"})
-	f("another", 1, 0)
-	lost = lost[1:]
-	f("one of them was found", 0, 0)
-	users = owner.Usage{Devices: map[string]owner.DeviceUse{"GPU-1": {Users: []owner.User{
-		{PodUID: "u", ContainerID: "c"}, {}, {Job: "7"},
-	}}}}
-	f("a container that is not known", 1, 1)
-	containers = kube.Containers{ByID: map[string]kube.RunningContainer{"c": {Pod: kube.PodName{Name: "a"}}}}
-	f("it is known", 0, 0)
-	users.Devices["GPU-2"] = owner.DeviceUse{Users: []owner.User{{PodUID: "u", ContainerID: "d"}}}
-	f("another container of the pod", 1, 1)
-
-	s.runtime, s.containers = nil, nil
-	f("no runtime to ask", 1, 0)
 }
 
 func TestOwnPod(t *testing.T) {

@@ -249,13 +249,6 @@ func (a *Program) stages(ctx context.Context, cfg *config.Config, log *zap.Logge
 		},
 	})
 	stages = append(stages, p.Extended...)
-	if cfg.Kubernetes.AnnotatePod {
-		s, err := annotations(a, p.desk, log)
-		if err != nil {
-			return nil, err
-		}
-		stages = append(stages, s)
-	}
 	stages = append(stages, p.watches()...)
 	return append(stages, Stage{Name: "HTTP server", Run: srv.Run, Grace: DrainTimeout + 300*time.Millisecond}, notifier(log)), nil
 }

@@ -68,9 +68,6 @@
 {{- with .resourceNames }}
 - --nvidia-resource-names={{ join "," . }}
 {{- end }}
-{{- with .containerRuntimeSocket }}
-- --container-runtime-socket={{ . }}
-{{- end }}
 {{- if $v.kubernetesDRA.enabled }}
 - --kubernetes-enable-dra
 {{- end }}
@@ -153,9 +150,6 @@
 - --remote-key-file=/etc/warpgauge/remote-cert/tls.key
 {{- end }}
 {{- end }}
-{{- if .annotatePod }}
-- --kubernetes-annotate-pod
-{{- end }}
 {{- end }}
 {{- range $v.arguments }}
 - {{ . | toString | toJson }}
@@ -167,9 +161,6 @@
 {{- $v := .root.Values }}
 {{- if $v.kubernetes.enabled }}
 - { name: pod-gpu-resources, mountPath: /var/lib/kubelet/pod-resources, readOnly: true }
-{{- with $v.kubernetes.containerRuntimeSocket }}
-- { name: container-runtime, mountPath: {{ dir . }}, readOnly: true }
-{{- end }}
 {{- end }}
 {{- if $v.hpcJobMapping.enabled }}
 - { name: hpc-job-mapping, mountPath: {{ $v.hpcJobMapping.directory }}, readOnly: true }
@@ -224,11 +215,6 @@
 {{- if $v.kubernetes.enabled }}
 - name: pod-gpu-resources
   hostPath: { path: {{ $v.kubeletPath }}, type: Directory }
-{{- with $v.kubernetes.containerRuntimeSocket }}
-# The directory, not the socket: a runtime that is restarted makes another socket.
-- name: container-runtime
-  hostPath: { path: {{ dir . }}, type: Directory }
-{{- end }}
 {{- end }}
 {{- if $v.hpcJobMapping.enabled }}
 - name: hpc-job-mapping
