@@ -12,6 +12,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"warpgauge/pkg/events"
+
 	"warpgauge/pkg/exporter"
 
 	"github.com/urfave/cli/v3"
@@ -19,7 +21,6 @@ import (
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/lists"
-	"warpgauge/pkg/verdict"
 )
 
 // lineForm is a one-line output of at most longestLine bytes, the limit of node-problem-detector.
@@ -41,7 +42,7 @@ func healthCommand(a *exporter.Program) *cli.Command {
 			"said: no exporter answers, it has no verdicts yet, or nothing is known of a device.\n" +
 			"docs/health.md describes states, reasons and actions.",
 		Flags: append([]cli.Flag{
-			&cli.StringFlag{Name: "fail-on", Value: verdict.Failed.String(), Usage: "From which state on the code is 1: failed, degraded, or unknown (whatever is not ok).", Validator: func(s string) error {
+			&cli.StringFlag{Name: "fail-on", Value: events.Failed.String(), Usage: "From which state on the code is 1: failed, degraded, or unknown (whatever is not ok).", Validator: func(s string) error {
 				if _, ok := failStates[s]; !ok {
 					return errors.New("write failed, degraded or unknown")
 				}
@@ -66,9 +67,9 @@ func healthCommand(a *exporter.Program) *cli.Command {
 
 // failStates lists the states that cause code 1, by --fail-on.
 var failStates = map[string][]string{
-	verdict.Failed.String():   {verdict.Failed.String()},
-	verdict.Degraded.String(): {verdict.Failed.String(), verdict.Degraded.String()},
-	verdict.Unknown.String():  {verdict.Failed.String(), verdict.Degraded.String(), verdict.Unknown.String()},
+	events.Failed.String():   {events.Failed.String()},
+	events.Degraded.String(): {events.Failed.String(), events.Degraded.String()},
+	events.Unknown.String():  {events.Failed.String(), events.Degraded.String(), events.Unknown.String()},
 }
 
 func tellHealth(ctx context.Context, a *exporter.Program, cmd *cli.Command) error {
@@ -93,7 +94,7 @@ func tellHealth(ctx context.Context, a *exporter.Program, cmd *cli.Command) erro
 		return err
 	}
 	bad := withStates(found.Devices, failStates[cmd.String("fail-on")]...)
-	unknown := withStates(found.Devices, verdict.Unknown.String())
+	unknown := withStates(found.Devices, events.Unknown.String())
 	switch {
 	case form != lineForm:
 		err = config.WriteOutput(a.Out, form, found, func(w io.Writer) error { return writeHealth(w, found) })
@@ -143,7 +144,7 @@ func briefs(of []apiv1.DeviceHealth) (out []string) {
 	for i := range of {
 		d := &of[i]
 		text := healthName(d) + " " + cmp.Or(d.Reason, d.State)
-		if d.Action != "" && d.Action != string(verdict.ActionNone) {
+		if d.Action != "" && d.Action != string(events.ActionNone) {
 			text += ": " + d.Action
 		}
 		out = append(out, text)

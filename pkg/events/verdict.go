@@ -1,8 +1,4 @@
-// Package verdict holds the verdict on each device's health: ok, degraded, failed or unknown, with the
-// reason, its beginning, the evidence, and the recommended action. The health extension alone makes verdicts
-// and publishes them on a Board; everything else reads that Board, which is empty without the extension. Any
-// goroutine may use a Board.
-package verdict
+package events
 
 import (
 	"context"
@@ -87,7 +83,8 @@ type Snapshot struct {
 	Verdicts []Verdict // GPUs, instances and switches; not links and cores
 }
 
-// Board holds the current Snapshot. The zero Board holds an empty one.
+// Board holds the current verdicts. The zero Board holds none. The health extension alone makes verdicts and
+// publishes them; everything else reads the Board, which is empty without the extension. Any goroutine may use it.
 type Board struct {
 	p       atomic.Pointer[Snapshot]
 	mu      sync.Mutex

@@ -1,6 +1,9 @@
-package driver
+//go:build linux && cgo
+
+package nvml
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,12 +12,42 @@ import (
 	"syscall"
 	"testing"
 
-	"warpgauge/internal/testkit/tree"
-
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"golang.org/x/sys/unix"
 
 	"warpgauge/internal/testkit/programtest"
+	"warpgauge/internal/testkit/tree"
+	"warpgauge/pkg/collector"
 )
+
+// TestExplain compares the errors for NVML's codes and the machine's files, remedy included.
+func TestExplain(t *testing.T) {
+	f := func(code nvml.Return, files map[string]string, notLoaded bool, want ...string) {
+		t.Helper()
+		err := Options{Root: tree.Write(t, files), Getenv: noVariables}.explain("/x/libnvidia-ml.so.550.1", "12.550.2", code)
+		if !errors.Is(err, code) || errors.Is(err, collector.ErrNotLoaded) != notLoaded {
+			t.Errorf("got %v, want it to wrap %v, and ErrNotLoaded: %v", err, code, notLoaded)
+		}
+		for _, w := range want {
+			if !strings.Contains(err.Error(), w) {
+				t.Errorf("got %v, want it to say %q", err, w)
+			}
+		}
+	}
+	loaded := map[string]string{"proc/driver/nvidia/version": loadedDriver, "dev/nvidiactl": ""}
+	f(nvml.ERROR_LIB_RM_VERSION_MISMATCH, loaded, false, "is of driver 550.2", "the loaded kernel driver is 550.54.15", "reboot")
+	f(nvml.ERROR_LIB_RM_VERSION_MISMATCH, map[string]string{".dockerenv": ""}, false, "is of unknown version", "restart it")
+	f(nvml.ERROR_UNKNOWN, nil, true, "the kernel driver is not loaded")
+	f(nvml.ERROR_UNKNOWN, map[string]string{"dev/nvidiactl": ""}, true, "nvidiactl is there, but ", "the kernel driver was unloaded")
+	f(nvml.ERROR_UNKNOWN, map[string]string{"dev/dxg": ""}, false, "this is WSL")
+	f(nvml.ERROR_NO_PERMISSION, loaded, false, "no permission to talk to the driver", "security modules")
+	f(nvml.ERROR_OPERATING_SYSTEM, loaded, false, "block a device")
+	f(nvml.ERROR_LIBRARY_NOT_FOUND, loaded, false, "this is a stub")
+	f(nvml.ERROR_DRIVER_NOT_LOADED, loaded, false, "being loaded or unloaded")
+	f(nvml.ERROR_RESET_REQUIRED, loaded, false, "reset the GPU")
+	f(nvml.ERROR_UNKNOWN, loaded, false, "the kernel driver 550.54.15 is loaded; the kernel log may say more")
+	f(nvml.ERROR_UNKNOWN, map[string]string{"proc/driver/nvidia/version": loadedDriver}, false, "there is no", "nvidia-modprobe")
+}
 
 // withoutRights runs f as a user without rights, on this thread only: the raw call affects no other thread. It skips
 // the test if root cannot change the user, as in most namespaces.
@@ -44,27 +77,11 @@ func withoutRights(t *testing.T, f func()) {
 
 const loadedDriver = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56 UTC 2024\n"
 
-func TestNoDriver(t *testing.T) {
-	f := func(files map[string]string, want string) {
-		t.Helper()
-		o := Host{Root: tree.Write(t, files), Getenv: noVariables}
-		if got := strings.ReplaceAll(o.Kernel().noDriver(), o.Root, ""); got != want {
-			t.Errorf("got  %q\nwant %q", got, want)
-		}
-	}
-	f(map[string]string{"proc/driver/nvidia/version": loadedDriver}, "")
-	f(map[string]string{"dev/dxg": ""}, "")
-	f(nil, "the kernel driver is not loaded (/proc/driver/nvidia/version is missing): load it (modprobe nvidia); "+
-		"if that fails the kernel log says why, often a module that was not built for this kernel")
-	f(map[string]string{"dev/nvidiactl": ""}, "/dev/nvidiactl is there, but /proc/driver/nvidia/version is not: the kernel driver was unloaded; "+
-		"load it (modprobe nvidia), or give the container the host's /proc")
-}
-
 func TestNoAccess(t *testing.T) {
 	f := func(files map[string]string, env string, modes map[string]os.FileMode, want ...string) {
 		t.Helper()
 		files["proc/driver/nvidia/version"] = loadedDriver
-		o := Host{Root: tree.Write(t, files), Getenv: func(name string) string {
+		o := Options{Root: tree.Write(t, files), Getenv: func(name string) string {
 			if name == env {
 				return "set"
 			}
@@ -77,12 +94,10 @@ func TestNoAccess(t *testing.T) {
 			_ = os.Chmod(filepath.Join(o.Root, dir), 0o755)
 		}
 		for name, mode := range modes {
-			if err := os.Chmod(filepath.Join(o.Root, name), mode); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Chmod(filepath.Join(o.Root, name), mode))
 		}
 		var got string
-		withoutRights(t, func() { got = strings.ReplaceAll(o.Kernel().NoAccess(), o.Root, "") })
+		withoutRights(t, func() { got = strings.ReplaceAll(o.kernelDriver().noAccess(), o.Root, "") })
 		if len(want) == 0 && got != "" {
 			t.Errorf("got %q, want that nothing is in the way", got)
 		}
@@ -103,18 +118,13 @@ func TestNoAccess(t *testing.T) {
 		"no permission on /dev/nvidia1 (mode 0600")
 	f(map[string]string{"dev/nvidiactl": "-> none/of/that"}, "", nil, "there is no /dev/nvidiactl")
 	f(map[string]string{"dev/nvidiactl/": ""}, "", nil, "/dev/nvidiactl cannot be opened: is a directory")
-
-	wsl := Host{Root: tree.Write(t, map[string]string{"dev/dxg": ""}), Getenv: noVariables}
-	if got := wsl.Kernel().NoAccess(); got != "" {
-		t.Errorf("WSL: %q", got)
-	}
 }
 
 func TestRefused(t *testing.T) {
 	f := func(number syscall.Errno, env string, want string) {
 		t.Helper()
-		o := Host{Root: tree.Write(t, map[string]string{"dev/nvidiactl": ""}), Getenv: func(name string) string { return map[string]string{env: "1"}[name] }}
-		k := o.Kernel()
+		o := Options{Root: tree.Write(t, map[string]string{"dev/nvidiactl": ""}), Getenv: func(name string) string { return map[string]string{env: "1"}[name] }}
+		k := o.kernelDriver()
 		got := k.refused(k.ctl, &os.PathError{Op: "open", Path: k.ctl, Err: number})
 		if !strings.Contains(got, k.ctl) || !strings.Contains(got, want) {
 			t.Errorf("%v: got %q, want it to name the device and say %q", number, got, want)

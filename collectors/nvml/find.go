@@ -1,10 +1,12 @@
-// Package driver finds NVML, the library of NVIDIA's driver, and explains why it cannot be used and how to repair that.
-// collectors/nvml calls it in Open. It loads nothing, keeps no state and starts no goroutine.
-package driver
+//go:build linux && cgo
+
+package nvml
 
 import (
 	"cmp"
+	"debug/elf"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -14,8 +16,8 @@ import (
 	"syscall"
 )
 
-// Soname is installed by every driver since 2011. The name without ".1" comes with development packages only.
-const Soname = "libnvidia-ml.so.1"
+// soname is installed by every driver since 2011. The name without ".1" comes with development packages only.
+const soname = "libnvidia-ml.so.1"
 
 // usualRoots are the directories that may hold a driver's files as "/" does. See DRIVER_ROOT_CTR_PATH in
 // https://github.com/NVIDIA/k8s-device-plugin and https://github.com/NVIDIA/mig-parted.
@@ -53,26 +55,18 @@ func libraryDirs() []string {
 	)
 }
 
-// Host is the machine that is searched, see nvml.Options.
-type Host struct {
-	Library string // if set, the only candidate
-	Roots   []string
-	Root    string
-	Getenv  func(string) string
-}
-
 // path returns a path of the machine as seen below Root.
-func (h Host) path(p string) string { return filepath.Join("/", h.Root, p) }
+func (o Options) path(p string) string { return filepath.Join("/", o.Root, p) }
 
-// Candidates returns the names to try, in order: only Library if it is set; else the name for the loader, then the
+// candidates returns the names to try, in order: only Library if it is set; else the name for the loader, then the
 // files that exist in driver roots.
-func (h Host) Candidates() []string {
-	if h.Library != "" {
-		return []string{h.Library}
+func (o Options) candidates() []string {
+	if o.Library != "" {
+		return []string{o.Library}
 	}
-	out := []string{Soname}
+	out := []string{soname}
 	var seen []os.FileInfo
-	for _, root := range h.roots() {
+	for _, root := range o.roots() {
 		for _, dir := range libraryDirs() {
 			f := findLibrary(root, dir)
 			st, err := os.Stat(f)
@@ -85,16 +79,16 @@ func (h Host) Candidates() []string {
 	return out
 }
 
-// roots returns the directories that Candidates searches, each once.
-func (h Host) roots() []string {
-	all := slices.Clone(h.Roots)
+// roots returns the directories that candidates searches, each once.
+func (o Options) roots() []string {
+	all := slices.Clone(o.DriverRoots)
 	for _, name := range rootVariables {
-		if dir := h.Getenv(name); filepath.IsAbs(dir) {
-			all = append(all, h.path(dir))
+		if dir := o.Getenv(name); filepath.IsAbs(dir) {
+			all = append(all, o.path(dir))
 		}
 	}
 	for _, dir := range usualRoots {
-		all = append(all, h.path(dir))
+		all = append(all, o.path(dir))
 	}
 	var out []string
 	for _, dir := range all {
@@ -108,7 +102,7 @@ func (h Host) roots() []string {
 // findLibrary returns the library's file in a directory below root, or "". If the link libnvidia-ml.so.1 is missing or
 // broken, it returns the file of the newest version: a driver that is mounted file by file lacks the link.
 func findLibrary(root, dir string) string {
-	if f, err := within(root, filepath.Join(dir, Soname)); err == nil && isFile(f) {
+	if f, err := within(root, filepath.Join(dir, soname)); err == nil && isFile(f) {
 		return f
 	}
 	at, err := within(root, dir)
@@ -132,8 +126,8 @@ func findLibrary(root, dir string) string {
 	return filepath.Join(at, "libnvidia-ml.so."+slices.MaxFunc(found, compareVersions))
 }
 
-// maxLinks is Linux's limit per path.
-const maxLinks = 40
+// maxSymlinks is Linux's limit per path.
+const maxSymlinks = 40
 
 // within resolves path below root like chroot: an absolute link starts at root, and no link leads out of it.
 func within(root, path string) (string, error) {
@@ -148,7 +142,7 @@ func within(root, path string) (string, error) {
 		case err != nil:
 			return "", err
 		default:
-			if links++; links > maxLinks {
+			if links++; links > maxSymlinks {
 				return "", &os.PathError{Op: "resolve", Path: filepath.Join(root, path), Err: syscall.ELOOP}
 			}
 			if filepath.IsAbs(target) {
@@ -179,4 +173,49 @@ func compareVersions(a, b string) int {
 		}
 		return cmp.Compare(m, n)
 	})
+}
+
+// problemOf returns why this process cannot load a file, or "". Names without a slash are left to the loader, whose own
+// messages do not help here: for a library of another architecture it says that there is no such file, and a file that
+// is shorter than its headers say it maps, so that the process gets SIGBUS at the end.
+func problemOf(path string) string {
+	if !strings.Contains(path, "/") {
+		return ""
+	}
+	f, err := os.Open(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return "it does not exist"
+	case errors.Is(err, os.ErrPermission):
+		return fmt.Sprintf("no permission to read it (%s; this process is uid %d)", ownership(path), os.Geteuid())
+	case err != nil:
+		return err.Error()
+	}
+	defer func() { _ = f.Close() }() // only read
+	st, err := f.Stat()
+	switch {
+	case err != nil:
+		return err.Error()
+	case st.IsDir():
+		return "it is a directory; name the file in it, or give the directory as --nvml-driver-root"
+	}
+	lib, err := elf.NewFile(f)
+	if err != nil { // for example, a section table beyond the end
+		return "it is no library (" + err.Error() + ")"
+	}
+	size := uint64(st.Size())
+	beyond := func(offset, length uint64) bool { return offset > size || length > size-offset }
+	want := map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}[runtime.GOARCH]
+	switch {
+	case lib.Class != elf.ELFCLASS64:
+		return fmt.Sprintf("it is a 32-bit library (%s), and this is a 64-bit process", lib.Machine)
+	case want != elf.EM_NONE && lib.Machine != want:
+		return fmt.Sprintf("it is a library for another processor (%s), and this process needs one for %s", lib.Machine, want)
+	case lib.Type != elf.ET_DYN:
+		return fmt.Sprintf("it is no library (%s)", lib.Type)
+	case slices.ContainsFunc(lib.Progs, func(p *elf.Prog) bool { return beyond(p.Off, p.Filesz) }),
+		slices.ContainsFunc(lib.Sections, func(s *elf.Section) bool { return s.Type != elf.SHT_NOBITS && beyond(s.Offset, s.FileSize) }):
+		return fmt.Sprintf("it is truncated: its headers describe more than the %d bytes that it has; install the driver again", size)
+	}
+	return ""
 }

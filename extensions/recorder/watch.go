@@ -15,7 +15,7 @@ const (
 
 // causeOf maps event kinds to causes. Only bad device states trigger a recording.
 var causeOf = map[events.Kind]string{
-	events.XID: "xid", events.DeviceState: "device_state", events.UncorrectedError: "ecc", events.LinkErrors: "nvlink_errors", events.Clock: "throttling",
+	events.XID: "xid", events.DeviceState: "device_state", events.Clock: "throttling",
 }
 
 // triggerOf returns the trigger for an event, if there is one.
