@@ -27,7 +27,7 @@ type round struct {
 
 // result is one line of the table.
 type result struct {
-	phase, gpu, metric      string
+	gpu, metric             string
 	ours, theirs, tolerance string
 	verdict                 verdict
 }
@@ -47,7 +47,7 @@ func compareAll(g gpu, rounds []round) (out []result) {
 	return out
 }
 
-// compare runs a check on a part over the rounds of a phase.
+// compare runs a check on a part over the rounds.
 func (c check) compare(of part, rounds []round) result {
 	out := result{metric: c.metric, tolerance: c.tolerance(), verdict: notThere}
 	if of.instance != "" {
@@ -144,31 +144,8 @@ func (c check) tolerance() string {
 	return fmt.Sprintf("± %s ± %g %%", number(c.abs), 100*c.rel)
 }
 
-// expectLoad checks the expected changes between the idle page and the last page under load.
-func expectLoad(k kernel, g gpu, idle, busy page) (out []result) {
-	of := part{uuid: g.uuid}
-	least := func(metric string, want float64) {
-		v, ok := busy.value(metric, of)
-		out = append(out, result{metric: metric, ours: number(v), tolerance: "≥ " + number(want), verdict: presence(ok, true, v >= want)})
-	}
-	least("DCGM_FI_DEV_GPU_UTIL", 90)
-	if limit, ok := idle.value("DCGM_FI_DEV_ENFORCED_POWER_LIMIT", of); ok {
-		at, _ := idle.value("DCGM_FI_DEV_POWER_USAGE", of)
-		least("DCGM_FI_DEV_POWER_USAGE", at+0.15*limit)
-	}
-	if top, ok := idle.value("DCGM_FI_DEV_MAX_SM_CLOCK", of); ok {
-		least("DCGM_FI_DEV_SM_CLOCK", top/2)
-	}
-	if gpm, _ := busy.value("DCGM_FI_DEV_GPM_SUPPORT", of); gpm != 0 { // GPUs before Hopper have no profiling
-		least("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.9)
-		least("DCGM_FI_PROF_SM_ACTIVE", 0.9)
-		least(k.pipe, k.active)
-	}
-	return out
-}
-
-// expectEnergy checks that the energy counter has grown by the mean power, between the first and the last page of a
-// phase with that duration.
+// expectEnergy checks that the energy counter has grown by the mean power, between the first and the last page, which
+// are that many seconds apart.
 func expectEnergy(g gpu, rounds []round, seconds float64) []result {
 	const metric = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
 	of := part{uuid: g.uuid}
