@@ -32,31 +32,23 @@ type result struct {
 	verdict                 verdict
 }
 
-// compareAll runs every check on a GPU and its MIG instances.
+// compareAll runs every check on a GPU.
 func compareAll(g gpu, rounds []round) (out []result) {
-	for _, instance := range append([]string{""}, rounds[0].smi[g.uuid].instances()...) {
-		for _, c := range checks {
-			if c.instance != (instance != "") {
-				continue
-			}
-			if r := c.compare(part{g.uuid, instance}, rounds); r.verdict != notThere {
-				out = append(out, r)
-			}
+	for _, c := range checks {
+		if r := c.compare(g.uuid, rounds); r.verdict != notThere {
+			out = append(out, r)
 		}
 	}
 	return out
 }
 
-// compare runs a check on a part over the rounds.
-func (c check) compare(of part, rounds []round) result {
+// compare runs a check on a GPU over the rounds.
+func (c check) compare(uuid string, rounds []round) result {
 	out := result{metric: c.metric, tolerance: c.tolerance(), verdict: notThere}
-	if of.instance != "" {
-		out.metric += " of instance " + of.instance
-	}
 	count := map[verdict]int{}
 	for _, r := range rounds {
-		theirs := c.theirs(r.smi[of.uuid], of.instance)
-		ours, verdict := c.judge(r, of, theirs)
+		theirs := c.theirs(r.smi[uuid])
+		ours, verdict := c.judge(r, uuid, theirs)
 		// The line shows the first bad round, or else the last one.
 		if count[fail]+count[missing] == 0 {
 			out.ours, out.theirs = ours, theirs
@@ -82,11 +74,8 @@ func (c check) compare(of part, rounds []round) result {
 }
 
 // theirs returns nvidia-smi's value, from the first source that has one.
-func (c check) theirs(r readout, instance string) string {
+func (c check) theirs(r readout) string {
 	for _, s := range c.sources {
-		if instance != "" {
-			s = "mig:" + instance + ":" + s
-		}
 		if v := r[s]; !absent(v) {
 			return v
 		}
@@ -94,13 +83,13 @@ func (c check) theirs(r readout, instance string) string {
 	return ""
 }
 
-func (c check) judge(r round, of part, theirs string) (string, verdict) {
+func (c check) judge(r round, uuid, theirs string) (string, verdict) {
 	if c.how == text {
-		ours := r.after.text(c.metric, of.uuid)
+		ours := r.after.text(c.metric, uuid)
 		return ours, presence(ours != "", theirs != "", strings.EqualFold(ours, theirs))
 	}
-	a, before := r.before.value(c.metric, of)
-	b, after := r.after.value(c.metric, of)
+	a, before := r.before.value(c.metric, uuid)
+	b, after := r.after.value(c.metric, uuid)
 	want, said := numberOf(theirs)
 	if c.scale != 0 {
 		want *= c.scale
@@ -148,15 +137,14 @@ func (c check) tolerance() string {
 // are that many seconds apart.
 func expectEnergy(g gpu, rounds []round, seconds float64) []result {
 	const metric = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
-	of := part{uuid: g.uuid}
-	a, ok := rounds[0].before.value(metric, of)
-	b, also := rounds[len(rounds)-1].after.value(metric, of)
+	a, ok := rounds[0].before.value(metric, g.uuid)
+	b, also := rounds[len(rounds)-1].after.value(metric, g.uuid)
 	if !ok || !also {
 		return nil
 	}
 	var sum float64
 	for _, r := range rounds {
-		p, _ := r.after.value("DCGM_FI_DEV_POWER_USAGE", of)
+		p, _ := r.after.value("DCGM_FI_DEV_POWER_USAGE", g.uuid)
 		sum += p
 	}
 	mean, grown := sum/float64(len(rounds)), (b-a)/1000/seconds

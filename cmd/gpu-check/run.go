@@ -21,9 +21,8 @@ import (
 
 // gpu is one of the machine's GPUs.
 type gpu struct {
-	index           int
-	uuid, name, pci string
-	mig             bool
+	index      int
+	uuid, name string
 }
 
 // runner holds the state of a run.
@@ -46,7 +45,7 @@ func run(ctx context.Context, o options) (*report, error) {
 	for uuid, one := range all {
 		index, _ := strconv.Atoi(one["csv:index"])
 		r.rep.driver = one["csv:driver_version"]
-		r.rep.gpus = append(r.rep.gpus, gpu{index, uuid, one["csv:name"], one["csv:pci.bus_id"], one["csv:mig.mode.current"] == "Enabled"})
+		r.rep.gpus = append(r.rep.gpus, gpu{index, uuid, one["csv:name"]})
 		// The simulated NVML (collectors/nvml/nvmltest) marks its UUIDs.
 		r.rep.simulated = r.rep.simulated || strings.HasPrefix(uuid, "GPU-fa4e")
 	}

@@ -38,7 +38,7 @@ type processSubject struct {
 	buf     []byte
 	means   *busyMeans // nil if drivers do not report it: with MIG
 	log     *zap.Logger
-	state   [2]nvml.Return // last logged answers of lists and of samples
+	state   [2]nvml.Return // answers of lists and of samples, for the log
 
 	// The newest answers.
 	codes    [numAsks]nvml.Return // ERROR_FUNCTION_NOT_FOUND if the library lacks it
@@ -121,7 +121,10 @@ func (s *processSubject) sample(block []float64, now time.Time, up time.Duration
 	case code == nvml.ERROR_NOT_FOUND:
 		s.means.idle()
 	}
-	s.logState(lists)
+	logChange(s.log, &s.state[0], lists, "processes")
+	if busy := s.codes[askBusy]; s.means != nil && busy != nvml.ERROR_NOT_FOUND {
+		logChange(s.log, &s.state[1], busy, "utilization of processes")
+	}
 	if lists != nvml.SUCCESS {
 		collector.BlankProcesses(block)
 		return nil //nolint:nilerr // the device answered that it has no list
@@ -172,27 +175,6 @@ func (s *processSubject) count() int {
 		}
 	}
 	return len(s.found) + s.nameless
-}
-
-// logState logs when a device starts or stops listing its processes.
-func (s *processSubject) logState(lists nvml.Return) {
-	busy := s.codes[askBusy]
-	if busy == nvml.ERROR_NOT_FOUND || s.means == nil {
-		busy = nvml.SUCCESS
-	}
-	now := [2]nvml.Return{lists, busy}
-	if now == s.state {
-		return
-	}
-	s.state = now
-	switch {
-	case lists != nvml.SUCCESS:
-		s.log.Info("cannot list processes", zap.Error(lists))
-	case busy != nvml.SUCCESS:
-		s.log.Info("listing processes without their utilization", zap.Error(busy))
-	default:
-		s.log.Info("listing processes")
-	}
 }
 
 func (*processPart) close() {}

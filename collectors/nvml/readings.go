@@ -260,7 +260,7 @@ func (c *candidate) plan(b *batch, why *reasons) {
 		if in, ok := b.planTerm(t, c.reader, c.link); ok {
 			c.cell.inputs = append(c.cell.inputs, in)
 		} else if c.lacks.Reason == "" {
-			c.lacks = why.lacking(t, c.reader)
+			c.lacks = why.lacking(t)
 		}
 	}
 }
