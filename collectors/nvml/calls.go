@@ -360,5 +360,5 @@ var processCalls = [numAsks]call{
 	listCompute:  {{symbol: "nvmlDeviceGetComputeRunningProcesses_v3", since: 510}, {symbol: "nvmlDeviceGetComputeRunningProcesses_v2"}},
 	listGraphics: {{symbol: "nvmlDeviceGetGraphicsRunningProcesses_v3", since: 510}, {symbol: "nvmlDeviceGetGraphicsRunningProcesses_v2"}},
 	listMPS:      {{symbol: "nvmlDeviceGetMPSComputeRunningProcesses_v3", since: 510}, {symbol: "nvmlDeviceGetMPSComputeRunningProcesses_v2"}},
-	askBusy:      {{symbol: "nvmlDeviceGetProcessesUtilizationInfo", since: 550}, {symbol: "nvmlDeviceGetProcessUtilization"}},
+	askBusy:      {{symbol: "nvmlDeviceGetProcessesUtilizationInfo", since: 550}},
 }
