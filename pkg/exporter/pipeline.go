@@ -93,7 +93,10 @@ func (a *Program) ReadHere(ctx context.Context, cfg *config.Config) (*Pipeline, 
 // ServeLists puts the desk in front of the engine: from now on lists can change.
 func (p *Pipeline) ServeLists(first *lists.Parsed, files *lists.Files) {
 	p.files = files
-	p.desk = lists.New(first, lists.Options{Local: files, Engine: p.Engine, Events: p.Events, Usual: p.cfg.ReleaseTimeout, Logger: p.log})
+	p.desk = lists.New(first, lists.Options{
+		Local: files, Engine: p.Engine, Usual: p.cfg.ReleaseTimeout, Logger: p.log,
+		Publish: func(text string, bad bool) { p.Events.Publish(events.Event{Kind: events.Reload, Text: text, Bad: bad}) },
+	})
 	p.Registry.MustRegister(p.desk)
 }
 
@@ -164,7 +167,7 @@ func (p *Pipeline) watches() (out []Stage) {
 func (p *Pipeline) Core() Core {
 	c := Core{
 		Config: p.cfg, Lookup: p.program.Lookup, Hostname: p.Hostname, Version: p.program.Build.Version,
-		Board: p.Engine.Board(), Engine: p.Engine, Events: p.Events, Rows: p.Rows, Verdicts: p.verdicts, Lists: p.desk, Page: p,
+		Board: p.Engine.Board(), Engine: p.Engine, Events: p.Events, Rows: p.Rows, Past: new(rows.Past), Verdicts: p.verdicts, Lists: p.desk, Page: p,
 		NotReady: func() []string { return reasons(p.cfg, p.table, p.Engine.Status()) },
 		Registry: p.Registry, Log: p.log,
 	}

@@ -178,7 +178,7 @@ var (
 		Derived: LinkBudgetUsed, Test: AtLeast, Threshold: 1, Clear: 0.5, Within: time.Hour,
 	}
 	NoSpareRows = Condition{
-		Readings: []ID{SpareRowsLow, SpareRowsNone}, Derived: BanksWithoutSpareRow, Test: AtLeast, Threshold: 1,
+		Readings: []ID{SpareRowsNone}, Derived: BanksWithoutSpareRow, Test: AtLeast, Threshold: 1,
 	}
 	Throttled = Condition{
 		Readings: []ID{ClockEventReasons}, Derived: ThrottledTime, Test: AtLeast, Threshold: 15 * 60, Clear: 5 * 60, Within: time.Hour,

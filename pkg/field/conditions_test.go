@@ -80,7 +80,7 @@ func TestReadingsHaveNames(t *testing.T) {
 		PCIeReplays: "PCIE_REPLAY", GPUUtilization: "GPU_UTIL", PCIeGeneration: "LINK_GEN", PCIeWidth: "LINK_WIDTH",
 		PowerViolation: "POWER_VIOLATION", ThermalViolation: "THERMAL_VIOLATION", CorrectedErrors: "ECC_SBE_VOL_TOTAL",
 		UncorrectedErrors: "ECC_DBE_VOL_TOTAL", CorrectedErrorsLife: "ECC_SBE_AGG_TOTAL",
-		SRAMThresholdExceeded: "THRESHOLD_SRM", SpareRowsLow: "AVAIL_LOW", SpareRowsNone: "AVAIL_NONE", RetiredPagesCorrected: "RETIRED_SBE",
+		SRAMThresholdExceeded: "THRESHOLD_SRM", SpareRowsNone: "AVAIL_NONE", RetiredPagesCorrected: "RETIRED_SBE",
 		RetiredPagesUncorrected: "RETIRED_DBE", RetiredPagesPending: "RETIRED_PENDING", RemappedRows: "UNCORRECTABLE_REMAPPED_ROWS",
 		RowRemapFailure: "ROW_REMAP_FAILURE", RowRemapPending: "ROW_REMAP_PENDING", SwitchFatalErrors: "NVSWITCH_FATAL_ERRORS",
 		SwitchLinkStatus: "NVSWITCH_LINK_STATUS", EngineActive: "GR_ENGINE_ACTIVE", SMActive: "SM_ACTIVE", TensorActive: "TENSOR_ACTIVE",

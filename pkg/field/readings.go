@@ -20,7 +20,6 @@ const (
 	UncorrectedErrors       ID = 311 // since the driver was loaded
 	CorrectedErrorsLife     ID = 312 // in the GPU's life
 	SRAMThresholdExceeded   ID = 346
-	SpareRowsLow            ID = 388 // banks
 	SpareRowsNone           ID = 389 // banks
 	RetiredPagesCorrected   ID = 390 // for single-bit errors
 	RetiredPagesUncorrected ID = 391 // for double-bit errors

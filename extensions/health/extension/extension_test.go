@@ -11,15 +11,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"warpgauge/pkg/events"
-	"warpgauge/pkg/exporter"
-	"warpgauge/pkg/exporter/exportertest"
-
 	"github.com/google/go-cmp/cmp"
 
 	"warpgauge/collectors/fake"
 	"warpgauge/extensions/health"
 	"warpgauge/extensions/live/api"
+	"warpgauge/pkg/events"
+	"warpgauge/pkg/exporter"
+	"warpgauge/pkg/exporter/exportertest"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
 )
@@ -50,7 +49,7 @@ func newFaultyNode(t *testing.T, o fake.Options, csv string, args ...string) *ju
 		Args: append([]string{"--isolation=none", "--rescan-interval=1s", "--health-directory="}, args...),
 	}
 	p := node.Pipeline(t)
-	log := api.NewLog(time.Now)
+	log := api.NewLog()
 	log.Subscribe(p.Core().Events)
 	must(t, p.Extend())
 	p.AddPages()
