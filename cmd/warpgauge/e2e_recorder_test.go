@@ -23,7 +23,7 @@ DCGM_EXP_XID_ERRORS_COUNT, counter, XIDs
 DCGM_FI_DEV_GPU_TEMP, histogram, Temperature, buckets=30|60|90
 `
 
-// TestE2ERecorder lets a GPU report an XID, downloads the recording and replays it. extensions/live/recorder tests
+// TestE2ERecorder lets a GPU report an XID, downloads the recording and replays it. extensions/recorder tests
 // what is in a recording and in a replay.
 func TestE2ERecorder(t *testing.T) {
 	t.Parallel()
@@ -61,7 +61,7 @@ func TestE2ERecorder(t *testing.T) {
 	if devices.Recording != r.Name || len(devices.Devices) != 2 || devices.Devices[0].State != "up" || !devices.Time.Equal(r.Until) {
 		t.Errorf("devices of the replay: %+v", devices)
 	}
-	e.await(t, "the XID on the page", is(1, "DCGM_EXP_XID_ERRORS_COUNT", "gpu", "1", "xid", "79"), count(2, "DCGM_FI_DEV_GPU_TEMP_count"), count(2, "DCGM_FI_DEV_POWER_USAGE"))
+	e.await(t, "the XID on the page", is(79, "DCGM_FI_DEV_XID_ERRORS", "gpu", "1"), count(2, "DCGM_FI_DEV_POWER_USAGE"))
 	var events apiv1.Events
 	answerOf(e.url+"/api/v1/events?since="+r.From.Format(time.RFC3339Nano), &events)
 	if !strings.Contains(fmt.Sprint(events), "XID 79") {

@@ -64,16 +64,6 @@ func wanted(t *testing.T, args ...string) (*exporter.Program, *config.Config) {
 	return a, cfg
 }
 
-// extension returns a program's extension by type.
-func extension[E exporter.Extension](a *exporter.Program) (e E) {
-	for _, x := range a.Extensions {
-		if x, ok := x.(E); ok {
-			return x
-		}
-	}
-	return e
-}
-
 // simulated returns the flags for a fully simulated node.
 func simulated(more ...string) []string {
 	return append([]string{"--enable-only=fake"}, more...)

@@ -18,6 +18,7 @@ import (
 	"warpgauge/extensions/amd"
 	health "warpgauge/extensions/health/extension"
 	"warpgauge/extensions/live"
+	recorder "warpgauge/extensions/recorder/extension"
 	"warpgauge/extensions/remote"
 	"warpgauge/pkg/config"
 )
@@ -385,7 +386,7 @@ func TestTheExporterTakesTheFlags(t *testing.T) {
 func parse(t *testing.T, args []string) (*config.Config, error) {
 	t.Helper()
 	set := config.NewSet(func(string) (string, bool) { return "", false })
-	for _, e := range []interface{ Flags(*config.Set) }{live.New(), health.New(), remote.NewExtension(), new(amd.Extension)} {
+	for _, e := range []interface{ Flags(*config.Set) }{live.New(), recorder.New(), health.New(), remote.NewExtension(), new(amd.Extension)} {
 		e.Flags(set)
 	}
 	var rest []string

@@ -80,6 +80,7 @@ type Core struct {
 	Board    *view.Board   // sources, devices, columns
 	Engine   *Engine       // states of collectors and their devices
 	Rows     *rows.Reader  // every row of every ring, once
+	Past     *rows.Past    // recent samples, if an extension keeps them
 	Events   *events.Bus   // events of devices, collectors and lists
 	Verdicts *events.Board // empty until an extension publishes verdicts
 	Owners   *owner.Keeper // users of devices; nil: owners are off

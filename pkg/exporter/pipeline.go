@@ -164,7 +164,7 @@ func (p *Pipeline) watches() (out []Stage) {
 func (p *Pipeline) Core() Core {
 	c := Core{
 		Config: p.cfg, Lookup: p.program.Lookup, Hostname: p.Hostname, Version: p.program.Build.Version,
-		Board: p.Engine.Board(), Engine: p.Engine, Events: p.Events, Rows: p.Rows, Verdicts: p.verdicts, Lists: p.desk, Page: p,
+		Board: p.Engine.Board(), Engine: p.Engine, Events: p.Events, Rows: p.Rows, Past: new(rows.Past), Verdicts: p.verdicts, Lists: p.desk, Page: p,
 		NotReady: func() []string { return reasons(p.cfg, p.table, p.Engine.Status()) },
 		Registry: p.Registry, Log: p.log,
 	}

@@ -112,11 +112,17 @@ func (l *logins) before(toolkit http.Handler) http.Handler {
 	})
 }
 
-// regular returns an error for a file whose reader may wait for ever.
+// maxWebConfig bounds the web config file, which lists users and names files.
+const maxWebConfig = 1 << 20
+
+// regular returns an error for a file whose reader may wait for ever, or read for long.
 func regular(path string) error {
 	info, err := os.Stat(path)
-	if err == nil && !info.Mode().IsRegular() {
+	switch {
+	case err == nil && !info.Mode().IsRegular():
 		err = fmt.Errorf("%q is not a regular file", path)
+	case err == nil && info.Size() > maxWebConfig:
+		err = fmt.Errorf("%q is larger than %d bytes", path, maxWebConfig)
 	}
 	return err
 }

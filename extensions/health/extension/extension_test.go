@@ -50,7 +50,7 @@ func newFaultyNode(t *testing.T, o fake.Options, csv string, args ...string) *ju
 		Args: append([]string{"--isolation=none", "--rescan-interval=1s", "--health-directory="}, args...),
 	}
 	p := node.Pipeline(t)
-	log := api.NewLog(time.Now)
+	log := api.NewLog()
 	log.Subscribe(p.Core().Events)
 	must(t, p.Extend())
 	p.AddPages()

@@ -140,7 +140,7 @@ func TestStream(t *testing.T) {
 		w.gpus[0].row[0] = 62
 		w.bus.Publish(events.Event{Kind: events.XID, Device: &w.gpus[1].Devices[0], Code: 13, Time: time.Now(), Source: "nvml"})
 		w.bus.Publish(events.Event{Kind: events.XID, Device: &w.gpus[0].Devices[0], Code: 79, Time: time.Now(), Source: "nvml"})
-		w.log.Add(apiv1.Event{Kind: string(events.Reload), Text: "reloaded"})
+		w.bus.Publish(events.Event{Kind: events.Reload, Text: "reloaded"})
 		if got := r.next(); len(got) != 2 || !strings.Contains(got[0], `"code":79`) || !strings.Contains(got[1], "reloaded") {
 			t.Errorf("got events %q", got)
 		}
@@ -168,7 +168,7 @@ func TestStreamOfHealth(t *testing.T) {
 			board.Store(&events.Snapshot{Version: version, Verdicts: now})
 		}
 		store(1, events.OK)
-		w.options.Health = board.Load
+		w.options.Verdicts = &board
 		r := join(t, New(w.options), "device="+w.gpus[0].Devices[0].ID+"&field=DCGM_FI_DEV_GPU_TEMP", time.Second)
 		r.want("columns")
 		verdicts[0].Reason, verdicts[0].Action = "xid_79", events.ActionReboot
@@ -181,7 +181,7 @@ func TestStreamOfHealth(t *testing.T) {
 			}
 		}
 		store(3, events.Failed) // this device's verdict does not change
-		w.log.Add(apiv1.Event{Kind: string(events.Reload), Text: "reloaded"})
+		w.bus.Publish(events.Event{Kind: events.Reload, Text: "reloaded"})
 		r.want("event {")
 	})
 }
@@ -293,7 +293,7 @@ func streamsOverHTTP(t *testing.T, two bool) {
 				for _, f := range w.gpus {
 					f.tick(now)
 				}
-				w.log.Add(apiv1.Event{Kind: string(events.Clock), Text: "x"})
+				w.log.Add(&events.Event{Kind: events.Reload, Text: "x"})
 			}
 		}
 	})
@@ -431,11 +431,11 @@ func BenchmarkAnswers(b *testing.B) {
 }
 
 func TestEventsAreBounded(t *testing.T) {
-	l := NewLog(func() time.Time { return start })
+	l := NewLog()
 	d := &collector.Device{ID: "GPU-0", GPU: "0", Level: field.GPU}
-	l.addPublished(&events.Event{Kind: events.XID, Device: d, Code: 79, Time: start, Source: "nvml"})
+	l.Add(&events.Event{Kind: events.XID, Device: d, Code: 79, Time: start, Source: "nvml"})
 	for i := range 5 * maxEvents {
-		l.Add(apiv1.Event{Kind: string(events.Clock), Text: fmt.Sprint(i)})
+		l.Add(&events.Event{Kind: events.Failover, Text: fmt.Sprint(i)})
 	}
 	all := l.after(0)
 	if len(all) > maxEvents+1 || all[0].Kind != string(events.XID) || all[len(all)-1].Text != fmt.Sprint(5*maxEvents-1) {
@@ -444,18 +444,18 @@ func TestEventsAreBounded(t *testing.T) {
 	if again := l.after(l.Last() - 3); len(again) != 3 || again[2].number != l.Last() {
 		t.Errorf("after the third last: %v", again)
 	}
-	l.Add(apiv1.Event{Kind: string(events.Reload), Text: strings.Repeat("é", maxEventText)})
+	l.Add(&events.Event{Kind: events.Reload, Text: strings.Repeat("é", maxEventText)})
 	if got := l.after(l.Last() - 1)[0]; len(got.Text) > maxEventText || !json.Valid(encode(got.Event)) {
 		t.Errorf("a text of %d bytes", len(got.Text))
 	}
 }
 
 func TestClockEventsThatFlap(t *testing.T) {
-	l := NewLog(func() time.Time { return start })
+	l := NewLog()
 	d := &collector.Device{ID: "GPU-0", GPU: "0", Level: field.GPU}
 	for i := range 250 { // 25 s
-		l.addPublished(&events.Event{Kind: events.Clock, Device: d, Reason: "power_cap", Time: start.Add(time.Duration(i) * 100 * time.Millisecond)})
-		l.addPublished(&events.Event{Kind: events.Clock, Device: d, Reason: "gpu_idle", Time: start})
+		l.Add(&events.Event{Kind: events.Clock, Device: d, Reason: "power_cap", Time: start.Add(time.Duration(i) * 100 * time.Millisecond)})
+		l.Add(&events.Event{Kind: events.Clock, Device: d, Reason: "gpu_idle", Time: start})
 	}
 	if got := len(l.after(0)); got != 3 {
 		t.Errorf("%d events in 25 s, want 3", got)

@@ -70,16 +70,16 @@ type sample struct {
 	Value float64
 }
 
-func (n *node) all(s Series) (out []sample) {
+func (n *node) all(s rows.Series) (out []sample) {
 	for at, v := range n.h.Samples(s, math.MinInt64, math.MaxInt64) {
 		out = append(out, sample{at - start.UnixMilli(), v})
 	}
 	return out
 }
 
-func (n *node) one(m Match) Series {
+func (n *node) one(reading field.ID) rows.Series {
 	n.t.Helper()
-	all := n.h.Series(m)
+	all := n.h.Series("", reading)
 	if len(all) != 1 {
 		n.t.Fatalf("%d series, want 1: %v", len(all), all)
 	}
@@ -103,14 +103,14 @@ func TestSamplesAreWhatTheRowsHad(t *testing.T) {
 	n.sample(time.Second, blank)
 	n.append(250)                // an unchanged timestamp is not a new sample
 	n.sample(time.Second, 100.5) // Sync reads all rows
-	check(t, n.all(n.one(Match{Device: "GPU-0", Field: power})), []sample{{1000, 100}, {2000, blank}, {3000, 100.5}})
-	s := n.one(Match{})
+	check(t, n.all(n.one(power)), []sample{{1000, 100}, {2000, blank}, {3000, 100.5}})
+	s := n.one(0)
 	var got []sample
 	for at, v := range n.h.Samples(s, start.UnixMilli()+2000, start.UnixMilli()+3000) {
 		got = append(got, sample{at - start.UnixMilli(), v})
 	}
 	check(t, got, []sample{{2000, blank}})
-	if got := n.h.Series(Match{Device: "GPU-1"}); got != nil {
+	if got := n.h.Series("GPU-1", 0); got != nil {
 		t.Errorf("series of another device: %v", got)
 	}
 }
@@ -124,8 +124,8 @@ func TestASeriesLivesOnInTheNextSession(t *testing.T) {
 	n.session("GPU-0", collector.Column{Field: xid}, collector.Column{Field: power})
 	n.src.Ring.Append(start.UnixNano(), []int64{start.UnixNano()}, []float64{blank, 7}) // sampled at the same time
 	n.sample(time.Second, 13, 3)
-	check(t, n.all(n.one(Match{Field: power})), []sample{{0, 1}, {1000, 2}, {2000, 3}})
-	check(t, n.all(n.one(Match{Field: xid})), []sample{{2000, 13}})
+	check(t, n.all(n.one(power)), []sample{{0, 1}, {1000, 2}, {2000, 3}})
+	check(t, n.all(n.one(xid)), []sample{{2000, 13}})
 	_ = old
 }
 
@@ -136,26 +136,10 @@ func TestTheClockIsSetBack(t *testing.T) {
 	}
 	n.sample(-4500*time.Millisecond, 100)
 	n.sample(time.Second, 101)
-	check(t, n.all(n.one(Match{}))[4:], []sample{{5000, 4}, {5500, 100}, {6500, 101}})
+	check(t, n.all(n.one(0))[4:], []sample{{5000, 4}, {5500, 100}, {6500, 101}})
 	n.now = start.Add(-time.Hour)
 	n.sample(0, 102)
-	check(t, n.all(n.one(Match{})), []sample{{-3600_000, 102}})
-}
-
-func TestPoints(t *testing.T) {
-	n := newNode(t, Options{}, collector.Column{Field: power})
-	for _, v := range []float64{4, 8, blank, blank, 1, blank, 3} {
-		n.sample(time.Second, v)
-	}
-	from := start.UnixMilli() + 1000
-	got, step := n.h.Points(n.one(Match{}), from, from+8000, 4)
-	check(t, got, []Point{{2, 4, 8, 6}, {0, blank, blank, blank}, {1, 1, 1, 1}, {1, 3, 3, 3}})
-	if step != 2000 {
-		t.Errorf("step %d", step)
-	}
-	if got, _ := n.h.Points(n.one(Match{}), from, from+7, 100); len(got) != 7 {
-		t.Errorf("%d points of 7 ms", len(got))
-	}
+	check(t, n.all(n.one(0)), []sample{{-3600_000, 102}})
 }
 
 // TestHistoryEqualsWhatWasWritten writes random rows over several sessions and compares all values
@@ -194,7 +178,7 @@ func TestHistoryEqualsWhatWasWritten(t *testing.T) {
 				}
 			}
 			n.h.Sync(n.now)
-			for i, s := range n.h.Series(Match{}) {
+			for i, s := range n.h.Series("", 0) {
 				got := n.all(s)
 				at := slices.IndexFunc(columns, func(c collector.Column) bool { return c.Field == s.Field && len(c.Labels) == len(s.Labels) })
 				oldest := n.now.Add(-time.Minute).UnixMilli() - start.UnixMilli()

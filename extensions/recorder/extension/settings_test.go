@@ -1,4 +1,4 @@
-package live
+package extension
 
 import (
 	"fmt"

@@ -39,7 +39,7 @@ func TestReadersWhileRowsCome(t *testing.T) {
 					return
 				default:
 				}
-				for _, s := range n.h.Series(Match{Field: power}) {
+				for _, s := range n.h.Series("", power) {
 					last, count := int64(math.MinInt64), 0
 					for at, v := range n.h.Samples(s, math.MinInt64, math.MaxInt64) {
 						if at <= last || v != float64(at%1000) {
@@ -49,7 +49,6 @@ func TestReadersWhileRowsCome(t *testing.T) {
 							break
 						}
 					}
-					n.h.Points(s, last-5000, last, 100)
 				}
 			}
 		})
@@ -160,7 +159,7 @@ func TestRun(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- h.Run(ctx) }()
-	for len(h.Series(Match{})) == 0 {
+	for len(h.Series("", 0)) == 0 {
 		runtime.Gosched()
 	}
 	cancel()
@@ -193,27 +192,13 @@ func TestBufferedSamplesHaveTimesOfTheirOwn(t *testing.T) {
 	row(time.Second, 16, 8, math.Inf(1), 9, 10)       // invalid
 	row(time.Second, 17, 8, 1, 9, math.NaN(), 10, 20) // a block ends at its first blank
 	var got [][]sample
-	for _, s := range n.h.Series(Match{}) {
+	for _, s := range n.h.Series("", 0) {
 		got = append(got, n.all(s))
 	}
 	check(t, got, [][]sample{
 		{{0, 10}, {1000, 11}, {2000, 12}, {3000, 13}, {4000, 14}, {9000, 15}, {10000, 16}, {11000, 17}},
 		{{520, 1}, {1000, 2}, {1500, 3}, {1900, 4}, {2500, 5}, {3000, 6}, {9000, 7}, {11000, 8}},
 	})
-}
-
-func TestADeviceOfTwoSourcesHasTheSamplesOfTheFirst(t *testing.T) {
-	n := newNode(t, Options{})
-	source := func() *view.Source {
-		return &view.Source{Devices: []collector.Device{{ID: "GPU-0"}}, Columns: []collector.Column{{Field: power}}, Ring: ring.Make(16, 1, 1)}
-	}
-	first, second := source(), source()
-	n.board.Store(&view.View{Sources: []*view.Source{first, second}})
-	for i, s := range []*view.Source{second, first} {
-		s.Ring.Append(n.now.UnixNano(), []int64{n.now.UnixNano()}, []float64{float64(i)})
-	}
-	n.h.Sync(n.now)
-	check(t, n.all(n.one(Match{})), []sample{{0, 1}})
 }
 
 func TestRowsThatLieAreLeftOut(t *testing.T) {
@@ -225,6 +210,6 @@ func TestRowsThatLieAreLeftOut(t *testing.T) {
 	}
 	n.src.Ring.Append(n.now.UnixNano(), []int64{n.now.UnixNano() + 1}, []float64{3, 81}) // in the same ms; events count anyway
 	n.h.Sync(n.now)
-	check(t, n.all(n.one(Match{Field: power})), []sample{{0, 1}})
-	check(t, n.all(n.one(Match{Field: xid})), []sample{{0, 79}, {0, 81}})
+	check(t, n.all(n.one(power)), []sample{{0, 1}})
+	check(t, n.all(n.one(xid)), []sample{{0, 79}, {0, 81}})
 }

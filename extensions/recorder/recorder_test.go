@@ -26,29 +26,24 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
-	"warpgauge/extensions/live/api"
-	"warpgauge/extensions/live/apiv1"
-	"warpgauge/extensions/live/history"
+	"warpgauge/extensions/recorder/history"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/events"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/rows"
+	"warpgauge/pkg/session"
 	"warpgauge/pkg/view"
 )
 
 const counters = `DCGM_FI_DEV_POWER_USAGE, gauge, Power
-DCGM_FI_DEV_ECC_DBE_VOL_TOTAL, counter, ECC
 DCGM_FI_DEV_CLOCK_THROTTLE_REASONS, gauge, Reasons
-DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL, counter, Replays
 `
 
 const (
 	power = iota
-	ecc
 	clocks
-	replays
 	width
 )
 
@@ -59,10 +54,10 @@ type node struct {
 	bus     events.Bus
 	rows    *rows.Reader
 	history *history.History
-	log     *api.Log
+	told    *events.Subscription // about recordings
+	verdict events.Board
 	src     *view.Source
 	row     []float64
-	verdict string // verdict on GPU-0
 	*Recorder
 }
 
@@ -71,8 +66,9 @@ func newNode(t testing.TB, directory string) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &node{verdict: "ok", t: t, log: api.NewLog(time.Now), row: make([]float64, 2*width)}
-	n.log.Subscribe(&n.bus)
+	n := &node{t: t, row: make([]float64, 2*width)}
+	n.told = n.bus.Subscribe(1024, events.Recording)
+	n.judge(events.OK)
 	n.rows = rows.New(&n.board, &n.bus)
 	n.history = history.New(history.Options{Rows: n.rows})
 	n.src = &view.Source{Collector: "test", Fields: list, Ring: ring.Make(1024, 2, 2*width), Interval: time.Second}
@@ -85,16 +81,23 @@ func newNode(t testing.TB, directory string) *node {
 	n.board.Store(&view.View{Sources: []*view.Source{n.src}})
 	n.Recorder = New(Options{
 		Directory: directory, Before: time.Minute, After: 30 * time.Second, Files: 5, Bytes: 64 << 20, Hostname: "node", Version: "v1",
-		Board: &n.board, History: n.history, Events: &n.bus, Log: n.log, Logger: zap.NewNop(), Registerer: prometheus.NewRegistry(),
-		Health: func() *apiv1.Health {
-			return &apiv1.Health{Devices: []apiv1.DeviceHealth{{ID: "GPU-0", State: n.verdict, Reason: "of a test"}, {ID: "GPU-1", State: "failed"}}}
-		},
-		Node: func() *apiv1.Devices {
-			return &apiv1.Devices{Hostname: "node", Devices: []apiv1.Device{{ID: "GPU-0", State: "up"}}}
-		},
+		Board: &n.board, History: n.history, Node: n, Events: &n.bus, Verdicts: &n.verdict, Logger: zap.NewNop(), Registerer: prometheus.NewRegistry(),
 	})
 	return n
 }
+
+// judge sets the verdict on GPU-0.
+func (n *node) judge(s events.State) {
+	n.verdict.Store(&events.Snapshot{Verdicts: []events.Verdict{
+		{Device: collector.Device{ID: "GPU-0"}, State: s, Reason: "of a test"}, {Device: collector.Device{ID: "GPU-1"}, State: events.Failed},
+	}})
+}
+
+func (n *node) Status() []session.CollectorStatus {
+	return []session.CollectorStatus{{Devices: []session.DeviceStatus{{Device: n.src.Devices[0], State: session.Lost, Reason: "gone"}}}}
+}
+
+func (n *node) Users(d *collector.Device) []User { return []User{{Job: "job of " + d.ID}} }
 
 // run samples for some seconds and lets the recorder work after each.
 func (n *node) run(seconds int, change func(second int)) {
@@ -117,7 +120,7 @@ func (n *node) run(seconds int, change func(second int)) {
 	}
 }
 
-func (n *node) List() []apiv1.Recording { return *n.list.Load() }
+func (n *node) List() []rows.Recording { return *n.list.Load() }
 
 // recorded returns causes and devices of the existing recordings, oldest first.
 func (n *node) recorded() (out []string) {
@@ -168,7 +171,9 @@ func TestWhatSetsOffARecording(t *testing.T) {
 	f("throttling", func(n *node, second int) { n.row[width+clocks] = float64(1 + 8*(second/100%2)) }, "throttling GPU-1")
 	f("a power cap", func(n *node, second int) { n.row[clocks] = float64(4 * (second % 2)) })
 	f("throttling all the time", func(n *node, second int) { n.row[clocks] = 8 })
-	f("failing health", func(n *node, second int) { n.verdict = []string{"ok", "degraded", "failed"}[second/80] }, "health GPU-0")
+	f("failing health", func(n *node, second int) {
+		n.judge([]events.State{events.OK, events.Degraded, events.Failed}[second/80])
+	}, "health GPU-0")
 	f("a clock that flaps", func(n *node, second int) { n.row[clocks] = float64(8 * (second % 2)) }, "throttling GPU-0")
 }
 
@@ -191,17 +196,20 @@ func TestARecordingIsTheHistoryAroundWhatHappened(t *testing.T) {
 		}
 		got := n.read(n.List()[0].Name)
 		from, until := at.Add(-time.Minute).UTC(), at.Add(30*time.Second).UTC()
-		want := apiv1.Recording{Name: "recording-" + at.UTC().Format("20060102-150405.000") + "-xid.om.zst", Time: at.UTC(), Cause: "xid", Device: "GPU-0", From: from, Until: until}
+		want := rows.Recording{Name: "recording-" + at.UTC().Format("20060102-150405.000") + "-xid.om.zst", Time: at.UTC(), Cause: "xid", Device: "GPU-0", From: from, Until: until}
 		if diff := cmp.Diff(want, got.Recording); diff != "" {
 			t.Errorf("header (-want +got):\n%s", diff)
 		}
-		if len(got.Events) != 1 || len(got.Node.Devices) != 1 || len(got.Devices) != 2 || len(got.Fields) != 1 {
-			t.Errorf("%d events, %d states, %d devices, %d lists", len(got.Events), len(got.Node.Devices), len(got.Devices), len(got.Fields))
+		if len(got.Events) != 1 || got.Events[0].Code != 79 || len(got.Devices) != 2 || len(got.Fields) != 1 || len(got.Verdicts) != 2 {
+			t.Errorf("events %+v, %d devices, %d lists, verdicts %v", got.Events, len(got.Devices), len(got.Fields), got.Verdicts)
+		}
+		if d := got.Devices[0]; d.State != "lost" || d.Reason != "gone" || len(d.Users) != 1 || d.Users[0].Job != "job of GPU-0" {
+			t.Errorf("device %+v", d)
 		}
 		if diff := cmp.Diff(string(field.Format(n.src.Fields)), string(field.Format(got.Fields[0]))); diff != "" {
 			t.Errorf("field list (-want +got):\n%s", diff)
 		}
-		all := n.history.Series(history.Match{})
+		all := n.history.Series("", 0)
 		if len(got.Series) != len(all) {
 			t.Fatalf("%d series, want %d", len(got.Series), len(all))
 		}
@@ -219,9 +227,6 @@ func TestARecordingIsTheHistoryAroundWhatHappened(t *testing.T) {
 			if all := i != 0; len(samples) != k || all && k != 90 || !all && (k < 12 || k > 13) { // in one series, 1 in 7 samples is not blank
 				t.Errorf("series %d has %d samples, the history %d", i, len(samples), k)
 			}
-		}
-		if got.Health == nil || len(got.Health.Devices) != 2 {
-			t.Errorf("health %v", got.Health)
 		}
 	})
 }
@@ -347,22 +352,30 @@ func listsOf(t testing.TB, h *Header) (out []field.List) {
 	return out
 }
 
-func samplesOf(h *Header, samples map[int][]Sample) func(history.Series) iter.Seq2[int64, float64] {
-	return func(s history.Series) iter.Seq2[int64, float64] {
-		return each(samples[slices.IndexFunc(h.Series, func(x history.Series) bool { return fmt.Sprint(x) == fmt.Sprint(s) })])
+func samplesOf(h *Header, samples map[int][]Sample) func(rows.Series) iter.Seq2[int64, float64] {
+	return func(s rows.Series) iter.Seq2[int64, float64] {
+		all := samples[slices.IndexFunc(h.Series, func(x rows.Series) bool { return fmt.Sprint(x) == fmt.Sprint(s) })]
+		return func(yield func(int64, float64) bool) {
+			for _, x := range all {
+				if !yield(x.Time, x.Value) {
+					return
+				}
+			}
+		}
 	}
 }
 
 // example returns a larger recording: 10 series of the page, and 10 others.
 func example() (h *Header, samples map[int][]Sample) {
 	h = &Header{
-		Format: format, Recording: apiv1.Recording{Name: "x", From: time.UnixMilli(0).UTC(), Until: time.UnixMilli(1000_000).UTC()},
+		Format: format, Recording: rows.Recording{Name: "x", From: time.UnixMilli(0).UTC(), Until: time.UnixMilli(1000_000).UTC()},
 		Lists: []string{counters}, Devices: []Device{{Interval: time.Second, Device: collector.Device{ID: "GPU-0"}}},
+		Verdicts: []events.Verdict{{Device: collector.Device{ID: "GPU-0"}, State: events.Degraded}},
 	}
 	samples = make(map[int][]Sample)
 	r := rand.New(rand.NewPCG(1, 1))
 	for i := range 20 {
-		h.Series = append(h.Series, history.Series{Device: "GPU-0", Field: 155, Labels: []collector.Label{{Name: "n", Value: fmt.Sprint(i)}}, Buffered: i >= 10})
+		h.Series = append(h.Series, rows.Series{Device: "GPU-0", Field: 155, Labels: []collector.Label{{Name: "n", Value: fmt.Sprint(i)}}, Buffered: i >= 10})
 		for at := range int64(1000) {
 			samples[i] = append(samples[i], Sample{at * 1000, r.Float64()})
 		}
@@ -417,8 +430,11 @@ func TestAFullFileSystem(t *testing.T) {
 		for _, f := range files {
 			n.read(f.Name())
 		}
-		events := n.log.All()
-		if e := events[len(events)-1]; !e.Bad || !strings.Contains(e.Text, "no space left on device") {
+		e := events.Event{}
+		for len(n.told.C) > 0 {
+			e = <-n.told.C
+		}
+		if !e.Bad || !strings.Contains(e.Text, "no space left on device") {
 			t.Errorf("the last event is %q", e.Text)
 		}
 	})
@@ -503,7 +519,8 @@ func TestFilesThatAreNotWholeAreRefused(t *testing.T) {
 	}
 	f([]byte("# HELP x\n"), "the file is not one")
 	f(lines(func(l []string) []string { return l[1:] }), "the file is not one")
-	f(replace(0, `"format":2`, `"format":3`), "its format is 3")
+	f(replace(0, `"format":3`, `"format":4`), "its format is 4")
+	f(replace(0, `"State":2`, `"State":4`), `the verdict on device "GPU-0"`)
 	f(replace(0, `"list":0`, `"list":1`), "has list 1")
 	f(replace(0, `"until":"1970-01-01T00:16:40Z"`, `"until":"1970-01-03T00:00:00Z"`), "is not what a recording can be")
 	f(replace(0, "DCGM_FI_DEV_POWER_USAGE, gauge", "DCGM_FI_DEV_POWER_USAGE, gouge"), "list 0 of the recording")

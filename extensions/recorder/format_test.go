@@ -12,12 +12,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"warpgauge/extensions/live/apiv1"
-	"warpgauge/extensions/live/history"
 	"warpgauge/internal/testkit/programtest"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/rows"
+	"warpgauge/pkg/view"
 )
 
 // shared is a recording of a GPU with two users: a field with two names and scales, a field of a histogram only,
@@ -25,7 +25,7 @@ import (
 func shared() (h *Header, samples map[int][]Sample) {
 	blank := math.NaN()
 	h = &Header{
-		Format: format, Recording: apiv1.Recording{Name: "x", From: time.UnixMilli(1e12).UTC(), Until: time.UnixMilli(1e12 + 4000).UTC()},
+		Format: format, Recording: rows.Recording{Name: "x", From: time.UnixMilli(1e12).UTC(), Until: time.UnixMilli(1e12 + 4000).UTC()},
 		Text: `a "quoted" text with a \ and` + "\na second line",
 		Lists: []string{`DCGM_FI_DEV_SM_CLOCK, gauge, Clock
 DCGM_FI_DEV_SM_CLOCK_HERTZ, gauge, Clock
@@ -36,9 +36,6 @@ DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION, counter, Energy
 DCGM_FI_DEV_GPU_TEMP, histogram, Temperature, buckets=30|60
 `},
 		Devices: []Device{{Collector: "nvml", Interval: time.Second, Device: collector.Device{ID: "GPU-a", UUID: "GPU-a", GPU: "0", Level: field.GPU}}},
-		Node: apiv1.Devices{Devices: []apiv1.Device{{ID: "GPU-a", Users: []apiv1.User{
-			{Namespace: "ns", Pod: "p", Container: "c"}, {Namespace: "ns", Pod: `q "\`, Container: "c d"},
-		}}}},
 	}
 	samples = make(map[int][]Sample)
 	add := func(name string, buffered bool, labels []collector.Label, pairs ...float64) {
@@ -49,7 +46,7 @@ DCGM_FI_DEV_GPU_TEMP, histogram, Temperature, buckets=30|60
 		for i := 0; i < len(pairs); i += 2 {
 			samples[len(h.Series)] = append(samples[len(h.Series)], Sample{1e12 + int64(pairs[i]), pairs[i+1]})
 		}
-		h.Series = append(h.Series, history.Series{Device: "GPU-a", Field: d.ID, Buffered: buffered, Labels: labels})
+		h.Series = append(h.Series, rows.Series{Device: "GPU-a", Field: d.ID, Buffered: buffered, Labels: labels})
 	}
 	add("DCGM_FI_DEV_SM_CLOCK", false, nil, 0, 1980, 1000, 1981, 2001, 345)
 	add("DCGM_FI_DEV_XID_ERRORS", false, nil, 0, 0, 1000, 79, 2001, 79, 3000, 31)
@@ -57,17 +54,30 @@ DCGM_FI_DEV_GPU_TEMP, histogram, Temperature, buckets=30|60
 	add("DCGM_FI_DEV_POWER_USAGE", true, []collector.Label{{Name: "l", Value: `a "b" \`}}, 100, 99.5, 120, 98.5)
 	add("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", false, nil, 0, 1<<52, 1000, 1<<52+1)
 	add("DCGM_FI_DEV_GPU_TEMP", false, nil, 0, 40, 1000, 41)
-	h.Series = append(h.Series, history.Series{Device: "GPU-a", Field: field.XIDEvent})
+	h.Series = append(h.Series, rows.Series{Device: "GPU-a", Field: field.XIDEvent})
 	samples[len(h.Series)-1] = []Sample{{1e12 + 900, 79}, {1e12 + 900, 31}, {1e12 + 3999, 31}, {1e12 + 3999, 45}}
-	h.Series = append(h.Series, history.Series{Device: "GPU-a", Field: 60000}) // from a later version
+	h.Series = append(h.Series, rows.Series{Device: "GPU-a", Field: 60000}) // from a later version
 	samples[len(h.Series)-1] = []Sample{{1e12, 7}}
 	return h, samples
+}
+
+// twoPods implements exposition.Owners.
+type twoPods struct{}
+
+func (twoPods) Version() uint64                        { return 1 }
+func (twoPods) Split(*collector.Device, field.ID) bool { return false }
+func (twoPods) Shares() *view.Shares                   { return nil }
+func (twoPods) Owners(*collector.Device) (out []view.Owner) {
+	for _, pod := range [][2]string{{"c", "p"}, {"c d", `q "\`}} {
+		out = append(out, view.Owner{Labels: []collector.Label{{Name: "container", Value: pod[0]}, {Name: "namespace", Value: "ns"}, {Name: "pod", Value: pod[1]}}})
+	}
+	return out
 }
 
 // TestWhatIsReadIsWhatWasWritten: a recording keeps everything except blanks; simultaneous events get times 1 ms apart.
 func TestWhatIsReadIsWhatWasWritten(t *testing.T) {
 	h, samples := shared()
-	file := written(t, h, exposition.Options{Hostname: "node", Owners: usersOf(&h.Node)}, samples)
+	file := written(t, h, exposition.Options{Hostname: "node", Owners: twoPods{}}, samples)
 	got, err := Read(bytes.NewReader(file))
 	must(t, err)
 	if diff := cmp.Diff(*h, got.Header); diff != "" {
@@ -86,7 +96,7 @@ func TestWhatIsReadIsWhatWasWritten(t *testing.T) {
 // TestNamesOfARecording: series have their names from the page; other series have a family of their own.
 func TestNamesOfARecording(t *testing.T) {
 	h, samples := shared()
-	got := text(t, written(t, h, exposition.Options{Hostname: "node", Owners: usersOf(&h.Node)}, samples))
+	got := text(t, written(t, h, exposition.Options{Hostname: "node", Owners: twoPods{}}, samples))
 	const labels = `{gpu="0",UUID="GPU-a",pci_bus_id="",device="",modelName="",hostname="node",container="c",`
 	for _, want := range []string{
 		"# HELP DCGM_FI_DEV_SM_CLOCK Clock\n# TYPE DCGM_FI_DEV_SM_CLOCK gauge\nDCGM_FI_DEV_SM_CLOCK" + labels + `namespace="ns",pod="p"} 1980 1000000000.000` + "\n",
@@ -109,7 +119,7 @@ func TestNamesOfARecording(t *testing.T) {
 func TestPrometheusReadsARecording(t *testing.T) {
 	promtool := programtest.Find(t, "promtool")
 	h, samples := shared()
-	all := text(t, written(t, h, exposition.Options{Hostname: "node", Owners: usersOf(&h.Node)}, samples))
+	all := text(t, written(t, h, exposition.Options{Hostname: "node", Owners: twoPods{}}, samples))
 	path, blocks := filepath.Join(t.TempDir(), "recording.om"), t.TempDir()
 	must(t, os.WriteFile(path, []byte(all), 0o600))
 	if out, err := exec.Command(promtool, "tsdb", "create-blocks-from", "openmetrics", path, blocks).CombinedOutput(); err != nil {

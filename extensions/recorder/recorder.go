@@ -2,7 +2,7 @@
 // device, an uncorrected ECC error, throttling, a burst of NVLink errors, or an operator's
 // request), it writes the surrounding history into one file: all series, events, states and users.
 // It reads the memory of other components, so nothing waits for its disk. Read decodes such a file,
-// trusted or not, and a Replay serves page, API and metrics from it.
+// trusted or not, and a Replay shows it as of one time. Package extension connects a Recorder with the exporter.
 package recorder
 
 import (
@@ -23,15 +23,21 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
-	"warpgauge/extensions/live/api"
-	"warpgauge/extensions/live/apiv1"
-	"warpgauge/extensions/live/history"
+	"warpgauge/pkg/collector"
 	"warpgauge/pkg/events"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/file"
+	"warpgauge/pkg/rows"
+	"warpgauge/pkg/session"
 	"warpgauge/pkg/view"
 )
+
+// Node is the state of the recorded node.
+type Node interface {
+	Status() []session.CollectorStatus // in order of priority
+	Users(*collector.Device) []User
+}
 
 // Options of New.
 type Options struct {
@@ -41,13 +47,12 @@ type Options struct {
 	Bytes             int64         // maximum total size
 	Hostname, Version string
 
-	Board   *view.Board
-	History *history.History
-	Node    func() *apiv1.Devices // states, users and processes of devices
-	Events  *events.Bus           // source of the triggers
-	Log     *api.Log              // events for recordings; the recorder adds its own
-	Health  func() *apiv1.Health  // nil: no verdicts
-	Page    exposition.Options    // names of series and users of devices
+	Board    *view.Board
+	History  rows.History
+	Node     Node
+	Events   *events.Bus // source of the triggers; the recorder adds its own events
+	Verdicts *events.Board
+	Page     exposition.Options // names of series and users of devices
 
 	Registerer prometheus.Registerer // for the recorder's own metrics, or nil
 	Logger     *zap.Logger
@@ -60,8 +65,8 @@ const (
 	// device, so that repeated events do not displace earlier recordings.
 	pause     = time.Minute
 	samePause = 10 * time.Minute
-	// maxWaiting bounds the events that wait for the next second.
-	maxWaiting = 1024
+	// maxEvents bounds the events that wait for the next second, and those of a recording.
+	maxEvents = 1024
 	// A device without samples is forgotten after that long.
 	forget = 2 * time.Hour
 	// leftover is the age at which an unfinished file counts as abandoned by a killed process.
@@ -79,7 +84,7 @@ type Recorder struct {
 	directory file.Private
 	asked     chan chan error
 	events    *events.Subscription
-	list      atomic.Pointer[[]apiv1.Recording]
+	list      atomic.Pointer[[]rows.Recording]
 
 	written            *prometheus.CounterVec
 	failed, suppressed prometheus.Counter
@@ -90,8 +95,9 @@ type Recorder struct {
 	began   time.Time // start of the last recording
 	started time.Time // start of Run: there are no earlier samples
 	last    map[[2]string]time.Time
-	headers map[string]apiv1.Recording // of existing files, by name
-	health  map[string]string          // verdicts on devices at the last step
+	headers map[string]rows.Recording // of existing files, by name
+	recent  []events.Event            // that the next recording may show
+	health  map[string]events.State   // of devices at the last step
 }
 
 // pending is a recording that waits for the samples after its trigger.
@@ -122,7 +128,7 @@ func New(o Options) *Recorder {
 		o: o, log: o.Logger.Named("recorder"),
 		directory: file.Private{Path: o.Directory, Of: "recordings", Flag: "recorder-directory"},
 		asked:     make(chan chan error),
-		events:    o.Events.Subscribe(maxWaiting, slices.Collect(maps.Keys(causeOf))...),
+		events:    o.Events.Subscribe(maxEvents),
 		written: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "warpgauge_recordings_total", Help: "Recordings that were written, by what set them off.",
 		}, []string{"cause"}),
@@ -132,9 +138,9 @@ func New(o Options) *Recorder {
 		suppressed: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "warpgauge_recordings_suppressed_total", Help: "Causes of a recording for which none was begun, because the last one was too short a time ago.",
 		}),
-		known: make(map[string]knownDevice), last: make(map[[2]string]time.Time), headers: make(map[string]apiv1.Recording),
+		known: make(map[string]knownDevice), last: make(map[[2]string]time.Time), headers: make(map[string]rows.Recording),
 	}
-	r.list.Store(&[]apiv1.Recording{})
+	r.list.Store(&[]rows.Recording{})
 	for _, c := range append(slices.Collect(maps.Values(causeOf)), causeHealth, causeOperator) {
 		r.written.WithLabelValues(c)
 	}
@@ -181,11 +187,9 @@ func (r *Recorder) Record(ctx context.Context) error {
 }
 
 // Recordings returns the existing recordings, newest first.
-func (r *Recorder) Recordings() []apiv1.Recording { return *r.list.Load() }
+func (r *Recorder) Recordings() []rows.Recording { return *r.list.Load() }
 
-var _ api.Recorder = (*Recorder)(nil)
-
-// Open opens the file of a recording. The error is fs.ErrNotExist if there is none with that name.
+// Open implements rows.Recordings.
 func (r *Recorder) Open(name string) (io.ReadSeekCloser, error) {
 	if !names.MatchString(name) {
 		return nil, fmt.Errorf("recording %q: %w", name, fs.ErrNotExist)
@@ -213,27 +217,28 @@ func (r *Recorder) step(now time.Time) {
 		if t, ok := triggerOf(&e); ok {
 			_ = r.begin(t, now) // a counter counts suppressed triggers
 		}
+		r.recent = append(r.recent, e)
 	}
 	r.recordFailures(now)
 	if r.pending != nil && now.Sub(r.pending.began) >= r.o.After+catchUp {
 		r.finish(now)
 	}
+	oldest := now.Add(-r.o.Before - r.o.After - 2*catchUp)
+	r.recent = slices.DeleteFunc(r.recent, func(e events.Event) bool { return e.Time.Before(oldest) })
+	r.recent = r.recent[max(0, len(r.recent)-maxEvents):]
 }
 
 // recordFailures starts a recording when a device's health becomes failed, unless the pending
 // recording covers it.
 func (r *Recorder) recordFailures(now time.Time) {
-	if r.o.Health == nil {
-		return
-	}
-	verdicts := make(map[string]string, len(r.health))
-	for _, h := range r.o.Health().Devices {
-		verdicts[h.ID] = h.State
-		if before := r.health[h.ID]; h.State == "failed" && before != "" && before != "failed" && r.pending == nil {
-			_ = r.begin(Trigger{Cause: causeHealth, Device: h.ID, Text: cmp.Or(h.Text, h.Reason), Time: now}, now)
+	states := make(map[string]events.State, len(r.health))
+	for _, v := range r.o.Verdicts.Load().Verdicts {
+		states[v.Device.ID] = v.State
+		if before, known := r.health[v.Device.ID]; v.State == events.Failed && known && before != events.Failed && r.pending == nil {
+			_ = r.begin(Trigger{Cause: causeHealth, Device: v.Device.ID, Text: cmp.Or(v.Text, v.Reason), Time: now}, now)
 		}
 	}
-	r.health = verdicts
+	r.health = states
 }
 
 // remember stores the descriptions of devices, for devices missing in later Views.
@@ -279,15 +284,19 @@ func (r *Recorder) finish(now time.Time) {
 	p := r.pending
 	r.pending = nil
 	h, err := r.write(p)
+	e := events.Event{Kind: events.Recording, Time: now, Text: "recorded: " + h.Name}
+	if k, known := r.known[p.Device]; known {
+		e.Device = &k.Device.Device
+	}
 	if err != nil {
 		r.failed.Inc()
 		r.log.Error("recording cannot be written", zap.String("cause", p.Cause), zap.Error(err))
-		r.o.Log.Add(apiv1.Event{Kind: string(events.Recording), Device: p.Device, Text: "recording cannot be written: " + err.Error(), Bad: true})
+		e.Text, e.Bad = "recording cannot be written: "+err.Error(), true
 	} else {
 		r.written.WithLabelValues(p.Cause).Inc()
 		r.log.Info("recording written", zap.String("file", h.Name))
-		r.o.Log.Add(apiv1.Event{Kind: string(events.Recording), Device: p.Device, Text: "recorded: " + h.Name})
 	}
+	r.o.Events.Publish(e)
 	if err := r.tidy(now); err != nil {
 		r.log.Warn("old recordings cannot be removed", zap.Error(err))
 	}
@@ -302,17 +311,15 @@ func (r *Recorder) header(p *pending) *Header {
 	at := p.Time.UTC().Truncate(time.Millisecond)
 	h := &Header{
 		Format: format,
-		Recording: apiv1.Recording{
+		Recording: rows.Recording{
 			Name: prefix + at.Format("20060102-150405.000") + "-" + p.Cause + suffix,
 			Time: at, Cause: p.Cause, Device: p.Device,
 			From: from.UTC().Truncate(time.Millisecond), Until: until.UTC().Truncate(time.Millisecond),
 		},
-		Text: p.Text, Version: r.o.Version, Hostname: r.o.Hostname, Lists: []string{}, Devices: []Device{}, Series: []history.Series{}, Node: *r.o.Node(),
+		Text: p.Text, Version: r.o.Version, Hostname: r.o.Hostname, Lists: []string{}, Devices: []Device{}, Series: []rows.Series{},
+		Verdicts: r.o.Verdicts.Load().Verdicts,
 	}
-	if r.o.Health != nil {
-		h.Health = r.o.Health()
-	}
-	for _, e := range r.o.Log.All() {
+	for _, e := range r.recent {
 		if !e.Time.Before(h.From) && e.Time.Before(h.Until) {
 			h.Events = append(h.Events, e)
 		}
@@ -321,8 +328,13 @@ func (r *Recorder) header(p *pending) *Header {
 }
 
 // addSeries adds series and their devices to a header, and returns the devices' field lists.
-func (r *Recorder) addSeries(h *Header, all []history.Series) (lists []field.List) {
-	at, added := make(map[*field.Field]int), make(map[string]bool)
+func (r *Recorder) addSeries(h *Header, all []rows.Series) (lists []field.List) {
+	at, added, states := make(map[*field.Field]int), make(map[string]bool), make(map[string]*session.DeviceStatus)
+	for _, c := range slices.Backward(r.o.Node.Status()) {
+		for i := range c.Devices {
+			states[c.Devices[i].Device.ID] = &c.Devices[i]
+		}
+	}
 	for _, s := range all {
 		k, ok := r.known[s.Device]
 		if !ok || len(k.list.Fields) == 0 {
@@ -342,7 +354,10 @@ func (r *Recorder) addSeries(h *Header, all []history.Series) (lists []field.Lis
 			}
 		}
 		d := k.Device
-		d.List = at[list]
+		d.List, d.Users = at[list], r.o.Node.Users(&d.Device)
+		if status := states[s.Device]; status != nil {
+			d.State, d.Reason = status.State.String(), status.Reason
+		}
 		h.Devices = append(h.Devices, d)
 	}
 	return lists
@@ -351,7 +366,7 @@ func (r *Recorder) addSeries(h *Header, all []history.Series) (lists []field.Lis
 func (r *Recorder) write(p *pending) (*Header, error) {
 	h := r.header(p)
 	from, until := h.From.UnixMilli(), h.Until.UnixMilli()
-	all := slices.DeleteFunc(r.o.History.Series(history.Match{}), func(s history.Series) bool { return s.Last < from })
+	all := slices.DeleteFunc(r.o.History.Series("", 0), func(s rows.Series) bool { return s.Last < from })
 	lists := r.addSeries(h, all)
 	root, err := r.directory.Open()
 	if err != nil {
@@ -359,7 +374,7 @@ func (r *Recorder) write(p *pending) (*Header, error) {
 	}
 	defer func() { _ = root.Close() }() // errors of files are reported separately
 	return h, file.WriteWhole(root, h.Name, func(w io.Writer) error {
-		return write(&limited{to: w, left: min(maxFile, r.o.Bytes)}, h, lists, r.o.Page, func(s history.Series) iter.Seq2[int64, float64] {
+		return write(&limited{to: w, left: min(maxFile, r.o.Bytes)}, h, lists, r.o.Page, func(s rows.Series) iter.Seq2[int64, float64] {
 			return r.o.History.Samples(s, from, until)
 		})
 	})
@@ -378,8 +393,8 @@ func (r *Recorder) tidy(now time.Time) error {
 	}
 	files = slices.DeleteFunc(files, func(f fs.FileInfo) bool { return !names.MatchString(f.Name()) })
 	slices.SortFunc(files, func(a, b fs.FileInfo) int { return cmp.Compare(b.Name(), a.Name()) }) // newest first
-	list, total := []apiv1.Recording{}, int64(0)
-	headers := make(map[string]apiv1.Recording)
+	list, total := []rows.Recording{}, int64(0)
+	headers := make(map[string]rows.Recording)
 	for i, f := range files {
 		if total += f.Size(); i >= r.o.Files || total > r.o.Bytes {
 			err = errors.Join(err, root.Remove(f.Name()))
@@ -401,14 +416,14 @@ func (r *Recorder) tidy(now time.Time) error {
 	return err
 }
 
-func headerOf(root *os.Root, info fs.FileInfo) (apiv1.Recording, error) {
+func headerOf(root *os.Root, info fs.FileInfo) (rows.Recording, error) {
 	f, err := root.Open(info.Name())
 	if err != nil {
-		return apiv1.Recording{}, err
+		return rows.Recording{}, err
 	}
 	h, err := ReadHeader(f)
 	if err = errors.Join(err, f.Close()); err != nil {
-		return apiv1.Recording{}, err
+		return rows.Recording{}, err
 	}
 	out := h.Recording
 	out.Name, out.Bytes = info.Name(), info.Size()

@@ -17,11 +17,11 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"warpgauge/extensions/live/apiv1"
-	"warpgauge/extensions/live/history"
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/rows"
 	"warpgauge/pkg/view"
 )
 
@@ -43,8 +43,8 @@ const (
 	end         = "# EOF"
 )
 
-// format is the version of the JSON parts. Version 1 had another layout.
-const format = 2
+// format is the version of the JSON parts.
+const format = 3
 
 // Limits of a file, for writing and for reading untrusted files.
 const (
@@ -59,25 +59,30 @@ const (
 // Header describes a recording.
 type Header struct {
 	Format int `json:"format"`
-	apiv1.Recording
+	rows.Recording
 	Text     string           `json:"text"` // text of the trigger
 	Version  string           `json:"version"`
 	Hostname string           `json:"hostname,omitempty"`
 	Lists    []string         `json:"lists"` // field lists in service, as CSV
 	Devices  []Device         `json:"devices"`
-	Series   []history.Series `json:"series"`
-	Node     apiv1.Devices    `json:"node"` // states, users and processes at the time of writing
-	Health   *apiv1.Health    `json:"health,omitempty"`
-	Events   []apiv1.Event    `json:"events,omitempty"`
+	Series   []rows.Series    `json:"series"`
+	Verdicts []events.Verdict `json:"verdicts,omitempty"` // at the time of writing
+	Events   []events.Event   `json:"events,omitempty"`
 }
 
-// Device is a device with samples.
+// Device is a device with samples, with its state at the time of writing.
 type Device struct {
 	Collector string           `json:"collector"`
 	List      int              `json:"list"` // index into Header.Lists
 	Interval  time.Duration    `json:"interval_ns"`
 	Device    collector.Device `json:"device"`
+	State     string           `json:"state,omitempty"`
+	Reason    string           `json:"reason,omitempty"`
+	Users     []User           `json:"users,omitempty"`
 }
+
+// User is a container that has a device, or a job that runs on it.
+type User struct{ Namespace, Pod, PodUID, Container, Job string }
 
 // Sample is a sample of a series. Its time is in Unix ms.
 type Sample struct {
@@ -120,7 +125,7 @@ func (h *Header) view(lists []field.List) (v *view.View, series [][]int) {
 }
 
 // write writes a recording: for each series, the samples from the header's From to before Until. lists are the header's lists.
-func write(to io.Writer, h *Header, lists []field.List, page exposition.Options, samples func(history.Series) iter.Seq2[int64, float64]) error {
+func write(to io.Writer, h *Header, lists []field.List, page exposition.Options, samples func(rows.Series) iter.Seq2[int64, float64]) error {
 	z, err := zstd.NewWriter(to, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(4<<20))
 	if err != nil {
 		return err
@@ -161,7 +166,7 @@ func write(to io.Writer, h *Header, lists []field.List, page exposition.Options,
 }
 
 // readingText returns name and labels for a series that the page does not show.
-func readingText(s *history.Series) string {
+func readingText(s *rows.Series) string {
 	name := strconv.Itoa(int(s.Field))
 	if d, ok := field.ByID(s.Field); ok {
 		name = d.Name
@@ -284,6 +289,12 @@ func (r *reader) header() (*Header, error) {
 			return nil, r.fail(fmt.Errorf("device %q, which may be there once, has list %d and interval %v", d.Device.ID, d.List, d.Interval))
 		}
 		devices[d.Device.ID] = true
+	}
+	for i := range h.Verdicts {
+		v := &h.Verdicts[i]
+		if v.State > events.Failed || slices.ContainsFunc(v.Conditions, func(c events.Condition) bool { return c.State > events.Failed }) {
+			return nil, r.fail(fmt.Errorf("the verdict on device %q is not one", v.Device.ID))
+		}
 	}
 	for i := range h.Series {
 		if s := &h.Series[i]; !devices[s.Device] {
