@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"warpgauge/pkg/events"
-
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/session"

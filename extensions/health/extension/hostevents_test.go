@@ -11,8 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"warpgauge/pkg/events"
-
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"warpgauge/collectors/fake"
@@ -20,6 +18,7 @@ import (
 	"warpgauge/extensions/health/kernellog"
 	"warpgauge/extensions/health/pci"
 	"warpgauge/pkg/config"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/session"
 )
