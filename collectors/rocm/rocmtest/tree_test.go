@@ -34,7 +34,7 @@ func TestBuildRefuses(t *testing.T) {
 		"no memory partition mode":          {Model: RX7900, Memory: "NPS1"},
 		"17 GPUs":                           {GPUs: 17},
 		"unknown revision \"1.10\"":         {Metrics: "1.10"},
-		"read revision \"new\"":             {Metrics: "new"},
+		"unknown revision \"new\"":          {Metrics: "new"},
 	} {
 		if _, err := Build(t.TempDir(), o); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("Build(%+v) = %v, want %s", o, err, name)
