@@ -55,14 +55,16 @@ func partitions(members string) (out string) {
 // layouts returns the members of each revision that is one structure.
 func layouts() map[string]string {
 	const (
-		xcp16   = "gfx_busy_inst:4:8 jpeg_busy:2:32 vcn_busy:2:4 gfx_busy_acc:8:8 "
-		xcp18   = "gfx_busy_inst:4:8 jpeg_busy:2:40 vcn_busy:2:4 gfx_busy_acc:8:8 gfx_below_host_limit_ppt_acc:8:8 " + "gfx_below_host_limit_thm_acc:8:8 gfx_low_utilization_acc:8:8 gfx_below_host_limit_total_acc:8:8 "
+		xcp16 = "gfx_busy_inst:4:8 jpeg_busy:2:32 vcn_busy:2:4 gfx_busy_acc:8:8 "
+		xcp18 = "gfx_busy_inst:4:8 jpeg_busy:2:40 vcn_busy:2:4 gfx_busy_acc:8:8 gfx_below_host_limit_ppt_acc:8:8 " +
+			"gfx_below_host_limit_thm_acc:8:8 gfx_low_utilization_acc:8:8 gfx_below_host_limit_total_acc:8:8 "
 		links   = "xgmi_link_status:2:8 padding:2 "
 		divided = socketClocks + "num_partition:2 "
 		end     = "pcie_lc_perf_other_end_recovery:4 "
 	)
 	return map[string]string{
-		"1.0": "system_clock_counter:8 " + sixTemperatures + fourActivities + "energy_accumulator:4 " + boardClocks + "pcie_link_width:1 pcie_link_speed:1 ",
+		"1.0": "system_clock_counter:8 " + sixTemperatures + fourActivities + "energy_accumulator:4 " + boardClocks +
+			"pcie_link_width:1 pcie_link_speed:1 ",
 		"1.1": version11, "1.2": version12,
 		"1.3": version12 + "voltage_soc:2 voltage_gfx:2 voltage_mem:2 padding:2 indep_throttle_status:8 ",
 		"1.4": socket + "vcn_activity:2:4 " + version14 + xgmi + socketClocks + "padding:2",
@@ -71,7 +73,8 @@ func layouts() map[string]string {
 		"1.7": socket + "mem_max_bandwidth:8 " + version16 + links + divided + partitions(xcp16+"gfx_below_host_limit_acc:8:8 ") + end,
 		"1.8": socket + "mem_max_bandwidth:8 " + version16 + links + divided + partitions(xcp18) + end,
 		"2.0": "system_clock_counter:8 " + fanless + apuClocks, "2.1": version21, "2.2": version22, "2.3": version23,
-		"2.4": version23 + "average_cpu_voltage:2 average_soc_voltage:2 average_gfx_voltage:2 average_cpu_current:2 average_soc_current:2 average_gfx_current:2 ",
+		"2.4": version23 + "average_cpu_voltage:2 average_soc_voltage:2 average_gfx_voltage:2 " +
+			"average_cpu_current:2 average_soc_current:2 average_gfx_current:2 ",
 		"3.0": "temperature_gfx:2 temperature_soc:2 temperature_core:2:16 temperature_skin:2 average_gfx_activity:2 average_vcn_activity:2 " +
 			"average_ipu_activity:2:8 average_core_c0_activity:2:16 average_dram_reads:2 average_dram_writes:2 average_ipu_reads:2 average_ipu_writes:2 " +
 			"system_clock_counter:8 average_socket_power:4 average_ipu_power:2 average_apu_power:4 average_gfx_power:4 average_dgpu_power:4 " +
