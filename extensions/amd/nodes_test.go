@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"warpgauge/pkg/events"
-
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
@@ -20,6 +18,7 @@ import (
 	"warpgauge/collectors/rocm/rocmtest"
 	"warpgauge/internal/testkit/golden"
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"

@@ -4,9 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"warpgauge/pkg/events"
-
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/session"

@@ -11,15 +11,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"warpgauge/pkg/events"
-	"warpgauge/pkg/exporter"
-	"warpgauge/pkg/exporter/exportertest"
-
 	"github.com/google/go-cmp/cmp"
 
 	"warpgauge/collectors/fake"
 	"warpgauge/extensions/health"
 	"warpgauge/extensions/live/api"
+	"warpgauge/pkg/events"
+	"warpgauge/pkg/exporter"
+	"warpgauge/pkg/exporter/exportertest"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
 )

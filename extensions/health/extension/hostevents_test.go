@@ -12,8 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"warpgauge/pkg/events"
-
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"warpgauge/collectors/fake"
@@ -22,6 +20,7 @@ import (
 	"warpgauge/extensions/health/pci"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/session"
 )

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"warpgauge/pkg/events"
-
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
@@ -17,6 +15,7 @@ import (
 	"warpgauge/extensions/health"
 	"warpgauge/extensions/health/pci"
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/rows"
 	"warpgauge/pkg/session"

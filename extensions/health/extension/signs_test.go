@@ -5,11 +5,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"warpgauge/pkg/events"
-
 	"warpgauge/collectors/fake"
 	"warpgauge/etc"
 	"warpgauge/extensions/health"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
 )
 

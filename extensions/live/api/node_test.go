@@ -15,9 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"warpgauge/pkg/exporter"
-	"warpgauge/pkg/lists"
-
 	"go.uber.org/zap"
 
 	"warpgauge/extensions/health"
@@ -26,7 +23,9 @@ import (
 	"warpgauge/internal/testkit/golden"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/events"
+	"warpgauge/pkg/exporter"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/lists"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/rows"
 	"warpgauge/pkg/session"

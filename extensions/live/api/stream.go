@@ -9,9 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"warpgauge/pkg/events"
-
 	"warpgauge/extensions/live/apiv1"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/rows"
 	"warpgauge/pkg/view"

@@ -13,8 +13,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"warpgauge/pkg/events"
-
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
@@ -23,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
 )
 
