@@ -1,7 +1,6 @@
 package supervisor
 
 import (
-	"bytes"
 	"fmt"
 	"maps"
 	"reflect"
@@ -154,7 +153,7 @@ func TestInputOfAChild(t *testing.T) {
 	sent := map[string]int64{"GPU-a/1": 1763812345678901, "GPU 0": 0}
 	given := fieldsOf(t, temperature)
 	given.Dialect = &field.Dialect{InPlace: true, Readings: []field.ID{155, 10001}, Texts: []field.ID{50}}
-	list, until, err := readInput(bytes.NewReader(inputOf(given, sent)))
+	list, until, err := readInput(inputOf(given, sent))
 	if err != nil || len(list.Fields) != 1 || !maps.Equal(until, sent) || !reflect.DeepEqual(list.Dialect, given.Dialect) {
 		t.Errorf("got %v, %v, %v", list, until, err)
 	}
