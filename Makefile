@@ -273,6 +273,7 @@ e2e-cluster: build tools-chart tools-cluster ## Run the packaged chart in a real
 	@$(GO) test -c -o bin/chart.test ./deploy/helm
 	@CGO_ENABLED=0 $(GO) build -C $(CLUSTER) -o $(abspath bin)/cluster .
 	@CGO_ENABLED=0 $(GO) build -C $(CLUSTER) -o $(abspath bin)/cluster-pause ./pause
+	@CGO_ENABLED=0 $(GO) build -o bin/cluster-warpgauge ./cmd/warpgauge
 	@cd / && $(GO) mod download $(OPERATOR)
 	@bin/cluster -crds "$$($(GO) env GOMODCACHE)/$(OPERATOR)/example/prometheus-operator-crd" $(if $(RELEASE),-release $(RELEASE))
 

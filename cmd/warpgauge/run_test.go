@@ -202,8 +202,8 @@ func TestOnce(t *testing.T) {
 // The manual page has every command and flag, and nothing that troff would take for a request.
 func TestManual(t *testing.T) {
 	o := execute(t, nil, "man")
-	o.want(t, 0, ".TH WARPGAUGE 1", ".SS fields [PATTERN...]", `\fB\-f, \-\-collectors=\fIFILE\fP\fP`, "$DCGM_EXPORTER_LISTEN", ".SS completion", `\-\-url`)
-	requests := []string{".TH", ".SH", ".SS", ".B", ".BR", ".RI", ".I", ".br", ".PP", ".TP"}
+	o.want(t, 0, ".TH WARPGAUGE 1", ".SS fields\n", "[PATTERN...]", `  \-f, \-\-collectors FILE`, "$DCGM_EXPORTER_LISTEN", ".SS completion", `\-\-url`)
+	requests := []string{".TH", ".SH", ".SS", ".B", ".BR", ".RI", ".I", ".br", ".PP", ".TP", ".nf", ".fi"}
 	for line := range strings.Lines(o.out) {
 		word, _, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if (strings.HasPrefix(line, ".") || strings.HasPrefix(line, "'")) && !slices.Contains(requests, word) {

@@ -3,7 +3,6 @@
 package prometheus_test
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,9 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/prometheus/common/model"
-	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/model/relabel"
 	"github.com/prometheus/prometheus/promql/parser"
 	"go.yaml.in/yaml/v3"
 
@@ -170,23 +166,6 @@ func matched(v *parser.VectorSelector) (names []string) {
 	return names
 }
 
-// TestJoins: the README shows the tested expressions.
-func TestJoins(t *testing.T) {
-	text := strings.Join(strings.Fields(string(read(t, "README.md"))), " ")
-	seen := 0
-	for _, test := range readTests(t, "tests/joins_test.yml") {
-		for _, e := range test.Exprs {
-			seen++
-			if !strings.Contains(text, strings.Join(strings.Fields(e.Expr), " ")) {
-				t.Errorf("README.md does not show %s", e.Expr)
-			}
-		}
-	}
-	if seen == 0 {
-		t.Fatal("no joins")
-	}
-}
-
 // ruleTest is a promtool test.
 type ruleTest struct {
 	Name   string
@@ -339,44 +318,5 @@ func TestTheTemplateKnowsXIDs(t *testing.T) {
 		if seen[code] == "" {
 			t.Errorf("neither a verdict nor an alert is about XID %s", code)
 		}
-	}
-}
-
-// TestShards: every node belongs to exactly one server, and no server has nearly all nodes.
-func TestShards(t *testing.T) {
-	const shards, nodes = 4, 60
-	text := string(read(t, "scale/sharded.yml"))
-	owners, parts := map[string][]int{}, make([]int, shards)
-	for shard := range shards {
-		const old = `regex: "0" } # the server's`
-		if strings.Count(text, old) != 1 {
-			t.Fatalf("sharded.yml does not say once %q", old)
-		}
-		var config struct {
-			Configs []struct {
-				Rules []*relabel.Config `yaml:"relabel_configs"`
-			} `yaml:"scrape_configs"`
-		}
-		if err := yaml.Unmarshal([]byte(strings.Replace(text, old, fmt.Sprintf("regex: %q } # the server's", fmt.Sprint(shard)), 1)), &config); err != nil {
-			t.Fatal(err)
-		}
-		for _, r := range config.Configs[0].Rules {
-			r.NameValidationScheme = model.UTF8Validation
-		}
-		for i := range nodes {
-			address := fmt.Sprintf("192.0.2.%d:9400", i+1)
-			if _, keep := relabel.Process(labels.FromStrings(model.AddressLabel, address), config.Configs[0].Rules...); keep {
-				owners[address] = append(owners[address], shard)
-				parts[shard]++
-			}
-		}
-	}
-	for address, by := range owners {
-		if len(by) != 1 {
-			t.Errorf("%s is scraped by servers %v", address, by)
-		}
-	}
-	if len(owners) != nodes || slices.Max(parts) > nodes/2 || slices.Min(parts) == 0 {
-		t.Errorf("%d of %d nodes are scraped, in parts of %v", len(owners), nodes, parts)
 	}
 }

@@ -209,10 +209,10 @@ func TestBadValuesNameTheirSource(t *testing.T) {
 		{args: []string{"--dcgm-log-level=LOUD"}, want: []string{"--dcgm-log-level", "NONE, FATAL"}},
 		{args: []string{"--kubernetes-gpu-id-type=x"}, want: []string{"uid, device-name"}},
 		{args: []string{"--kubernetes-pod-label-allowlist-regex=app,te[am"}, want: []string{
-			"--kubernetes-pod-label-allowlist-regex", `expression 2, "te[am"`, "missing closing ] at character 3", "correct it",
+			"--kubernetes-pod-label-allowlist-regex", `expression 2, "te[am"`, "missing closing ]", "correct it",
 		}},
 		{env: environment{"DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX": "*"}, want: []string{
-			"environment variable DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX", "missing argument to repetition operator at character 1",
+			"environment variable DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX", "missing argument to repetition operator",
 		}},
 		{args: []string{"--process-values=yes"}, want: []string{"--process-values", "auto, true or false"}},
 		{args: []string{"--log-format=xml"}, want: []string{"--log-format", "text, json"}},

@@ -270,13 +270,8 @@ func (s *Server) resource(w http.ResponseWriter, r *http.Request, resource strin
 	for _, key := range slices.Sorted(maps.Keys(s.objects[resource])) {
 		items = append(items, s.objects[resource][key])
 	}
-	Reply(w, http.StatusOK, Object{"kind": kinds[resource] + "List", "apiVersion": groups[resource], "metadata": Object{"resourceVersion": strconv.Itoa(s.version())}, "items": items})
+	Reply(w, http.StatusOK, Object{"metadata": Object{"resourceVersion": strconv.Itoa(s.version())}, "items": items})
 }
-
-var (
-	kinds  = map[string]string{"pods": "PartialObjectMetadata", "resourceslices": "ResourceSlice"}
-	groups = map[string]string{"pods": "meta.k8s.io/v1", "resourceslices": "resource.k8s.io/v1"}
-)
 
 func (s *Server) watch(w http.ResponseWriter, r *http.Request, resource string) {
 	from, err := strconv.Atoi(r.URL.Query().Get("resourceVersion"))
@@ -331,7 +326,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, resource string) 
 		case <-end.C:
 			return
 		case <-bookmark.C:
-			_ = out.Encode(event{Type: "BOOKMARK", Object: Object{"kind": kinds[resource], "apiVersion": groups[resource],
+			_ = out.Encode(event{Type: "BOOKMARK", Object: Object{
 				"metadata": Object{"resourceVersion": strconv.Itoa(from), "creationTimestamp": nil}}})
 			w.(http.Flusher).Flush()
 		case <-r.Context().Done():
