@@ -5,7 +5,6 @@ package rocm
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -143,29 +142,4 @@ func onThreads(t *testing.T, n int, f func()) {
 		})
 	}
 	wg.Wait()
-}
-
-// TestRealLibraryNextToAHolder checks that the start fails after the library's five
-// seconds while another process holds a GPU's lock, and works after that process.
-func TestRealLibraryNextToAHolder(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits for the library's five seconds")
-	}
-	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI250X})
-	lib := smitest.NewReal(t, tree)
-	if smiThreadLocks(lib.Path) {
-		t.Skip("the installed library has locks within the process")
-	}
-	c := hold(t, lib, tree.GPUs[0])
-	lib.Enter(t)
-	if _, err := startSMI(lib.Path); !errors.Is(err, smiStatus(smiInitError)) || !strings.Contains(err.Error(), "/dev/shm") {
-		t.Errorf("startSMI = %v, want status 8 and /dev/shm", err)
-	}
-	must(t, c.Process.Signal(syscall.SIGKILL))
-	if err := c.Wait(); err == nil {
-		t.Fatal("a killed process ends well")
-	}
-	tree.GPUs[0].Reset(t, "hwmon/temp2_input")
-	s := mustStart(t, tree, lib.Path)
-	mustRead(t, s.reader(t, boards(t, tree)[0], sysfs.Reading{Kind: sysfs.Temperature, Index: sysfs.SensorJunction}))
 }

@@ -57,7 +57,7 @@ func TestRealLibraryVanishAndReturn(t *testing.T) {
 	over, gpus := &started{s, tree}, boards(t, tree)
 	wanted := []sysfs.Reading{{Kind: sysfs.Temperature, Index: sysfs.SensorJunction}, {Kind: sysfs.Busy}}
 	first, last := over.reader(t, gpus[0], wanted...), over.reader(t, gpus[2], wanted...)
-	is := func(r reader, g *rocmtest.GPU) {
+	is := func(r *smiReader, g *rocmtest.GPU) {
 		t.Helper()
 		v := mustRead(t, r)
 		if math.Abs(v[0]-float64(g.State.JunctionC)) > 1e-9 || v[1] != float64(g.State.Util) {

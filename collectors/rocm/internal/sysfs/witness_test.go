@@ -216,12 +216,13 @@ func TestWitnessTables(t *testing.T) {
 	gpus := find(t, tree)
 	wanted := []Reading{
 		{Kind: Correctable, Index: block("umc")}, {Kind: Uncorrectable, Index: block("umc")},
-		{Kind: BadPages, Index: PageRetired}, {Kind: Processes}, {Kind: ProcessMemory},
+		{Kind: BadPages, Index: PageRetired},
 	}
-	h := New(Options{Root: tree.Root}).Open(&gpus[1], wanted)
+	r := New(Options{Root: tree.Root})
+	h, l := r.Open(&gpus[1], wanted), r.Processes(&gpus[1])
 	defer h.Close()
-	v, due := make([]float64, len(wanted)), []bool{true, true, true, true, true}
-	if err := h.Read(v, due); err != nil {
+	v, due := make([]float64, len(wanted)), []bool{true, true, true}
+	if err := errors.Join(h.Read(v, due), l.Scan(false)); err != nil {
 		t.Fatal(err)
 	}
 	f := func(what, text string, want ...string) {
@@ -235,7 +236,7 @@ func TestWitnessTables(t *testing.T) {
 	}
 	count := func(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
 	f("error counts", w.run(t, "-d", "1", "--showrasinfo", "umc"), "UMC", "ENABLED", count(v[0]), count(v[1]))
-	f("memory of the process", w.run(t, "--showpids"), "4711", count(v[3]), count(v[4]))
+	f("memory of the process", w.run(t, "--showpids"), "4711", count(l.Usage(-1)[0]), count(l.Usage(-1)[1]))
 	if got := strings.Count(w.run(t, "-d", "1", "--showretiredpages"), "0x1000"); float64(got) != v[2] {
 		t.Errorf("%v retired pages, rocm-smi shows %d", v[2], got)
 	}
