@@ -152,20 +152,6 @@ func TestNotMissing(t *testing.T) {
 	}, none, known)
 }
 
-// TestReloads: the driver is reloaded every ten minutes, and its GPUs appear one by one.
-func TestReloads(t *testing.T) {
-	m := newMachine(t, 3)
-	for range 5 {
-		m.down()
-		m.pass(90 * time.Second)
-		for served := range 3 {
-			m.serve([]uint8{0x18, 0x3b, 0x4c}[:served+1]...)
-			m.pass(10 * time.Second)
-		}
-		m.want("all of it", 10*time.Minute, "flag 0", none, known)
-	}
-}
-
 // TestExpected: the flag counts missing GPUs that no other check finds.
 func TestExpected(t *testing.T) {
 	m := newMachine(t, 8)
