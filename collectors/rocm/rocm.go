@@ -39,9 +39,12 @@ type Options struct {
 	Log     *zap.Logger // may be nil
 }
 
-// Present reports whether the node below root ("" means "/") has an AMD GPU with the amdgpu driver. It reads a few
-// short files of /sys and loads nothing.
-func Present(root string) bool { return sysfs.New(sysfs.Options{Root: root}).Present() }
+// Present reports whether the node below root ("" means "/") has an AMD GPU with the amdgpu driver. It reads short files of
+// /sys and loads nothing.
+func Present(root string) bool {
+	found, err := sysfs.New(sysfs.Options{Root: root}).Find(context.Background())
+	return err == nil && len(found.GPUs) > 0
+}
 
 // Collector reads the AMD GPUs of a node.
 type Collector struct {

@@ -267,22 +267,6 @@ func firing(t *testing.T) map[string]bool {
 	return fires
 }
 
-// TestNoAlertWithoutAFault: silent_test.yml has events that occur on healthy nodes, and no alert fires at any time.
-func TestNoAlertWithoutAFault(t *testing.T) {
-	want := []string{"planned release", "driver reload", "MIG change", "scale-down", "exporter restart", "new Prometheus", "instance change"}
-	var got []string
-	for _, test := range readTests(t, "tests/silent_test.yml") {
-		got = append(got, test.Name)
-		const never = `count by (alertname) (count_over_time(ALERTS{alertstate="firing"}[110m]))`
-		if len(test.Exprs) != 1 || test.Exprs[0].Expr != never || len(test.Exprs[0].Samples) != 0 {
-			t.Errorf("%q does not say that %s has no samples", test.Name, never)
-		}
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("silent_test.yml has %q, want %q", got, want)
-	}
-}
-
 // xidCase matches a line of the template that explains a code.
 var xidCase = regexp.MustCompile(`(?m)^\{\{- (?:else )?if eq \. "(\d+)" \}\}: (.*)$`)
 

@@ -174,21 +174,6 @@ func TestIgnore(t *testing.T) {
 	r.wants(t, "ignored", uuid(0), "container=main namespace=ml pod=a")
 }
 
-func TestUnmatched(t *testing.T) {
-	r := newRig(nil, machine()...).give("ml/a/main: nvidia.com/gpu "+uuid(0)+" "+uuid(9)+" dev-1", "ml/b/x: nvidia.com/mig-1g.10gb "+mig(8),
-		"ml/c/y: claim=c gpu.nvidia.com node-1 gpu-5")
-	want := []Unmatched{
-		{Namespace: "ml", Pod: "c", Container: "y", Resource: "gpu.nvidia.com", ID: "node-1/gpu-5", Reason: reasonClaim},
-		{Namespace: "ml", Pod: "a", Container: "main", Resource: "nvidia.com/gpu", ID: uuid(9), Reason: reasonDevice},
-		{Namespace: "ml", Pod: "a", Container: "main", Resource: "nvidia.com/gpu", ID: "dev-1", Reason: reasonForm},
-		{Namespace: "ml", Pod: "b", Container: "x", Resource: "nvidia.com/mig-1g.10gb", ID: mig(8), Reason: reasonInstance},
-	}
-	if diff := cmp.Diff(want, r.Unmatched()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	r.wants(t, "the id that is known", uuid(0), "container=main namespace=ml pod=a")
-}
-
 func TestDescribe(t *testing.T) {
 	r := newRig(nil, machine()...).describe("gpu.nvidia.com", "gpu-1", kube.SliceDevice{Kind: kube.WholeGPU, UUID: uuid(1)}).
 		give("ml/a/main: nvidia.com/gpu.shared "+uuid(0)+"::3", "ml/b/main: claim=c1 gpu.nvidia.com node-1 gpu-1").
