@@ -171,3 +171,12 @@ func TestOperatorsFile(t *testing.T) {
 	}
 	read("it is gone", "", "", true)
 }
+
+// TestTogether: names with the same reason share a message.
+func TestTogether(t *testing.T) {
+	got := together([]string{"A: no", "B: other: thing", "C: no", "no field is left", "D: no", "E: no", "F: no", "G: no"})
+	want := []string{"A, C, D, E, F and 1 more: no", "B: other: thing", "no field is left"}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
@@ -305,6 +307,18 @@ func TestObservationsAreBounded(t *testing.T) {
 	if got := len(n.Board().Load().Verdicts); got > maxObservations+1 {
 		t.Errorf("%d verdicts", got)
 	}
+}
+
+func TestMetric(t *testing.T) {
+	n := newNode(t, 2, Options{}, remapPending)
+	n.rows[0][0] = 1
+	n.tick(time.Second)
+	const want = `# HELP warpgauge_device_health 1, labelled with the verdict on the device: its state (ok, degraded, failed, unknown), the reason code, and what to do.
+# TYPE warpgauge_device_health gauge
+warpgauge_device_health{action="reset_gpu",collector="test",device="GPU-a",gpu="0",reason="row_remap_pending",state="degraded"} 1
+warpgauge_device_health{action="none",collector="test",device="GPU-b",gpu="1",reason="",state="ok"} 1
+`
+	must(t, testutil.CollectAndCompare(n.Watch, strings.NewReader(want)))
 }
 
 // TestNothingNewAllocatesNothing: a second without changes allocates nothing.
