@@ -321,5 +321,3 @@ func (p *migPart) sample([]float64, []bool) error {
 	}
 	return nil
 }
-
-func (*migPart) close() {}

@@ -176,8 +176,6 @@ func (s *processSubject) count() int {
 	return len(s.found) + s.nameless
 }
 
-func (*processPart) close() {}
-
 // Layout of the structs that the functions fill, in bytes, from nvml.h.
 const (
 	// nvmlProcessInfo_v2_t, which _v2 and _v3 of the functions fill. Under the same name, drivers 535.43 to 535.86 fill

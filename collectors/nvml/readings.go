@@ -137,8 +137,6 @@ func (c *cell) moment(b *batch) moment {
 	return m
 }
 
-func (*readingsPart) close() {}
-
 // candidate is a possible column with the table rows that are still to be tried. The first row is the current one.
 type candidate struct {
 	target
