@@ -31,10 +31,10 @@ const (
 
 // Options configure New. The zero value is usable.
 type Options struct {
-	Lean         bool                  // only the lean set is on the page, see IsLean
-	Interval     time.Duration         // minimum time between gatherings; 0 means 1 s. Without scrapes it is five times as long
-	Registerer   prometheus.Registerer // for the metrics of the gathering itself; nil means none
-	Logger       *zap.Logger           // may be nil
+	Lean       bool                  // only the lean set is on the page, see IsLean
+	Interval   time.Duration         // minimum time between gatherings; 0 means 1 s. Without scrapes it is five times as long
+	Registerer prometheus.Registerer // for the metrics of the gathering itself; nil means none
+	Logger     *zap.Logger           // may be nil
 }
 
 // Page holds the own metrics of the last gathering. Any goroutine may call the methods that return bytes.
