@@ -8,7 +8,6 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"io"
 	"math/big"
 	"net"
 	"net/http"
@@ -21,9 +20,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest/observer"
 	"k8s.io/client-go/rest"
-	"k8s.io/klog/v2"
 
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/kube/kubetest/apitest"
@@ -155,53 +152,4 @@ func TestAConfigThatComesLater(t *testing.T) {
 		c.failing(t, "", "")
 		c.stop()
 	})
-}
-
-// The credential helper of a kubeconfig ignores its context: Health reports that it hangs.
-func TestCredentialHelperThatHangs(t *testing.T) {
-	for _, o := range []APIOptions{{Node: "node-1", Pods: true}, {Node: "node-1", Slices: true}} {
-		synctest.Test(t, func(t *testing.T) {
-			helper := hanging(make(chan struct{}))
-			c := startAPI(t, o, func() (*rest.Config, error) {
-				config := &rest.Config{Host: "http://api.test"}
-				config.Wrap(func(http.RoundTripper) http.RoundTripper { return helper })
-				return config, nil
-			})
-			time.Sleep(time.Hour)
-			c.failing(t, ReasonUnreachable, "no answer in time")
-			if said := c.said(); len(said) != 1 {
-				t.Errorf("said %q", said)
-			}
-			close(helper)
-			c.stop()
-		})
-	}
-}
-
-type hanging chan struct{}
-
-func (h hanging) RoundTrip(*http.Request) (*http.Response, error) {
-	<-h
-	return nil, io.EOF
-}
-
-func (h hanging) CloseIdleConnections() {}
-
-func TestKlogIsRouted(t *testing.T) {
-	t.Cleanup(klog.ClearLogger)
-	core, logs := observer.New(zap.DebugLevel)
-	RouteKlog(zap.New(core))
-	klog.Errorf("unable to rotate %s", "token")
-	klog.Background().WithName("reflector").Info("watch ended", "reflector", "x")
-	klog.V(4).Info("detail")
-	var got []string
-	for _, e := range logs.All() {
-		if e.Level != zap.DebugLevel || e.LoggerName != "client-go" {
-			t.Errorf("%v of %q", e.Level, e.LoggerName)
-		}
-		got = append(got, e.Message)
-	}
-	if len(got) != 2 || !strings.Contains(got[0], "unable to rotate token") || !strings.Contains(got[1], `"reflector"="x"`) {
-		t.Errorf("routed %q", got)
-	}
 }
