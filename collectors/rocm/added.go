@@ -44,7 +44,7 @@ type addedGPU struct {
 	files  *sysfs.Handle
 	needed bool // by the list
 	latest atomic.Pointer[addedRow]
-	said   string // last logged error; only for added's goroutine
+	said   state // only for added's goroutine
 }
 
 // addedRow holds the records of one turn; nil if they cannot be read.
@@ -100,15 +100,12 @@ func (a *added) run(ctx context.Context, gpus []sysfs.GPU) {
 	runtime.LockOSThread()
 	defer a.lib.Free()
 	first := true
-	for said := ""; ; {
+	for said := state(""); ; {
 		err := a.lib.Start()
 		if err == nil {
 			break
 		}
-		if said != err.Error() {
-			said = err.Error()
-			a.log.Warn("cannot start AMD SMI; using /sys only", zap.String("file", a.lib.Path()), zap.Error(err))
-		}
+		said.log(a.log.With(zap.String("file", a.lib.Path())), zap.WarnLevel, "cannot start AMD SMI; using /sys only", "", err)
 		if first {
 			first = false
 			close(a.tried)
@@ -160,28 +157,17 @@ func sleep(ctx context.Context, d time.Duration) bool {
 // readGPU reads the records of a GPU.
 func (a *added) readGPU(g *addedGPU) {
 	if !a.lib.Lists(g.pci) {
-		a.logChange(g, errors.New("the library does not list the GPU"))
+		g.log(errors.New("the library does not list the GPU"))
 		return
 	}
 	records, err := a.lib.Records(g.pci, time.Now())
-	a.logChange(g, err)
+	g.log(err)
 	g.latest.Store(&addedRow{time.Now(), records})
 }
 
-// logChange logs when an error about a GPU begins, changes or ends.
-func (a *added) logChange(g *addedGPU, err error) {
-	text := ""
-	if err != nil {
-		text = err.Error()
-	}
-	if text == g.said {
-		return
-	}
-	if g.said = text; err != nil {
-		a.log.Warn("AMD SMI cannot read some values of a gpu", zap.String("device", g.pci), zap.Error(err))
-	} else {
-		a.log.Info("AMD SMI reads all values of a gpu again", zap.String("device", g.pci))
-	}
+func (g *addedGPU) log(err error) {
+	g.said.log(g.all.log.With(zap.String("device", g.pci)), zap.WarnLevel,
+		"AMD SMI cannot read some values of a gpu", "AMD SMI reads all values of a gpu again", err)
 }
 
 // factsOf returns the facts of a GPU. They are empty if the library did not start in time for Open.
