@@ -12,7 +12,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"warpgauge/collectors/rocm/internal/smi"
 	"warpgauge/collectors/rocm/internal/sysfs"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
@@ -24,14 +23,14 @@ const startPatience = 5 * time.Second
 // added reads libamd_smi in addition to /sys. Only its own goroutine calls the library. While a library call hangs, the
 // added values are blank, and the values of /sys are not delayed.
 type added struct {
-	lib   *smi.AMD
+	lib   *amdSMI
 	log   *zap.Logger
 	every time.Duration
 
-	tried     chan struct{}        // closed when the first start has succeeded or failed
-	facts     map[string]smi.Facts // nil if the start failed
-	ready     chan struct{}        // closed when gpus is complete
-	firstTurn chan struct{}        // closed when every GPU has been read once
+	tried     chan struct{}         // closed when the first start has succeeded or failed
+	facts     map[string]boardFacts // nil if the start failed
+	ready     chan struct{}         // closed when gpus is complete
+	firstTurn chan struct{}         // closed when every GPU has been read once
 	gpus      []*addedGPU
 	stop      context.CancelFunc
 	ended     sync.WaitGroup
@@ -50,15 +49,15 @@ type addedGPU struct {
 // addedRow holds the records of one turn; nil if they cannot be read.
 type addedRow struct {
 	at      time.Time
-	records *[smi.Severities]smi.Records
+	records *[severities]recordSum
 }
 
 // startAdded loads and starts the library. It waits at most startPatience or until ctx ends. Errors:
 // collector.ErrNotLoaded, collector.ErrNotBuiltIn, wrapped.
 func startAdded(ctx context.Context, o Options, gpus []sysfs.GPU, every time.Duration) (*added, error) {
-	lib, err := smi.LoadAMD(o.Library)
+	lib, err := loadAMD(o.Library)
 	if err != nil {
-		return nil, notLoaded(err)
+		return nil, err
 	}
 	// The goroutine outlives Open.
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -115,7 +114,7 @@ func (a *added) run(ctx context.Context, gpus []sysfs.GPU) {
 		}
 	}
 	if first {
-		a.facts = map[string]smi.Facts{}
+		a.facts = map[string]boardFacts{}
 		for i := range gpus {
 			a.facts[gpus[i].PCI] = a.lib.Facts(gpus[i].PCI)
 		}
@@ -171,7 +170,7 @@ func (g *addedGPU) log(err error) {
 }
 
 // factsOf returns the facts of a GPU. They are empty if the library did not start in time for Open.
-func (a *added) factsOf(pci string) smi.Facts {
+func (a *added) factsOf(pci string) boardFacts {
 	if a != nil {
 		select {
 		case <-a.tried:
@@ -181,11 +180,11 @@ func (a *added) factsOf(pci string) smi.Facts {
 		default:
 		}
 	}
-	return smi.Facts{MemoryWidth: math.NaN(), MemoryBandwidth: math.NaN()}
+	return boardFacts{MemoryWidth: math.NaN(), MemoryBandwidth: math.NaN()}
 }
 
 // addedTexts returns the text facts by field.
-func addedTexts(f smi.Facts) map[field.ID]string {
+func addedTexts(f boardFacts) map[field.ID]string {
 	return map[field.ID]string{
 		field.AMDManufacturer: f.Manufacturer, field.AMDModelNumber: f.Number, field.AMDFRU: f.FRU, field.AMDVBIOSName: f.VBIOSName,
 		field.AMDVBIOSDate: f.VBIOSDate, field.AMDVBIOSPart: f.PartNumber, field.AMDMemoryKind: f.MemoryKind, field.AMDMemoryMaker: f.MemoryMaker,
@@ -204,7 +203,7 @@ func (g *addedGPU) calls() []collector.CallCost {
 	if g != g.all.gpus[0] {
 		return nil
 	}
-	return costs(g.all.lib.Caller)
+	return g.all.lib.Calls()
 }
 
 // close ends the goroutine and waits for a running call.
@@ -250,9 +249,9 @@ func (b *bound) ofRecord(f *frame) float64 {
 }
 
 // addedSpecs returns the columns that libamd_smi adds to a GPU.
-func addedSpecs(more smi.Facts) []spec {
+func addedSpecs(more boardFacts) []spec {
 	out := []spec{fixed(field.AMDMemoryWidth, more.MemoryWidth)}
-	for i := range smi.Severities {
+	for i := range severities {
 		severity := collector.Label{Name: "severity", Value: i.String()}
 		add := func(id field.ID, at int, labels ...collector.Label) {
 			out = append(out, spec{id, append(labels, severity), []term{{op: opRecord, first: int(i), at: at, scale: 1}}})
@@ -260,7 +259,7 @@ func addedSpecs(more smi.Facts) []spec {
 		add(field.AMDRecords, recordCount)
 		add(field.AMDRecordTime, recordTime)
 		add(field.AMDRecordAge, recordAge)
-		for n := range smi.MaxAFIDs {
+		for n := range maxAFIDs {
 			add(field.AMDAFID, recordAFID+n, collector.Label{Name: "index", Value: strconv.Itoa(n)})
 		}
 	}

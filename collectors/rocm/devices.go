@@ -8,14 +8,13 @@ import (
 	"strings"
 
 	"warpgauge/collectors/rocm/internal/gpumetrics"
-	"warpgauge/collectors/rocm/internal/smi"
 	"warpgauge/collectors/rocm/internal/sysfs"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
 
 // units returns the devices of a GPU: the GPU, its partitions if it has several, and its XGMI links.
-func (n node) units(g *sysfs.GPU, more smi.Facts, driver string, fields field.List, m *gpumetrics.Metrics) []unit {
+func (n node) units(g *sysfs.GPU, more boardFacts, driver string, fields field.List, m *gpumetrics.Metrics) []unit {
 	board := n.board(g)
 	specs := boardSpecs(g, n, more)
 	words := texts(g, board, driver)

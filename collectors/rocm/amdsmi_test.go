@@ -1,8 +1,13 @@
-package smi
+package rocm
 
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,16 +23,16 @@ func FuzzRecords(f *testing.F) {
 	f.Add(append(bytes.Clone(fatal), fatal[:200]...))
 	f.Add([]byte("CPER"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		records, err := split(b)
+		records, err := splitRecords(b)
 		sum := 0
 		for _, r := range records {
-			if len(r.bytes) < headerSize || r.severity >= Severities || !bytes.Contains(b, r.bytes) {
+			if len(r.bytes) < cperHeader || r.severity >= severities || !bytes.Contains(b, r.bytes) {
 				t.Fatalf("record %+v", r)
 			}
 			if !r.time.IsZero() && (r.time.Year() < 2000 || r.time.Year() > 2099) {
 				t.Fatalf("time %v", r.time)
 			}
-			if r.sound() && (len(r.bytes) > maxRecord || headerSize+sectionSize*int(uint16(r.bytes[atSections])|uint16(r.bytes[atSections+1])<<8) > len(r.bytes)) {
+			if r.sound() && (len(r.bytes) > maxRecord || cperHeader+sectionSize*int(uint16(r.bytes[atSections])|uint16(r.bytes[atSections+1])<<8) > len(r.bytes)) {
 				t.Fatal("sections beyond the record")
 			}
 			sum += len(r.bytes)
@@ -50,7 +55,7 @@ func TestSectionsWithinTheRecord(t *testing.T) {
 		}
 	}
 	le := binary.LittleEndian
-	const begin, size = headerSize, headerSize + 4 // of the first section, in its descriptor
+	const begin, size = cperHeader, cperHeader + 4 // of the first section, in its descriptor
 	f("one section up to the end", true, func([]byte) {})
 	f("a section one byte too long", false, func(b []byte) { le.PutUint32(b[size:], le.Uint32(b[size:])+1) })
 	f("a section that begins behind the end", false, func(b []byte) { le.PutUint32(b[begin:], uint32(len(b))+1); le.PutUint32(b[size:], 0) })
@@ -94,15 +99,15 @@ func TestVersionOf(t *testing.T) {
 	}
 }
 
-// TestLayouts checks that layouts are in order, do not overlap, and lie within their structures.
+// TestLayouts checks that amdLayouts are in order, do not overlap, and lie within their structures.
 func TestLayouts(t *testing.T) {
-	before := Version{}
-	for _, l := range layouts {
+	before := amdVersion{}
+	for _, l := range amdLayouts {
 		if l.first.compare(before) <= 0 || l.last.compare(l.first) < 0 || l.rocm == "" {
 			t.Errorf("%v to %v after %v", l.first, l.last, before)
 		}
 		before = l.last
-		for size, parts := range map[int][]text{
+		for size, parts := range map[int][]textAt{
 			l.board: {l.number, l.fru, l.manufacturer}, l.vbios: {l.vbiosName, l.vbiosDate, l.partNo},
 			l.vram: {l.maker, {l.width, 4}, {l.bandwidth, 8}},
 		} {
@@ -112,8 +117,50 @@ func TestLayouts(t *testing.T) {
 				}
 			}
 		}
-		if size := max(l.board, l.vbios, l.vram); size > len(memory{}.info) {
+		if size := max(l.board, l.vbios, l.vram); size > len(amdMemory{}.info) {
 			t.Errorf("%s: %d bytes", l.rocm, size)
 		}
+	}
+}
+
+// TestNames checks both directory amdLayouts of installed releases, newest first, after the administrator's choice.
+func TestNames(t *testing.T) {
+	dir := t.TempDir()
+	api := libraryAPI{Sonames: []string{"lib.so.7", "lib.so.5", "lib.so"}, Folders: []string{"lib", "lib64", "share/lib"}}
+	files := []string{
+		"rocm/lib64/lib.so.5", "rocm/core-10.1/lib/lib.so.7", "rocm/core-10.0/share/lib/lib.so", "rocm-6.10.0/lib/lib.so.7",
+		"rocm-6.2.4/lib/lib.so.7", "rocm-6.2.4/lib/lib.so", "rocm-5.7.1/lib/lib.so.5",
+	}
+	want := slices.Clone(api.Sonames)
+	for i, file := range append(files, "rocm-6.10.0/lib/lib.so.7.3.60100", "rocm-7.0.0/lib/another.so") {
+		path := filepath.Join(dir, file)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o750), os.WriteFile(path, nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		if i < len(files) {
+			want = append(want, path)
+		}
+	}
+	if got := api.names("", dir); !slices.Equal(got, want) {
+		t.Errorf("names\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if got := api.names("", filepath.Join(dir, "nowhere")); !slices.Equal(got, api.Sonames) {
+		t.Errorf("without releases: %q", got)
+	}
+	if got := api.names("/some/lib.so", dir); !slices.Equal(got, []string{"/some/lib.so"}) {
+		t.Errorf("named: %q", got)
+	}
+}
+
+// TestStatus checks that a status has its name from the library's header, and an unknown one its number.
+func TestStatus(t *testing.T) {
+	l := library{api: &libraryAPI{Name: "ROCm SMI", Prefix: "RSMI_STATUS_", Statuses: map[int32]string{8: "INIT_ERROR"}, Functions: []libraryFunction{{Name: "rsmi_init"}}}}
+	for code, want := range map[int32]string{8: "call rsmi_init: RSMI_STATUS_INIT_ERROR [code 8]", 18: "call rsmi_init: ROCm SMI status 18"} {
+		if err := l.Failed(0, code); err == nil || err.Error() != want {
+			t.Errorf("status %d: %v, want %s", code, err, want)
+		}
+	}
+	if err := l.Failed(0, smiSuccess); err != nil {
+		t.Errorf("success is %v", err)
 	}
 }
