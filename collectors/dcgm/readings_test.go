@@ -205,34 +205,6 @@ func TestDriverHangs(t *testing.T) {
 	})
 }
 
-// TestPause checks that the engine stops reading profiling fields when a list omits them, as a pause does, and reads them
-// again with the next list.
-func TestPause(t *testing.T) {
-	onBoth(t, hardware{gpus: 1}, func(t *testing.T, m machine) {
-		const profiling = "DCGM_FI_PROF_SM_ACTIVE"
-		id := nvmltest.UUID(0)
-		value := func(c *opened) bool { return c.has(t, id, profiling) }
-		before := open1(t, m.options(), temperature, profiling)
-		before.until(t, 0, "a profiling value", func(error) bool { return value(before) })
-		paused := open1(t, m.options(), temperature)
-		if err := before.Close(); err != nil {
-			t.Fatal(err)
-		}
-		newest := func(fields ...uint16) []cell { return paused.newest(t, 0, fields...) }
-		at := newest(150, 1002)
-		polls := map[int64]bool{}
-		paused.until(t, 0, "more polls of the engine", func(error) bool {
-			polls[newest(150)[0].micros] = true
-			return len(polls) > 5
-		})
-		if now := newest(150, 1002); now[1].status == statusOK && now[1].micros != at[1].micros {
-			t.Errorf("the engine continues reading profiling fields: %+v, then %+v", at, now)
-		}
-		after := open1(t, m.options(), temperature, profiling)
-		after.until(t, 0, "a profiling value again", func(error) bool { return value(after) })
-	})
-}
-
 // TestReasons checks the reason of each of DCGM's blanks and statuses, for each type of field.
 func TestReasons(t *testing.T) {
 	const clock = "DCGM_FI_DEV_SM_CLOCK"

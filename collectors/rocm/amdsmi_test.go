@@ -87,42 +87,6 @@ func TestTimestamp(t *testing.T) {
 	f([8]byte{}, "")
 }
 
-// TestVersionOf checks the words that releases write.
-func TestVersionOf(t *testing.T) {
-	for words, want := range map[[4]uint32]string{
-		{24, 5, 3, 0}: "24.5", {24, 7, 1, 0}: "24.7", {25, 1, 0, 0}: "25.1", {25, 25, 2, 0}: "25.2", {25, 3, 0, 0}: "25.3",
-		{26, 1, 0, 0xffffffff}: "26.1", {27, 0, 0, 0}: "27.0",
-	} {
-		if got := versionOf(&words).String(); got != want {
-			t.Errorf("%v is %s, want %s", words, got, want)
-		}
-	}
-}
-
-// TestLayouts checks that amdLayouts are in order, do not overlap, and lie within their structures.
-func TestLayouts(t *testing.T) {
-	before := amdVersion{}
-	for _, l := range amdLayouts {
-		if l.first.compare(before) <= 0 || l.last.compare(l.first) < 0 || l.rocm == "" {
-			t.Errorf("%v to %v after %v", l.first, l.last, before)
-		}
-		before = l.last
-		for size, parts := range map[int][]textAt{
-			l.board: {l.number, l.fru, l.manufacturer}, l.vbios: {l.vbiosName, l.vbiosDate, l.partNo},
-			l.vram: {l.maker, {l.width, 4}, {l.bandwidth, 8}},
-		} {
-			for _, p := range parts {
-				if p.at < 0 || p.at+p.size > size {
-					t.Errorf("%s: %+v is beyond %d bytes", l.rocm, p, size)
-				}
-			}
-		}
-		if size := max(l.board, l.vbios, l.vram); size > len(amdMemory{}.info) {
-			t.Errorf("%s: %d bytes", l.rocm, size)
-		}
-	}
-}
-
 // TestNames checks both directory amdLayouts of installed releases, newest first, after the administrator's choice.
 func TestNames(t *testing.T) {
 	dir := t.TempDir()
@@ -149,18 +113,5 @@ func TestNames(t *testing.T) {
 	}
 	if got := api.names("/some/lib.so", dir); !slices.Equal(got, []string{"/some/lib.so"}) {
 		t.Errorf("named: %q", got)
-	}
-}
-
-// TestStatus checks that a status has its name from the library's header, and an unknown one its number.
-func TestStatus(t *testing.T) {
-	l := library{api: &libraryAPI{Name: "ROCm SMI", Prefix: "RSMI_STATUS_", Statuses: map[int32]string{8: "INIT_ERROR"}, Functions: []libraryFunction{{Name: "rsmi_init"}}}}
-	for code, want := range map[int32]string{8: "call rsmi_init: RSMI_STATUS_INIT_ERROR [code 8]", 18: "call rsmi_init: ROCm SMI status 18"} {
-		if err := l.Failed(0, code); err == nil || err.Error() != want {
-			t.Errorf("status %d: %v, want %s", code, err, want)
-		}
-	}
-	if err := l.Failed(0, smiSuccess); err != nil {
-		t.Errorf("success is %v", err)
 	}
 }

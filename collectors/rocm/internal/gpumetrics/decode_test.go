@@ -218,17 +218,6 @@ func TestRefused(t *testing.T) {
 	f("text", []byte("Query currently inaccessible\n"), gm.ErrShort)
 }
 
-func TestWraps(t *testing.T) {
-	d, m := gm.New(), new(gm.Metrics)
-	if m.Wraps(gm.GfxActivityAcc) || m.Raw(gm.GfxActivityAcc, 0) != gm.NA {
-		t.Error("the zero value has something")
-	}
-	must(t, d.Decode(file(t, "1.5"), m))
-	if !m.Wraps(gm.GfxActivityAcc) || m.Wraps(gm.EnergyAccumulator) || m.Wraps(gm.TemperatureHBM) {
-		t.Error("Wraps is not that of revision 1.5")
-	}
-}
-
 func TestDecodeAllocatesNothing(t *testing.T) {
 	d, m := gm.New(), new(gm.Metrics)
 	for _, revision := range []string{"1.3", "1.8", "1.9", "3.0"} {
