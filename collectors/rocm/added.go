@@ -63,15 +63,15 @@ func startAdded(ctx context.Context, o Options, gpus []sysfs.GPU, every time.Dur
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
 	a := &added{lib: lib, log: o.Log, every: every, tried: make(chan struct{}), ready: make(chan struct{}), firstTurn: make(chan struct{}), stop: stop}
 	a.ended.Go(func() { a.run(run, gpus) })
-	if !within(ctx, a.tried) {
+	if !within(ctx, startPatience, a.tried) {
 		o.Log.Warn("AMD SMI has not started yet; using /sys only until then", zap.String("file", lib.Path()), zap.Duration("waited", startPatience))
 	}
 	return a, nil
 }
 
-// within waits until c is closed, for startPatience or until ctx ends, and reports whether c was closed.
-func within(ctx context.Context, c <-chan struct{}) bool {
-	patience := time.NewTimer(startPatience)
+// within waits until c is closed, for d or until ctx ends, and reports whether c was closed.
+func within(ctx context.Context, d time.Duration, c <-chan struct{}) bool {
+	patience := time.NewTimer(d)
 	defer patience.Stop()
 	select {
 	case <-c:
@@ -88,7 +88,7 @@ func (a *added) begin(ctx context.Context) {
 	select {
 	case <-a.tried:
 		if a.facts != nil {
-			within(ctx, a.firstTurn)
+			within(ctx, startPatience, a.firstTurn)
 		}
 	default: // the start hangs
 	}
@@ -109,7 +109,7 @@ func (a *added) run(ctx context.Context, gpus []sysfs.GPU) {
 			first = false
 			close(a.tried)
 		}
-		if !sleep(ctx, time.Minute) {
+		if within(ctx, time.Minute, ctx.Done()); ctx.Err() != nil {
 			return
 		}
 	}
@@ -134,22 +134,10 @@ func (a *added) run(ctx context.Context, gpus []sysfs.GPU) {
 		if turn == 0 {
 			close(a.firstTurn)
 		}
-		sleep(ctx, a.every)
+		within(ctx, a.every, ctx.Done())
 	}
 	if err := a.lib.Stop(); err != nil {
 		a.log.Warn("cannot stop AMD SMI", zap.Error(err))
-	}
-}
-
-// sleep reports whether d has passed before ctx ended.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
 	}
 }
 

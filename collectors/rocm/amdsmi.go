@@ -182,13 +182,8 @@ func (l *amdSMI) Free() { cFree(l.memory) }
 // Lists reports whether the library lists the GPU.
 func (l *amdSMI) Lists(pci string) bool { return l.gpus[pci] != 0 }
 
-// RefusesRecords returns why records cannot be read, or "" if they can. Without a version every existing function may be
+// refusal returns why a function must not be called, or "" if it may be. Without a version every existing function may be
 // called, because Start may still report a version.
-func (l *amdSMI) RefusesRecords() string { return l.refusal(fnRecords) }
-
-// RefusesMemory is RefusesRecords for the memory's width and bandwidth in Facts.
-func (l *amdSMI) RefusesMemory() string { return l.refusal(fnVRAM) }
-
 func (l *amdSMI) refusal(f int) string {
 	v := l.version.Load()
 	switch {

@@ -30,6 +30,7 @@ type libraryAPI struct {
 type libraryFunction struct {
 	Name     string
 	Required bool // the library is unusable without it
+	takes    int  // ROCm SMI: arguments between the device and the outputs
 }
 
 // Statuses that both libraries have.

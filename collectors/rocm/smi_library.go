@@ -46,27 +46,22 @@ var smiAPI = libraryAPI{ //nolint:gochecknoglobals // a constant
 // smiInitError is a status of rsmi_init with several possible causes.
 const smiInitError = 8
 
+// smiFunctions has no function with a struct, whose layout would depend on the release.
 var smiFunctions = []libraryFunction{ //nolint:gochecknoglobals // a constant
 	smiInit:          {Name: "rsmi_init", Required: true},
 	smiShutDown:      {Name: "rsmi_shut_down", Required: true},
 	smiNumDevices:    {Name: "rsmi_num_monitor_devices", Required: true},
 	smiPCIID:         {Name: "rsmi_dev_pci_id_get", Required: true},
-	smiTemperature:   {Name: "rsmi_dev_temp_metric_get"},
-	smiPowerAverage:  {Name: "rsmi_dev_power_ave_get"},
-	smiPowerCap:      {Name: "rsmi_dev_power_cap_get"},
-	smiPowerCapRange: {Name: "rsmi_dev_power_cap_range_get"},
+	smiTemperature:   {Name: "rsmi_dev_temp_metric_get", takes: 2},
+	smiPowerAverage:  {Name: "rsmi_dev_power_ave_get", takes: 1},
+	smiPowerCap:      {Name: "rsmi_dev_power_cap_get", takes: 1},
+	smiPowerCapRange: {Name: "rsmi_dev_power_cap_range_get", takes: 1},
 	smiMemoryBusy:    {Name: "rsmi_dev_memory_busy_percent_get"},
-	smiMemoryTotal:   {Name: "rsmi_dev_memory_total_get"},
+	smiMemoryTotal:   {Name: "rsmi_dev_memory_total_get", takes: 1},
 	smiPCIReplay:     {Name: "rsmi_dev_pci_replay_counter_get"},
-	smiFanRPM:        {Name: "rsmi_dev_fan_rpms_get"},
-	smiFanSpeed:      {Name: "rsmi_dev_fan_speed_get"},
-	smiVoltage:       {Name: "rsmi_dev_volt_metric_get"},
-}
-
-// smiTakes is the number of arguments between the device and the outputs. No used function has a struct, whose layout
-// would depend on the release.
-var smiTakes = [...]int{ //nolint:gochecknoglobals // a constant
-	smiTemperature: 2, smiPowerAverage: 1, smiPowerCap: 1, smiPowerCapRange: 1, smiMemoryTotal: 1, smiFanRPM: 1, smiFanSpeed: 1, smiVoltage: 2,
+	smiFanRPM:        {Name: "rsmi_dev_fan_rpms_get", takes: 1},
+	smiFanSpeed:      {Name: "rsmi_dev_fan_speed_get", takes: 1},
+	smiVoltage:       {Name: "rsmi_dev_volt_metric_get", takes: 2},
 }
 
 // smiAsk describes the call that reads one value.
@@ -124,7 +119,7 @@ func smiCall(c *caller, device uint32, q smiAsk, out *[2]uint64) (status int32) 
 		out[0] = none
 	}
 	args := [5]uint64{uint64(device), uint64(q.a), uint64(q.b)}
-	n := 1 + smiTakes[q.function]
+	n := 1 + smiFunctions[q.function].takes
 	args[n], args[n+1] = addressOf(&out[0]), addressOf(&out[1])
 	status = c.Call(q.function, args[:n+2]...)
 	if q.function == smiMemoryBusy && out[0] == none {

@@ -51,19 +51,17 @@ func (s *rocmSMI) start() error {
 	// RSMI_INIT_FLAG_THRAD_ONLY_MUTEX makes locks within this process, so that no other process, alive or dead, can
 	// block it.
 	const threadOnly = 0x400000000000000
-	if smiThreadLocks(s.Path()) {
-		if err := s.init(threadOnly); err != nil {
+	flags := uint64(threadOnly)
+	if !smiThreadLocks(s.Path()) {
+		flags = 0
+		if err := s.init(flags); err != nil {
 			return err
 		}
-		return s.list()
+		if err := s.close(); err != nil {
+			return err
+		}
 	}
-	if err := s.init(0); err != nil {
-		return err
-	}
-	if err := s.close(); err != nil {
-		return err
-	}
-	if err := s.init(0); err != nil {
+	if err := s.init(flags); err != nil {
 		return err
 	}
 	return s.list()
