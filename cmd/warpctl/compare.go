@@ -17,7 +17,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/urfave/cli/v3"
 
-	"warpgauge/pkg/cmdline"
+	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
 )
 
@@ -36,19 +36,19 @@ are left out.
 Exit code 0: all that OLD has is on NEW. 1: something is missing or differs.
 2: a page could not be read, or a flag is wrong.`,
 		OnUsageError: func(ctx context.Context, cmd *cli.Command, err error, sub bool) error {
-			return &cmdline.ExitError{Code: 2, Err: cmdline.UsageError(ctx, cmd, err, sub)}
+			return &config.ExitError{Code: 2, Err: config.UsageError(ctx, cmd, err, sub)}
 		},
 		Flags: append([]cli.Flag{
 			&cli.FloatFlag{Name: "tolerance", Value: 0.1, Usage: "What a value may differ by, as a share of the larger one."},
-			cmdline.OutputFlag(),
-		}, cmdline.TrustFlags()...), // the arguments OLD and NEW replace --url
+			config.OutputFlag(),
+		}, config.TrustFlags()...), // the arguments OLD and NEW replace --url
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			c, err := compare(ctx, a, cmd)
 			switch {
 			case err != nil:
-				return &cmdline.ExitError{Code: 2, Err: err}
+				return &config.ExitError{Code: 2, Err: err}
 			case c.bad():
-				return cmdline.ErrReported
+				return config.ErrReported
 			}
 			return nil
 		},
@@ -58,7 +58,7 @@ Exit code 0: all that OLD has is on NEW. 1: something is missing or differs.
 // compare reads both pages and prints the comparison.
 func compare(ctx context.Context, a *app, cmd *cli.Command) (*comparison, error) {
 	tolerance, form := cmd.Float("tolerance"), cmd.String("output")
-	switch err := cmdline.CheckOutput(form); {
+	switch err := config.CheckOutput(form); {
 	case err != nil:
 		return nil, err
 	case cmd.Args().Len() != 2:
@@ -66,18 +66,18 @@ func compare(ctx context.Context, a *app, cmd *cli.Command) (*comparison, error)
 	case !(tolerance >= 0 && tolerance < 1):
 		return nil, fmt.Errorf("--tolerance is %v: write a number from 0 to less than 1", tolerance)
 	}
-	trust, err := cmdline.Trust(ctx, cmd)
+	trust, err := config.Trust(ctx, cmd)
 	if err != nil {
 		return nil, err
 	}
 	var pages [2]map[string]*dto.MetricFamily
 	for i, name := range cmd.Args().Slice() {
-		if pages[i], err = cmdline.ReadPage(ctx, name, os.Stdin, trust); err != nil {
+		if pages[i], err = config.ReadPage(ctx, name, os.Stdin, trust); err != nil {
 			return nil, err
 		}
 	}
 	c := comparePages(pages[0], pages[1], tolerance)
-	return c, cmdline.WriteOutput(a.out, form, cmdline.Output{Table: c.writeTable, JSON: c, CSV: c.rows()})
+	return c, config.WriteOutput(a.out, form, config.Output{Table: c.writeTable, JSON: c, CSV: c.rows()})
 }
 
 // comparison holds the differences between two pages of a node.

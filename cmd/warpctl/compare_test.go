@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"warpgauge/pkg/cmdline"
+	"warpgauge/pkg/config"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -222,11 +222,11 @@ func FuzzComparePages(f *testing.F) {
 	f.Add(oldPage, newPage)
 	f.Add("DCGM_FI_DEV_GPU_TEMP 1\ndcgm_fi_x{UUID=\"\\\"\"} NaN\n", "DCGM_FI_DEV_GPU_TEMP_CELSIUS +Inf\n")
 	f.Fuzz(func(t *testing.T, a, b string) {
-		old, err := cmdline.ReadPage(t.Context(), "-", strings.NewReader(a), nil)
+		old, err := config.ReadPage(t.Context(), "-", strings.NewReader(a), nil)
 		if err != nil {
 			return
 		}
-		latest, err := cmdline.ReadPage(t.Context(), "-", strings.NewReader(b), nil)
+		latest, err := config.ReadPage(t.Context(), "-", strings.NewReader(b), nil)
 		if err != nil {
 			return
 		}

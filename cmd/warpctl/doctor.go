@@ -14,7 +14,7 @@ import (
 
 	"warpgauge/cmd/warpctl/doctor"
 	"warpgauge/cmd/warpctl/top"
-	"warpgauge/pkg/cmdline"
+	"warpgauge/pkg/config"
 	"warpgauge/pkg/file"
 )
 
@@ -30,10 +30,10 @@ func doctorCommand(a *app) *cli.Command {
 			&cli.StringFlag{Name: "url", Value: a.local, Usage: "Exporter to ask: http://HOST:PORT or https://USER:PASSWORD@HOST:PORT."},
 			&cli.StringFlag{Name: "bundle", Usage: "Support bundle to write: FILE.tar.gz; - is standard output, in place of the findings."},
 			&cli.BoolFlag{Name: "no-redact", Usage: "Leave names of pods, jobs, users and hosts, addresses and secrets in the bundle."},
-			cmdline.OutputFlag(), cmdline.TimeoutFlag(10*time.Second, "Longest time to wait for the exporter."),
-		}, cmdline.TrustFlags()...),
+			config.OutputFlag(), config.TimeoutFlag(10*time.Second, "Longest time to wait for the exporter."),
+		}, config.TrustFlags()...),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if err := cmp.Or(cmdline.NoArguments(cmd), cmdline.CheckOutput(cmd.String("output"))); err != nil {
+			if err := cmp.Or(config.NoArguments(cmd), config.CheckOutput(cmd.String("output"))); err != nil {
 				return err
 			}
 			return a.examine(ctx, cmd)
@@ -48,7 +48,7 @@ func (a *app) examine(ctx context.Context, cmd *cli.Command) error {
 	}
 	r := doctor.Run(ctx, doctor.Options{Version: a.build.Version, Environ: a.environ, Exporter: c, Limit: cmd.Duration("timeout")})
 	if cmd.String("bundle") != "-" {
-		if err := cmdline.WriteOutput(a.out, cmd.String("output"), cmdline.Output{Table: r.Table, JSON: r, CSV: r.Rows()}); err != nil {
+		if err := config.WriteOutput(a.out, cmd.String("output"), config.Output{Table: r.Table, JSON: r, CSV: r.Rows()}); err != nil {
 			return err
 		}
 	}
@@ -56,7 +56,7 @@ func (a *app) examine(ctx context.Context, cmd *cli.Command) error {
 		return fmt.Errorf("write the bundle: %w", err)
 	}
 	if r.Wrong() {
-		return cmdline.ErrReported
+		return config.ErrReported
 	}
 	return nil
 }
@@ -78,7 +78,7 @@ func (a *app) writeBundle(path string, r *doctor.Result, redacted bool) error {
 	defer func() { _ = dir.Close() }() // the files in it were closed before
 	err = file.WriteWhole(dir, filepath.Base(path), func(w io.Writer) error { return r.Bundle(w, redacted) })
 	if err == nil {
-		cmdline.Notice(a.err, "warpctl", "wrote %s; look through it before you send it", path)
+		config.WriteNotice(a.err, "warpctl", "wrote %s; look through it before you send it", path)
 	}
 	return err
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"warpgauge/extensions/live/apiv1"
-	"warpgauge/pkg/cmdline"
+	"warpgauge/pkg/config"
 )
 
 const defaultURL = "http://localhost:9400" // the exporter on this machine
@@ -32,13 +32,13 @@ type app struct {
 	out, err io.Writer
 	environ  []string
 	local    string // default exporter
-	build    cmdline.Build
+	build    config.Build
 }
 
 // run runs the program and returns its exit code. args begin with the program's name.
 func run(ctx context.Context, args []string, out, errs io.Writer, environ []string, local string) int {
-	a := &app{out: out, err: errs, environ: environ, local: local, build: cmdline.ReadBuild(version)}
-	return cmdline.ExitCode(errs, "warpctl", a.root().Run(ctx, args))
+	a := &app{out: out, err: errs, environ: environ, local: local, build: config.ReadBuild(version)}
+	return config.ExitCode(errs, "warpctl", a.root().Run(ctx, args))
 }
 
 func (a *app) root() *cli.Command {
@@ -50,20 +50,20 @@ func (a *app) root() *cli.Command {
 		ErrWriter: a.err,
 		Action: func(_ context.Context, cmd *cli.Command) error {
 			if word := cmd.Args().First(); word != "" {
-				return cmdline.UnknownCommand(cmd, word)
+				return config.UnknownCommand(cmd, word)
 			}
 			return cli.ShowRootCommandHelp(cmd)
 		},
 		Commands: []*cli.Command{
 			topCommand(a), doctorCommand(a), compareCommand(a), replayCommand(a),
 			a.build.VersionCommand(a.out, ""),
-			cmdline.ManCommand(a.out, "warpctl", func() cmdline.Manual {
-				return cmdline.Manual{Version: a.build.Version, Head: manualHead, Tail: manualTail}
+			config.ManCommand(a.out, "warpctl", func() config.Manual {
+				return config.Manual{Version: a.build.Version, Head: manualHead, Tail: manualTail}
 			}),
 		},
 	}
-	root.CustomRootCommandHelpTemplate = helpHead + cmdline.CommandList(root)
-	cmdline.Prepare(root, "")
+	root.CustomRootCommandHelpTemplate = helpHead + config.CommandList(root)
+	config.Prepare(root, "")
 	return root
 }
 
@@ -90,9 +90,9 @@ const manualTail = `.SH EXIT STATUS
 .BR warpgauge (1)
 `
 
-// client returns a client for an exporter's address, with the settings of cmdline.TrustFlags.
+// client returns a client for an exporter's address, with the settings of config.TrustFlags.
 func (a *app) client(ctx context.Context, cmd *cli.Command, address string) (*apiv1.Client, error) {
-	trust, err := cmdline.Trust(ctx, cmd)
+	trust, err := config.Trust(ctx, cmd)
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,7 @@ import (
 
 	"warpgauge/cmd/warpctl/top"
 	"warpgauge/extensions/live/apiv1"
-	"warpgauge/pkg/cmdline"
+	"warpgauge/pkg/config"
 	"warpgauge/pkg/file"
 )
 
@@ -35,10 +35,10 @@ func topCommand(a *app) *cli.Command {
 			&cli.StringFlag{Name: "urls-file", Usage: "File with a URL per line; # begins a comment."},
 			&cli.DurationFlag{Name: "interval", Value: time.Second, Usage: "How often to ask each exporter."},
 			&cli.BoolFlag{Name: "once", Usage: "Write a table once and end."},
-			cmdline.OutputFlag(),
-		}, cmdline.TrustFlags()...),
+			config.OutputFlag(),
+		}, config.TrustFlags()...),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if err := cmp.Or(cmdline.NoArguments(cmd), cmdline.CheckOutput(cmd.String("output"))); err != nil {
+			if err := cmp.Or(config.NoArguments(cmd), config.CheckOutput(cmd.String("output"))); err != nil {
 				return err
 			}
 			if i := cmd.Duration("interval"); i < minTopInterval {
@@ -107,13 +107,13 @@ func (a *app) show(ctx context.Context, cmd *cli.Command, targets []top.Target) 
 	if form == "csv" { // CSV has rows for devices only
 		for _, n := range r.Nodes {
 			if n.Error != "" {
-				cmdline.Notice(a.err, "warpctl", "%s", n.Error)
+				config.WriteNotice(a.err, "warpctl", "%s", n.Error)
 			}
 		}
 	}
-	err := cmdline.WriteOutput(a.out, form, cmdline.Output{Table: r.Table, JSON: r, CSV: r.Rows()})
+	err := config.WriteOutput(a.out, form, config.Output{Table: r.Table, JSON: r, CSV: r.Rows()})
 	if err == nil && (r.Silent() || len(r.Devices) == 0) {
-		err = cmdline.ErrReported
+		err = config.ErrReported
 	}
 	return err
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"warpgauge/pkg/command"
 	"warpgauge/pkg/exporter"
 
 	"github.com/urfave/cli/v3"
@@ -20,7 +19,7 @@ import (
 // exist, and it runs on simulated GPUs if it can.
 func TestCommandsOfPages(t *testing.T) {
 	a := newProgram(exporter.Streams{Out: os.Stderr, Err: os.Stderr}, nil)
-	root := command.Root(a)
+	root := exporter.RootCommand(a)
 	list, err := os.ReadFile("../../etc/default-counters.csv")
 	must(t, err)
 	// The reader's list from docs/remote.md has no profiling fields, because nodes refuse those from a server.

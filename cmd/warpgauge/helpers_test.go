@@ -45,11 +45,6 @@ func execute(t *testing.T, env environment, args ...string) outcome {
 	return outcome{code, out.String(), err.String()}
 }
 
-// newProgram returns the program with its tables, before flags are parsed.
-func newProgram(s exporter.Streams, environ []string) *exporter.Program {
-	return exporter.NewProgram(s, environ, version, vendors, extensions()...)
-}
-
 // wanted returns the program and the configuration for a command line.
 func wanted(t *testing.T, args ...string) (*exporter.Program, *config.Config) {
 	t.Helper()

@@ -11,7 +11,6 @@ import (
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/rules"
 )
 
 // infoROMEvery is how often the InfoROM checksums are read, because the driver reads a flash memory for them. DCGM uses
@@ -135,7 +134,7 @@ func (p *healthPart) bindRule(r healthRule, at map[field.ID]int) func(now time.T
 		}
 		return p.evaluateLinks
 	}
-	states, in, grown := make([]rules.State, len(r.inputs)), make([]float64, len(r.inputs)), make([]float64, len(r.inputs))
+	states, in, grown := make([]field.ConditionState, len(r.inputs)), make([]float64, len(r.inputs)), make([]float64, len(r.inputs))
 	cells, has := make([]int, len(r.inputs)), false
 	for i, id := range r.inputs {
 		cells[i] = -1
@@ -147,7 +146,7 @@ func (p *healthPart) bindRule(r healthRule, at map[field.ID]int) func(now time.T
 		return nil
 	}
 	return func(now time.Time) float64 {
-		worst := rules.Silent
+		worst := field.Silent
 		for i, c := range cells {
 			in[i] = math.NaN()
 			if c >= 0 {
@@ -162,7 +161,7 @@ func (p *healthPart) bindRule(r healthRule, at map[field.ID]int) func(now time.T
 		if r.judge != nil {
 			return r.judge(in, grown)
 		}
-		return [...]float64{rules.Silent: math.NaN(), rules.Well: healthPass, rules.Between: healthPass, rules.Unwell: r.result}[worst]
+		return [...]float64{field.Silent: math.NaN(), field.Well: healthPass, field.Between: healthPass, field.Unwell: r.result}[worst]
 	}
 }
 

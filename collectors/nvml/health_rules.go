@@ -8,7 +8,6 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/rules"
 )
 
 // Results of a watch, as DCGM numbers them.
@@ -26,7 +25,7 @@ type healthRule struct {
 	watch, code string // labels health_watch and health_error_code
 	inputs      []field.ID
 	judge       judge // decides; if nil, condition decides on each input, and result is the watch's result
-	condition   rules.Condition
+	condition   field.Condition
 	result      float64
 }
 
@@ -44,45 +43,45 @@ func healthRules(arch nvml.DeviceArchitecture) []healthRule {
 	judged := func(watch, code string, of judge, inputs ...field.ID) healthRule {
 		return healthRule{watch: watch, code: code, inputs: inputs, judge: of}
 	}
-	shown := func(watch, code string, result float64, c rules.Condition) healthRule {
+	shown := func(watch, code string, result float64, c field.Condition) healthRule {
 		return healthRule{watch: watch, code: code, inputs: c.Readings, condition: c, result: result}
 	}
 	return []healthRule{
 		judged("PCIE", "DCGM_FR_PCI_REPLAY_RATE", judgeReplays, field.PCIeReplays, field.PCIeGeneration, field.PCIeWidth),
 
 		{watch: "NVLINK", code: "DCGM_FR_NVLINK_DOWN"},
-		shown("NVLINK", linkCritical, healthFail, rules.LinkReplay),
-		shown("NVLINK", linkCritical, healthFail, rules.LinkErrorNow),
-		shown("NVLINK", linkCritical, healthFail, rules.Link5Error),
-		shown("NVLINK", linkCritical, healthFail, rules.Link5RecoveryFailed),
-		shown("NVLINK", "DCGM_FR_NVLINK_CRC_ERROR_THRESHOLD", healthFail, rules.LinkCRCErrors),
-		judged("NVLINK", "DCGM_FR_NVLINK_EFFECTIVE_BER_THRESHOLD", bitErrors(effectiveBERIsBad, rules.EffectiveBER), field.NVLinks5EffectiveBERCode, field.NVLinks5EffectiveBER),
+		shown("NVLINK", linkCritical, healthFail, field.LinkReplay),
+		shown("NVLINK", linkCritical, healthFail, field.LinkErrorNow),
+		shown("NVLINK", linkCritical, healthFail, field.Link5Error),
+		shown("NVLINK", linkCritical, healthFail, field.Link5RecoveryFailed),
+		shown("NVLINK", "DCGM_FR_NVLINK_CRC_ERROR_THRESHOLD", healthFail, field.LinkCRCErrors),
+		judged("NVLINK", "DCGM_FR_NVLINK_EFFECTIVE_BER_THRESHOLD", bitErrors(effectiveBERIsBad, field.EffectiveBER), field.NVLinks5EffectiveBERCode, field.NVLinks5EffectiveBER),
 		judged("NVLINK", "DCGM_FR_NVLINK_SYMBOL_BER_THRESHOLD", bitErrors(symbolBERIsBad(arch), 15e-255), field.NVLinks5SymbolBERCode, field.NVLinks5SymbolBER),
 		judged("NVLINK", "DCGM_FR_FIELD_VIOLATION", judgeFabric, field.FabricHealthMask),
 		judged("NVLINK", "DCGM_FR_FABRIC_PROBE_STATE", judgeFabricManager, field.FabricManagerStatus),
-		shown("NVLINK", "DCGM_FR_NVLINK_ERROR_THRESHOLD", healthWarn, rules.LinkCRCError),
-		shown("NVLINK", linkCritical, healthWarn, rules.Link5Recovered),
+		shown("NVLINK", "DCGM_FR_NVLINK_ERROR_THRESHOLD", healthWarn, field.LinkCRCError),
+		shown("NVLINK", linkCritical, healthWarn, field.Link5Recovered),
 
-		shown("MEM", "DCGM_FR_VOLATILE_DBE_DETECTED", healthFail, rules.UncorrectedErrors),
-		shown("MEM", rowRemapFailure, healthFail, rules.RowRemapFailed),
-		shown("MEM", "DCGM_FR_FAULTY_MEMORY", healthFail, rules.MemoryUnrepairable),
+		shown("MEM", "DCGM_FR_VOLATILE_DBE_DETECTED", healthFail, field.AnyUncorrectedError),
+		shown("MEM", rowRemapFailure, healthFail, field.RowRemapFailed),
+		shown("MEM", "DCGM_FR_FAULTY_MEMORY", healthFail, field.UnrepairableMemory),
 		judged("MEM", "DCGM_FR_RETIRED_PAGES_LIMIT", judgeRetired, field.RetiredPagesCorrected, field.RetiredPagesUncorrected),
 		// DCGM also demands more than one page within a week, but it keeps samples for ten minutes only
 		// (dcgmHealthSet) and uses 0 for the missing one.
-		shown("MEM", "DCGM_FR_RETIRED_PAGES_DBE_LIMIT", healthFail, rules.ManyUncorrectablePages),
-		shown("MEM", pendingRetirements, healthWarn, rules.PageRetirementPending),
-		shown("MEM", "DCGM_FR_UNCORRECTABLE_ROW_REMAP_LIMIT", healthWarn, rules.ManyRemappedRows),
+		shown("MEM", "DCGM_FR_RETIRED_PAGES_DBE_LIMIT", healthFail, field.ManyUncorrectablePages),
+		shown("MEM", pendingRetirements, healthWarn, field.PageRetirementPending),
+		shown("MEM", "DCGM_FR_UNCORRECTABLE_ROW_REMAP_LIMIT", healthWarn, field.ManyRemappedRows),
 
-		shown("INFOROM", corruptInfoROM, healthWarn, rules.InfoROMCorrupt),
+		shown("INFOROM", corruptInfoROM, healthWarn, field.InfoROMCorrupt),
 
-		shown("THERMAL", slowedByHeat, healthWarn, rules.SlowedByHeat),
-		shown("POWER", slowedByPower, healthWarn, rules.SlowedByPower),
+		shown("THERMAL", slowedByHeat, healthWarn, field.SlowedByHeat),
+		shown("POWER", slowedByPower, healthWarn, field.SlowedByPower),
 		judged("POWER", "DCGM_FR_POWER_UNREADABLE", unreadable(), field.PowerUsage),
 
-		shown("DRIVER", "DCGM_FR_GPU_RECOVERY_RESET", healthFail, rules.RecoveryReset),
-		shown("DRIVER", "DCGM_FR_GPU_RECOVERY_REBOOT", healthFail, rules.RecoveryReboot),
-		shown("DRIVER", "DCGM_FR_GPU_RECOVERY_DRAIN_RESET", healthFail, rules.RecoveryDrainReset),
-		shown("DRIVER", "DCGM_FR_GPU_RECOVERY_DRAIN_P2P", healthWarn, rules.RecoveryDrainP2P),
+		shown("DRIVER", "DCGM_FR_GPU_RECOVERY_RESET", healthFail, field.RecoveryReset),
+		shown("DRIVER", "DCGM_FR_GPU_RECOVERY_REBOOT", healthFail, field.RecoveryReboot),
+		shown("DRIVER", "DCGM_FR_GPU_RECOVERY_DRAIN_RESET", healthFail, field.RecoveryDrainReset),
+		shown("DRIVER", "DCGM_FR_GPU_RECOVERY_DRAIN_P2P", healthWarn, field.RecoveryDrainP2P),
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"warpgauge/pkg/rules"
+	"warpgauge/pkg/field"
 	"warpgauge/pkg/verdict"
 
 	"warpgauge/pkg/collector"
@@ -211,7 +211,7 @@ func (c *condition) inactive() bool { return c == nil || !c.active }
 
 // text returns the rule's text. For rules about states it appends the library's message.
 func (c *condition) text() string {
-	if c.rule.Test == rules.OfState && len(c.evidence) > 0 && c.evidence[len(c.evidence)-1].Text != "" {
+	if c.rule.Test == field.OfState && len(c.evidence) > 0 && c.evidence[len(c.evidence)-1].Text != "" {
 		return c.rule.Text + ": " + c.evidence[len(c.evidence)-1].Text
 	}
 	return c.rule.Text

@@ -11,7 +11,6 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/rows"
-	"warpgauge/pkg/rules"
 	"warpgauge/pkg/verdict"
 	"warpgauge/pkg/view"
 )
@@ -21,9 +20,9 @@ type Derived interface {
 	// Update computes the current values. The Watch calls it before it judges them.
 	Update(now time.Time)
 	// Value returns a derived reading of a device, or NaN if it is unknown.
-	Value(device string, of rules.Derived) float64
+	Value(device string, of field.Derived) float64
 	// Evidence explains how the value was computed.
-	Evidence(device string, of rules.Derived) string
+	Evidence(device string, of field.Derived) string
 }
 
 // sourceDerived is the evidence source of derived readings.
@@ -50,13 +49,13 @@ type ruleInput struct {
 	device    int
 	cell      int             // -1 for a derived reading
 	name      string          // reading and labels, for evidence
-	condition rules.Condition // the rule's condition with the column's threshold
+	condition field.Condition // the rule's condition with the column's threshold
 }
 
 // evaluation holds the state of a rule on one reading across Views.
 type evaluation struct {
-	state   rules.State
-	outcome rules.Outcome // since the last judgement
+	state   field.ConditionState
+	outcome field.Outcome // since the last judgement
 	value   float64       // that decided the outcome
 	bound   time.Time     // last time a View had the reading
 }
@@ -135,7 +134,7 @@ func bindRules(s *rows.Source, table Rules, derived bool, all evaluations, now t
 			continue
 		}
 		for j := range table {
-			if r := &table[j]; derived && r.Derived != rules.NotDerived {
+			if r := &table[j]; derived && r.Derived != field.NotDerived {
 				out.add(boardOf(s.Source, i), r, ruleInput{all.bind(evaluationKey{rule: r.Name, device: d.ID}, now), i, -1, "", r.Condition})
 			}
 		}
@@ -185,7 +184,7 @@ func valueColumns(s *view.Source, device int) (out []int) {
 // judges reports whether a rule judges the readings of a column.
 func (r *Rule) judges(c *collector.Column) bool {
 	for _, id := range r.Readings {
-		if c.Field == id && r.Test > rules.OfState && r.Derived == rules.NotDerived {
+		if c.Field == id && r.Test > field.OfState && r.Derived == field.NotDerived {
 			return (r.Label.Name == "" || slices.Contains(c.Labels, r.Label)) && !slices.ContainsFunc(c.Labels, func(l collector.Label) bool { return slices.Contains(r.Except, l.Value) })
 		}
 	}
@@ -283,11 +282,11 @@ func (s *sourceRules) evaluate(row *rows.Row) {
 // evaluate evaluates a value. The newest value decides, but growth remains decisive until it is judged.
 func (in *ruleInput) evaluate(v float64, at time.Time) {
 	o := in.condition.Evaluate(&in.state, v, at)
-	if in.condition.Test == rules.Rises {
-		if in.outcome == rules.Unwell {
+	if in.condition.Test == field.Rises {
+		if in.outcome == field.Unwell {
 			return
 		}
-		if o == rules.Unwell {
+		if o == field.Unwell {
 			in.state.Growth.Restart(at, v)
 		}
 	}
@@ -318,14 +317,14 @@ func (s *sourceRules) apply(boards map[string]*tracked, derived Derived, now tim
 
 // applyCondition applies the worst outcome of a condition's inputs.
 func (s *sourceRules) applyCondition(c *judgedCondition, t *tracked, derived Derived, now time.Time) {
-	worst := rules.Silent
+	worst := field.Silent
 	known := t.find(c.rule.Name)
 	for i := range c.inputs {
 		in := &c.inputs[i]
 		if in.cell < 0 {
 			in.evaluate(derived.Value(s.Devices[in.device].ID, c.rule.Derived), now)
 		}
-		if in.outcome == rules.Unwell {
+		if in.outcome == field.Unwell {
 			if known == nil {
 				known = t.condition(c.rule)
 			}
@@ -338,13 +337,13 @@ func (s *sourceRules) applyCondition(c *judgedCondition, t *tracked, derived Der
 			}
 		}
 		worst = max(worst, in.outcome)
-		in.outcome = rules.Silent
+		in.outcome = field.Silent
 		in.state.Reached = in.state.Reached || !known.inactive()
 	}
 	switch {
-	case worst == rules.Unwell, worst == rules.Between && !known.inactive():
+	case worst == field.Unwell, worst == field.Between && !known.inactive():
 		t.raise(known, now, verdict.Evidence{})
-	case worst != rules.Silent && known != nil:
+	case worst != field.Silent && known != nil:
 		t.clear(known, now)
 	}
 }

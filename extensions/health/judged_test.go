@@ -7,7 +7,6 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
-	"warpgauge/pkg/rules"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/verdict"
 	"warpgauge/pkg/view"
@@ -77,7 +76,7 @@ func TestTheSupplierCounts(t *testing.T) {
 func TestLinkThatNeverWasUp(t *testing.T) {
 	rule := Rules{}
 	for _, r := range Table() {
-		if r.Test == rules.Falls {
+		if r.Test == field.Falls {
 			rule = append(rule, r)
 		}
 	}

@@ -13,7 +13,6 @@ import (
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/rules"
 )
 
 // Rule defines a fault: how to detect it, how bad it is, what to do about it, and how it ends.
@@ -26,7 +25,7 @@ type Rule struct {
 	Source string // link to the documentation
 
 	// Condition has the readings that the rule judges. It is empty for rules without readings.
-	rules.Condition
+	field.Condition
 	Label  collector.Label    // required label of the column; zero: any
 	Except []string           // label values that exclude a column
 	Blocks map[string]float64 // thresholds that replace Threshold, by value of the label block
@@ -101,21 +100,21 @@ var table = []Rule{
 	kernel("amdgpu_reset_failed", verdict.Failed, verdict.ActionReboot, "the driver could not reset the GPU", linkAMDGPU),
 	untilQuiet(kernel("amdgpu_init_failed", verdict.Failed, verdict.ActionReboot, "the driver could not initialise the GPU", linkAMDGPU), 10*time.Minute),
 	untilQuiet(kernel("rm_init_failed", verdict.Failed, verdict.ActionReboot, "the driver could not initialise the GPU", linkRmInit), 10*time.Minute),
-	{Name: "recovery_reboot", State: verdict.Failed, Action: verdict.ActionReboot, Condition: rules.RecoveryReboot, Quiet: backFor,
+	{Name: "recovery_reboot", State: verdict.Failed, Action: verdict.ActionReboot, Condition: field.RecoveryReboot, Quiet: backFor,
 		Text: "the driver says that the node must be started again", Source: linkRecovery},
 	xid(151, verdict.Failed, verdict.ActionReboot, "a key of confidential computing could not be renewed"),
-	{Name: "recovery_reset", State: verdict.Failed, Action: verdict.ActionReset, Condition: rules.RecoveryReset, Quiet: backFor,
+	{Name: "recovery_reset", State: verdict.Failed, Action: verdict.ActionReset, Condition: field.RecoveryReset, Quiet: backFor,
 		Text: "the driver says that the GPU must be reset", Source: linkRecovery},
-	{Name: "row_remap_failed", State: verdict.Failed, Action: verdict.ActionReplace, Condition: rules.RowRemapFailed, Quiet: backFor,
+	{Name: "row_remap_failed", State: verdict.Failed, Action: verdict.ActionReplace, Condition: field.RowRemapFailed, Quiet: backFor,
 		Text: "a row of its memory could not be remapped", Source: linkMemory},
-	{Name: "memory_unrepairable", State: verdict.Failed, Action: verdict.ActionReplace, Condition: rules.MemoryUnrepairable, Quiet: backFor,
+	{Name: "memory_unrepairable", State: verdict.Failed, Action: verdict.ActionReplace, Condition: field.UnrepairableMemory, Quiet: backFor,
 		Text: "its memory has errors that cannot be repaired", Source: linkFields},
 	xid(64, verdict.Failed, verdict.ActionReset, "memory could not be retired or remapped"),
 	xid(48, verdict.Failed, verdict.ActionReset, "a double-bit ECC error"),
 	xid(95, verdict.Failed, verdict.ActionReset, "an uncontained memory error"),
 	xid(140, verdict.Failed, verdict.ActionReset, "an ECC error that was not recovered from"),
-	{Name: "cper_fatal", State: verdict.Failed, Action: verdict.ActionReset, Condition: rules.Condition{Readings: []field.ID{field.AMDRecordAge}, Test: rules.AtMost, Threshold: 3600}, Label: collector.Label{Name: "severity", Value: "fatal"}, Unit: "seconds", Quiet: backFor, Text: "the driver has recorded a fatal error", Source: linkCPER},
-	{Name: rasRule, State: verdict.Failed, Action: verdict.ActionReset, Condition: rules.Condition{Readings: []field.ID{field.AMDRASErrors}, Test: rules.AtLeast, Threshold: 1}, Label: collector.Label{Name: "severity", Value: "ue"}, Unit: "errors", Quiet: backFor, Text: "uncorrected errors of a block since the driver was loaded", Source: linkRAS},
+	{Name: "cper_fatal", State: verdict.Failed, Action: verdict.ActionReset, Condition: field.Condition{Readings: []field.ID{field.AMDRecordAge}, Test: field.AtMost, Threshold: 3600}, Label: collector.Label{Name: "severity", Value: "fatal"}, Unit: "seconds", Quiet: backFor, Text: "the driver has recorded a fatal error", Source: linkCPER},
+	{Name: rasRule, State: verdict.Failed, Action: verdict.ActionReset, Condition: field.Condition{Readings: []field.ID{field.AMDRASErrors}, Test: field.AtLeast, Threshold: 1}, Label: collector.Label{Name: "severity", Value: "ue"}, Unit: "errors", Quiet: backFor, Text: "uncorrected errors of a block since the driver was loaded", Source: linkRAS},
 	kernel("ras_error", verdict.Failed, verdict.ActionReset, "the driver reports an uncorrectable error in the kernel's log", linkRAS),
 	kernel("aer_fatal", verdict.Failed, verdict.ActionReset, "a fatal error of its PCIe connection", linkAER),
 	xid(46, verdict.Failed, verdict.ActionReset, "the GPU has stopped processing"),
@@ -127,13 +126,13 @@ var table = []Rule{
 	xid(136, verdict.Failed, verdict.ActionReset, "an NVLink could not be trained"),
 	xid(143, verdict.Failed, verdict.ActionReset, "the GPU could not be initialised"),
 	xid(158, verdict.Failed, verdict.ActionReset, "a fatal timeout of the GPU"),
-	{Name: "sxid_fatal", State: verdict.Failed, Action: verdict.ActionReset, Condition: rules.SwitchFatalError, End: AfterReset,
+	{Name: "sxid_fatal", State: verdict.Failed, Action: verdict.ActionReset, Condition: field.SwitchFatalError, End: AfterReset,
 		Text: "a fatal error of the switch (SXid)", Source: linkFabric},
-	{Name: "fabric_failed", State: verdict.Failed, Action: verdict.ActionDrain, Condition: rules.FabricFailed, Quiet: backFor,
+	{Name: "fabric_failed", State: verdict.Failed, Action: verdict.ActionDrain, Condition: field.FabricFailed, Quiet: backFor,
 		Text: "the GPU could not be registered with the NVLink fabric", Source: linkFabric},
-	{Name: "fabric_unhealthy", State: verdict.Failed, Action: verdict.ActionDrain, Condition: rules.FabricUnhealthy, Quiet: backFor,
+	{Name: "fabric_unhealthy", State: verdict.Failed, Action: verdict.ActionDrain, Condition: field.FabricUnhealthy, Quiet: backFor,
 		Text: "the NVLink fabric says that the GPU is unhealthy", Source: linkFields},
-	{Name: "health_watch_failed", State: verdict.Failed, Action: verdict.ActionDrain, Condition: rules.Condition{Readings: []field.ID{field.GPUHealth}, Test: rules.AtLeast, Threshold: 20}, Except: usual, Quiet: backFor,
+	{Name: "health_watch_failed", State: verdict.Failed, Action: verdict.ActionDrain, Condition: field.Condition{Readings: []field.ID{field.GPUHealth}, Test: field.AtLeast, Threshold: 20}, Except: usual, Quiet: backFor,
 		Text: "a health watch reports a failure", Source: linkDCGM},
 	xid(54, verdict.Failed, verdict.ActionDrain, "auxiliary power is not connected"),
 
@@ -143,9 +142,9 @@ var table = []Rule{
 	{Name: ruleHung, Condition: ofState, State: verdict.Degraded, Action: verdict.ActionDrain, For: 5 * time.Minute, Quiet: backFor,
 		Text: "the device has had no new values for minutes", Source: linkStates},
 
-	{Name: "recovery_drain_p2p", State: verdict.Degraded, Action: verdict.ActionDrain, Condition: rules.RecoveryDrainP2P, Quiet: backFor,
+	{Name: "recovery_drain_p2p", State: verdict.Degraded, Action: verdict.ActionDrain, Condition: field.RecoveryDrainP2P, Quiet: backFor,
 		Text: "the driver says that all traffic between GPUs must end", Source: linkRecovery},
-	{Name: "recovery_drain_reset", State: verdict.Degraded, Action: verdict.ActionReset, Condition: rules.RecoveryDrainReset, Quiet: backFor,
+	{Name: "recovery_drain_reset", State: verdict.Degraded, Action: verdict.ActionReset, Condition: field.RecoveryDrainReset, Quiet: backFor,
 		Text: "the GPU has less capacity until it is reset", Source: linkRecovery},
 	xid(94, verdict.Degraded, verdict.ActionReset, "a contained memory error"),
 	xid(109, verdict.Degraded, verdict.ActionReset, "a context switch has timed out"),
@@ -165,44 +164,44 @@ var table = []Rule{
 	untilQuiet(xid(148, verdict.Degraded, verdict.ActionDrain, "an NVLink error (NVLPW_CTRL)"), time.Hour),
 	xid(149, verdict.Degraded, verdict.ActionReset, "an NVLink error (NETIR)"),
 	untilQuiet(xid(150, verdict.Degraded, verdict.ActionDrain, "an NVLink error (MSE)"), time.Hour),
-	{Name: "sram_threshold", State: verdict.Degraded, Action: verdict.ActionReplace, Condition: rules.SRAMThreshold, Quiet: backFor,
+	{Name: "sram_threshold", State: verdict.Degraded, Action: verdict.ActionReplace, Condition: field.SRAMThreshold, Quiet: backFor,
 		Text: "uncorrected errors of SRAM have passed their threshold", Source: linkMemory},
-	{Name: "retired_pages", State: verdict.Degraded, Action: verdict.ActionReplace, Condition: rules.ManyUncorrectablePages, Unit: "pages", Quiet: backFor,
+	{Name: "retired_pages", State: verdict.Degraded, Action: verdict.ActionReplace, Condition: field.ManyUncorrectablePages, Unit: "pages", Quiet: backFor,
 		Text: "many pages of memory are retired for double-bit errors", Source: linkDCGM},
-	{Name: "ecc_uncorrected", State: verdict.Degraded, Action: verdict.ActionReset, Condition: rules.UncorrectedErrors, Unit: "errors", Quiet: backFor,
+	{Name: "ecc_uncorrected", State: verdict.Degraded, Action: verdict.ActionReset, Condition: field.AnyUncorrectedError, Unit: "errors", Quiet: backFor,
 		Text: "uncorrected ECC errors since the driver was loaded", Source: linkDCGM},
-	{Name: "row_remap_pending", State: verdict.Degraded, Action: verdict.ActionReset, Condition: rules.RowRemapPending, Quiet: backFor,
+	{Name: "row_remap_pending", State: verdict.Degraded, Action: verdict.ActionReset, Condition: field.RowRemapAwaited, Quiet: backFor,
 		Text: "a row of its memory is to be remapped at the next reset", Source: linkRecovery},
-	{Name: "page_retirement_pending", State: verdict.Degraded, Action: verdict.ActionReset, Condition: rules.PageRetirementPending, Quiet: backFor,
+	{Name: "page_retirement_pending", State: verdict.Degraded, Action: verdict.ActionReset, Condition: field.PageRetirementPending, Quiet: backFor,
 		Text: "a page of its memory is to be retired at the next reset", Source: linkPages},
-	{Name: "bad_pages_failed", State: verdict.Degraded, Action: verdict.ActionReset, Condition: rules.Condition{Readings: []field.ID{field.AMDBadPages}, Test: rules.AtLeast, Threshold: 1}, Label: collector.Label{Name: "state", Value: "failed"}, Quiet: backFor, Text: "a bad page of its memory could not be retired, as it was in use", Source: linkRAS},
-	{Name: "bad_pages_pending", State: verdict.Degraded, Action: verdict.ActionReset, Condition: rules.Condition{Readings: []field.ID{field.AMDBadPages}, Test: rules.AtLeast, Threshold: 1}, Label: collector.Label{Name: "state", Value: "pending"}, For: 5 * time.Minute, Quiet: backFor, Text: "a bad page of its memory waits to be retired", Source: linkRAS},
-	{Name: "fabric_not_started", State: verdict.Degraded, Action: verdict.ActionDrain, Condition: rules.FabricNotStarted, For: 10 * time.Minute, Quiet: backFor,
+	{Name: "bad_pages_failed", State: verdict.Degraded, Action: verdict.ActionReset, Condition: field.Condition{Readings: []field.ID{field.AMDBadPages}, Test: field.AtLeast, Threshold: 1}, Label: collector.Label{Name: "state", Value: "failed"}, Quiet: backFor, Text: "a bad page of its memory could not be retired, as it was in use", Source: linkRAS},
+	{Name: "bad_pages_pending", State: verdict.Degraded, Action: verdict.ActionReset, Condition: field.Condition{Readings: []field.ID{field.AMDBadPages}, Test: field.AtLeast, Threshold: 1}, Label: collector.Label{Name: "state", Value: "pending"}, For: 5 * time.Minute, Quiet: backFor, Text: "a bad page of its memory waits to be retired", Source: linkRAS},
+	{Name: "fabric_not_started", State: verdict.Degraded, Action: verdict.ActionDrain, Condition: field.FabricNotStarted, For: 10 * time.Minute, Quiet: backFor,
 		Text: "the GPU waits to be registered with the NVLink fabric: is the fabric manager running?", Source: linkFabric},
-	{Name: "fabric_limited", State: verdict.Degraded, Action: verdict.ActionDrain, Condition: rules.FabricLimited, Quiet: backFor,
+	{Name: "fabric_limited", State: verdict.Degraded, Action: verdict.ActionDrain, Condition: field.FabricLimited, Quiet: backFor,
 		Text: "the NVLink fabric has less capacity", Source: linkFields},
-	{Name: "switch_port_error", State: verdict.Degraded, Action: verdict.ActionDrain, Condition: rules.SwitchPortError, Quiet: backFor,
+	{Name: "switch_port_error", State: verdict.Degraded, Action: verdict.ActionDrain, Condition: field.SwitchPortError, Quiet: backFor,
 		Text: "a port of the switch is in error", Source: linkFields},
-	{Name: "nvlink_crc_errors", State: verdict.Degraded, Action: verdict.ActionDrain, Condition: rules.LinkCRCErrors, Unit: "errors in a minute", Quiet: 10 * time.Minute,
+	{Name: "nvlink_crc_errors", State: verdict.Degraded, Action: verdict.ActionDrain, Condition: field.LinkCRCErrors, Unit: "errors in a minute", Quiet: 10 * time.Minute,
 		Text: "NVLinks have many CRC errors", Source: linkDCGM},
-	{Name: "xgmi_link_down", State: verdict.Degraded, Action: verdict.ActionDrain, Condition: rules.Condition{Readings: []field.ID{field.AMDXGMILinkUp}, Test: rules.Falls, Threshold: 1}, Quiet: backFor,
+	{Name: "xgmi_link_down", State: verdict.Degraded, Action: verdict.ActionDrain, Condition: field.Condition{Readings: []field.ID{field.AMDXGMILinkUp}, Test: field.Falls, Threshold: 1}, Quiet: backFor,
 		Text: "an XGMI link that was up is down", Source: linkXGMI},
-	{Name: "health_watch_warning", State: verdict.Degraded, Action: verdict.ActionNone, Condition: rules.Condition{Readings: []field.ID{field.GPUHealth}, Test: rules.AtLeast, Threshold: 10}, Except: usual, Quiet: backFor, Text: "a health watch reports a warning", Source: linkDCGM},
-	{Name: "hot", State: verdict.Degraded, Action: verdict.ActionDrain, Condition: rules.Hot, Unit: "celsius", For: time.Minute, Quiet: 5 * time.Minute,
+	{Name: "health_watch_warning", State: verdict.Degraded, Action: verdict.ActionNone, Condition: field.Condition{Readings: []field.ID{field.GPUHealth}, Test: field.AtLeast, Threshold: 10}, Except: usual, Quiet: backFor, Text: "a health watch reports a warning", Source: linkDCGM},
+	{Name: "hot", State: verdict.Degraded, Action: verdict.ActionDrain, Condition: field.Hot, Unit: "celsius", For: time.Minute, Quiet: 5 * time.Minute,
 		Text: "the GPU is hot", Source: linkFields},
-	{Name: "thermal_violation", State: verdict.Degraded, Action: verdict.ActionDrain, Condition: rules.SlowedByHeatLong, Unit: "ns in an hour", Quiet: time.Hour,
+	{Name: "thermal_violation", State: verdict.Degraded, Action: verdict.ActionDrain, Condition: field.SlowedByHeatLong, Unit: "ns in an hour", Quiet: time.Hour,
 		Text: "the GPU is slowed down by its temperature for a quarter of the time", Source: linkSigns},
 
 	// Early signs, from readings that package signs derives.
-	{Name: "corrected_errors", State: verdict.Degraded, Action: verdict.ActionDrain, Condition: rules.CorrectedErrorStorm,
+	{Name: "corrected_errors", State: verdict.Degraded, Action: verdict.ActionDrain, Condition: field.CorrectedErrorStorm,
 		Text: "a storm of corrected memory errors", Source: linkSigns},
-	{Name: "nvlink_errors", State: verdict.Degraded, Action: verdict.ActionDrain, Condition: rules.LinkBudgetSpent, For: time.Minute, Quiet: 10 * time.Minute,
+	{Name: "nvlink_errors", State: verdict.Degraded, Action: verdict.ActionDrain, Condition: field.LinkBudgetSpent, For: time.Minute, Quiet: 10 * time.Minute,
 		Text: "a link has more errors than are acceptable", Source: linkSigns},
-	{Name: "spare_rows_low", State: verdict.Degraded, Action: verdict.ActionContact, Condition: rules.NoSpareRows, For: time.Minute, Quiet: 10 * time.Minute,
+	{Name: "spare_rows_low", State: verdict.Degraded, Action: verdict.ActionContact, Condition: field.NoSpareRows, For: time.Minute, Quiet: 10 * time.Minute,
 		Text: "a bank of its memory has no spare row left", Source: linkSigns},
-	{Name: "throttled", State: verdict.Degraded, Action: verdict.ActionNone, Condition: rules.Throttled,
+	{Name: "throttled", State: verdict.Degraded, Action: verdict.ActionNone, Condition: field.Throttled,
 		Text: "clocks are held down for a quarter of the time", Source: linkSigns},
-	{Name: "straggler", State: verdict.OK, Action: verdict.ActionNone, Condition: rules.Straggler, For: 15 * time.Minute, Quiet: 15 * time.Minute,
+	{Name: "straggler", State: verdict.OK, Action: verdict.ActionNone, Condition: field.Straggler, For: 15 * time.Minute, Quiet: 15 * time.Minute,
 		Text: "the GPU is slower than others with the same work", Source: linkSigns},
 
 	{Name: ruleReleased, Condition: ofState, State: verdict.Unknown, Action: verdict.ActionNone, Text: "an operator has released the collector", Source: linkStates},
@@ -212,7 +211,7 @@ var table = []Rule{
 }
 
 // ofState marks rules about the state of a device or its collector.
-var ofState = rules.Condition{Test: rules.OfState}
+var ofState = field.Condition{Test: field.OfState}
 
 // xid returns the rule for an XID, which ends at a reset. Observations have the Reason "xid" and
 // the code. Codes without a rule do not affect a device's health.

@@ -16,7 +16,6 @@ import (
 	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/rows"
-	"warpgauge/pkg/rules"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/verdict"
 	"warpgauge/pkg/view"
@@ -235,7 +234,7 @@ func (w *Watch) advance(t *tracked, c *condition, now time.Time) {
 	switch {
 	case c.rule.End == WhenTold && !c.active && !c.holds.IsZero():
 		t.raise(c, now, verdict.Evidence{})
-	case c.rule.Test == rules.Observed, c.rule.Test == rules.AtMost:
+	case c.rule.Test == field.Observed, c.rule.Test == field.AtMost:
 		t.expire(c, now)
 	}
 }
@@ -424,7 +423,7 @@ func (w *Watch) Collect(ch chan<- prometheus.Metric) {
 			continue
 		}
 		for j := range v.Conditions {
-			if r := w.o.Rules.find(v.Conditions[j].Reason, 0); r != nil && r.Derived != rules.NotDerived {
+			if r := w.o.Rules.find(v.Conditions[j].Reason, 0); r != nil && r.Derived != field.NotDerived {
 				ch <- prometheus.MustNewConstMetric(descSign, prometheus.GaugeValue, 1, v.Device.ID, v.Device.GPU, r.Name)
 			}
 		}

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"warpgauge/pkg/rules"
 	"warpgauge/pkg/verdict"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -27,13 +26,13 @@ func TestRulesAreConsistent(t *testing.T) {
 			t.Errorf("rule %s: it is there twice, or lacks text, link, state or action: %+v", r.Name, r)
 		}
 		seen[r.Name] = true
-		if r.Test > rules.OfState && len(r.Readings) == 0 && r.Derived == rules.NotDerived || r.Test == rules.OfState && len(r.Readings) > 0 {
+		if r.Test > field.OfState && len(r.Readings) == 0 && r.Derived == field.NotDerived || r.Test == field.OfState && len(r.Readings) > 0 {
 			t.Errorf("rule %s: a test of readings needs some, and one of states none", r.Name)
 		}
 		if r.End == AfterQuiet && r.Quiet == 0 && r.Clear == 0 && r.State > verdict.Unknown {
 			t.Errorf("rule %s ends at once, so that its verdict could flap", r.Name)
 		}
-		if r.Test == rules.Rises && r.Within == 0 || r.Test != rules.Rises && r.Within > 0 && r.Clear == 0 || r.Clear > r.Threshold {
+		if r.Test == field.Rises && r.Within == 0 || r.Test != field.Rises && r.Within > 0 && r.Clear == 0 || r.Clear > r.Threshold {
 			t.Errorf("rule %s: what rises does so within a time, and the value that ends it is below the threshold", r.Name)
 		}
 		for _, id := range r.Readings {
@@ -191,7 +190,7 @@ func TestXIDs(t *testing.T) {
 // TestQuiet: an observed condition ends when the rule's quiet time has passed.
 func TestQuiet(t *testing.T) {
 	for _, r := range Table() {
-		if r.Test != rules.Observed || r.End != AfterQuiet {
+		if r.Test != field.Observed || r.End != AfterQuiet {
 			continue
 		}
 		n := newNode(t, 1, Options{}, energy)
@@ -259,7 +258,7 @@ func TestInstancesAreAsIllAsTheirBoard(t *testing.T) {
 // TestOneRuleDoesNotFlap: one rule changes the verdict at most twice per quiet time.
 func TestOneRuleDoesNotFlap(t *testing.T) {
 	for _, r := range Table() {
-		if len(r.Readings) == 0 || r.Derived != rules.NotDerived || r.End != AfterQuiet || r.Label.Name != "" || r.Readings[0] == field.GPUHealth {
+		if len(r.Readings) == 0 || r.Derived != field.NotDerived || r.End != AfterQuiet || r.Label.Name != "" || r.Readings[0] == field.GPUHealth {
 			continue
 		}
 		n := newNode(t, 1, Options{Rules: Rules{r}}, r.Readings[0])
@@ -267,7 +266,7 @@ func TestOneRuleDoesNotFlap(t *testing.T) {
 		for range 20_000 {
 			n.rows[0][0] = r.Threshold
 			switch {
-			case r.Test == rules.Rises:
+			case r.Test == field.Rises:
 				n.rows[0][0] = float64(random.IntN(3)) * r.Threshold
 			case random.IntN(2) == 0:
 				n.rows[0][0] = 0

@@ -10,7 +10,6 @@ import (
 
 	"warpgauge/extensions/live/api"
 	"warpgauge/extensions/live/apiv1"
-	"warpgauge/pkg/cmdline"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/exporter"
 )
@@ -18,13 +17,13 @@ import (
 // NoURL makes a command read the devices itself.
 const NoURL = "none"
 
-// Client returns a client for the exporter in cmdline.URLFlags, by default the one on this machine.
+// Client returns a client for the exporter in config.URLFlags, by default the one on this machine.
 func Client(ctx context.Context, a *exporter.Program, cmd *cli.Command, cfg *config.Config) (*apiv1.Client, error) {
-	address := cmp.Or(cmd.String("url"), cmdline.LocalURL(cfg.Web.Address))
+	address := cmp.Or(cmd.String("url"), config.LocalURL(cfg.Web.Address))
 	if address == "" || address == NoURL {
 		return nil, errors.New("name the exporter with --url")
 	}
-	trust, err := cmdline.Trust(ctx, cmd)
+	trust, err := config.Trust(ctx, cmd)
 	if err != nil {
 		return nil, err
 	}
@@ -40,9 +39,9 @@ func Ask(ctx context.Context, a *exporter.Program, cmd *cli.Command, cfg *config
 	case url == NoURL:
 		return false, nil
 	case url == "" && here != "":
-		cmdline.Notice(a.Log, "warpgauge", "%s is set, so the devices are read here", here)
+		config.WriteNotice(a.Log, "warpgauge", "%s is set, so the devices are read here", here)
 		return false, nil
-	case url == "" && cmdline.LocalURL(cfg.Web.Address) == "":
+	case url == "" && config.LocalURL(cfg.Web.Address) == "":
 		return false, nil
 	}
 	c, err := Client(ctx, a, cmd, cfg)
@@ -53,12 +52,12 @@ func Ask(ctx context.Context, a *exporter.Program, cmd *cli.Command, cfg *config
 	defer cancel()
 	switch err := f(within, c); {
 	case err == nil:
-		cmdline.Notice(a.Log, "warpgauge", "asked the exporter at %s", c.URL())
+		config.WriteNotice(a.Log, "warpgauge", "asked the exporter at %s", c.URL())
 		return true, nil
 	case url != "" || errors.Is(ctx.Err(), context.Canceled):
 		return false, err
 	default:
-		cmdline.Notice(a.Log, "warpgauge", "%v, so the devices are read here", err)
+		config.WriteNotice(a.Log, "warpgauge", "%v, so the devices are read here", err)
 		return false, nil
 	}
 }

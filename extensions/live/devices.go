@@ -16,8 +16,8 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"warpgauge/extensions/live/apiv1"
-	"warpgauge/pkg/cmdline"
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/config"
 	"warpgauge/pkg/exporter"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/lists"
@@ -42,10 +42,10 @@ func devicesCommand(a *exporter.Program) *cli.Command {
 			"Ends with code 1 if there is no device. For scripts, --output=json and csv list all.",
 		Flags: append([]cli.Flag{
 			&cli.BoolFlag{Name: "all", Usage: "List links and cores, and all users of shared devices, too."},
-			cmdline.OutputFlag(), cmdline.TimeoutFlag(10*time.Second, "Longest time to wait for libraries and devices."),
-		}, cmdline.URLFlags()...),
+			config.OutputFlag(), config.TimeoutFlag(10*time.Second, "Longest time to wait for libraries and devices."),
+		}, config.URLFlags()...),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if err := cmdline.CheckOutput(cmd.String("output")); err != nil {
+			if err := config.CheckOutput(cmd.String("output")); err != nil {
 				return err
 			}
 			if args := cmd.Args().Slice(); len(args) > 0 {
@@ -86,11 +86,11 @@ func showDevices(ctx context.Context, a *exporter.Program, cmd *cli.Command) err
 	if err != nil {
 		return err
 	}
-	err = cmdline.WriteOutput(a.Out, cmd.String("output"), cmdline.Output{
+	err = config.WriteOutput(a.Out, cmd.String("output"), config.Output{
 		Table: func(w io.Writer) error { return found.writeTable(w, cmd.Bool("all")) }, JSON: &found, CSV: found.rows(),
 	})
 	if err == nil && len(found.Devices) == 0 {
-		err = cmdline.ErrReported
+		err = config.ErrReported
 	}
 	return err
 }
@@ -184,7 +184,7 @@ func showFields(ctx context.Context, a *exporter.Program, cmd *cli.Command, whic
 		return fmt.Errorf("no device is %q: write a GPU's index, UUID or PCI address, or all; warpgauge devices lists them", which)
 	}
 	addUnlisted(found, patterns)
-	err = cmdline.WriteOutput(a.Out, cmd.String("output"), cmdline.Output{
+	err = config.WriteOutput(a.Out, cmd.String("output"), config.Output{
 		Table: func(w io.Writer) error { return writeFields(w, found) }, JSON: map[string]any{"devices": found}, CSV: fieldRows(found),
 	})
 	if err == nil && !slices.ContainsFunc(found, func(d deviceFields) bool {
@@ -192,7 +192,7 @@ func showFields(ctx context.Context, a *exporter.Program, cmd *cli.Command, whic
 			return f.Absent == nil || f.Absent.Reason != string(collector.ReasonNotListed)
 		})
 	}) {
-		err = cmdline.ErrReported
+		err = config.ErrReported
 	}
 	return err
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"warpgauge/extensions/live/apiv1"
-	"warpgauge/pkg/cmdline"
+	"warpgauge/pkg/config"
 	"warpgauge/pkg/lists"
 	"warpgauge/pkg/verdict"
 )
@@ -49,17 +49,17 @@ func healthCommand(a *exporter.Program) *cli.Command {
 			}},
 			&cli.StringFlag{Name: "output", Value: "table", Usage: "table, for people; json or csv, for scripts; line: one line of at most 80 bytes, for health checks."},
 			&cli.DurationFlag{Name: "timeout", Value: 5 * time.Second, Usage: "Longest time to wait for the exporter."},
-		}, cmdline.URLFlags()...),
+		}, config.URLFlags()...),
 		OnUsageError: func(ctx context.Context, cmd *cli.Command, err error, sub bool) error {
-			return &cmdline.ExitError{Code: cannotTell, Err: cmdline.UsageError(ctx, cmd, err, sub)}
+			return &config.ExitError{Code: cannotTell, Err: config.UsageError(ctx, cmd, err, sub)}
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			err := tellHealth(ctx, a, cmd)
-			var exit *cmdline.ExitError
-			if err == nil || errors.Is(err, cmdline.ErrReported) || errors.As(err, &exit) {
+			var exit *config.ExitError
+			if err == nil || errors.Is(err, config.ErrReported) || errors.As(err, &exit) {
 				return err
 			}
-			return &cmdline.ExitError{Code: cannotTell, Err: err}
+			return &config.ExitError{Code: cannotTell, Err: err}
 		},
 	}
 }
@@ -73,13 +73,13 @@ var failStates = map[string][]string{
 
 func tellHealth(ctx context.Context, a *exporter.Program, cmd *cli.Command) error {
 	form := cmd.String("output")
-	err := cmdline.CheckOutput(form)
+	err := config.CheckOutput(form)
 	if form == lineForm {
 		err = nil
 	} else if err != nil {
 		err = fmt.Errorf("%w, or %s", err, lineForm)
 	}
-	if err = errors.Join(err, cmdline.NoArguments(cmd)); err != nil {
+	if err = errors.Join(err, config.NoArguments(cmd)); err != nil {
 		return err
 	}
 	found, err := askHealth(ctx, a, cmd)
@@ -88,7 +88,7 @@ func tellHealth(ctx context.Context, a *exporter.Program, cmd *cli.Command) erro
 	}
 	if err != nil {
 		if form == lineForm {
-			return errors.Join(&cmdline.ExitError{Code: cannotTell, Err: cmdline.ErrReported}, writeLine(a.Out, "cannot tell: "+err.Error()))
+			return errors.Join(&config.ExitError{Code: cannotTell, Err: config.ErrReported}, writeLine(a.Out, "cannot tell: "+err.Error()))
 		}
 		return err
 	}
@@ -96,7 +96,7 @@ func tellHealth(ctx context.Context, a *exporter.Program, cmd *cli.Command) erro
 	unknown := withStates(found.Devices, verdict.Unknown.String())
 	switch {
 	case form != lineForm:
-		err = cmdline.WriteOutput(a.Out, form, cmdline.Output{Table: func(w io.Writer) error { return writeHealth(w, found) }, JSON: found, CSV: healthRows(found)})
+		err = config.WriteOutput(a.Out, form, config.Output{Table: func(w io.Writer) error { return writeHealth(w, found) }, JSON: found, CSV: healthRows(found)})
 	case len(bad) > 0:
 		err = writeLine(a.Out, "", briefs(bad)...)
 	case len(unknown) > 0:
@@ -108,9 +108,9 @@ func tellHealth(ctx context.Context, a *exporter.Program, cmd *cli.Command) erro
 	case err != nil:
 		return err
 	case len(bad) > 0:
-		return cmdline.ErrReported
+		return config.ErrReported
 	case len(unknown) > 0:
-		return &cmdline.ExitError{Code: cannotTell, Err: cmdline.ErrReported}
+		return &config.ExitError{Code: cannotTell, Err: config.ErrReported}
 	}
 	return nil
 }
@@ -168,7 +168,7 @@ func writeLine(w io.Writer, head string, parts ...string) error {
 		}
 		line += p
 	}
-	text := bytes.Map(cmdline.Printable, bytes.ReplaceAll([]byte(line), []byte("\n"), []byte(" ")))
+	text := bytes.Map(config.Printable, bytes.ReplaceAll([]byte(line), []byte("\n"), []byte(" ")))
 	_, err := w.Write(append(bytes.ToValidUTF8(text[:min(len(text), longestLine)], nil), '\n'))
 	return err
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"warpgauge/extensions/live/apiv1"
-	"warpgauge/pkg/cmdline"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/exposition"
@@ -35,13 +34,13 @@ func onceCommand(a *exporter.Program) *cli.Command {
 			"the page itself. Standard error says which it did, and which fields have no value.\n" +
 			"Ends with code 1 if there is no device.",
 		Flags: append([]cli.Flag{
-			cmdline.TimeoutFlag(10*time.Second, "Longest time to wait for libraries and devices."),
+			config.TimeoutFlag(10*time.Second, "Longest time to wait for libraries and devices."),
 			&cli.StringFlag{Name: "format", Value: "text", Usage: "text or openmetrics."},
 			&cli.IntFlag{Name: "samples", Value: 1, Usage: "How often to sample here, at least; histograms and event counts need more than one."},
-		}, cmdline.URLFlags()...),
+		}, config.URLFlags()...),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			format, err := pageFormat(cmd.String("format"))
-			if err := cmp.Or(cmdline.NoArguments(cmd), err); err != nil {
+			if err := cmp.Or(config.NoArguments(cmd), err); err != nil {
 				return err
 			}
 			samples := cmd.Int("samples")
@@ -155,6 +154,6 @@ func printAbsent(a *exporter.Program, r *session.Report) {
 		out = append(out[:maxNamed], fmt.Sprintf("%d more", n))
 	}
 	if len(out) > 0 {
-		cmdline.Notice(a.Log, "warpgauge", "no device has a value of %s: warpgauge check says more", strings.Join(out, ", "))
+		config.WriteNotice(a.Log, "warpgauge", "no device has a value of %s: warpgauge check says more", strings.Join(out, ", "))
 	}
 }

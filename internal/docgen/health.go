@@ -10,7 +10,6 @@ import (
 
 	"warpgauge/extensions/health"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/rules"
 )
 
 // healthPage returns the rows of docs/health-rules.md.
@@ -32,8 +31,8 @@ func healthPage() (any, error) {
 }
 
 // comparisons lists the words for the tests of a reading.
-var comparisons = map[rules.Test]string{
-	rules.AtLeast: "%s is %s or more", rules.AtMost: "%s is %s or less", rules.Equal: "%s is %s", rules.Rises: "%s grows by %s", rules.Falls: "%s falls below %s",
+var comparisons = map[field.Test]string{
+	field.AtLeast: "%s is %s or more", field.AtMost: "%s is %s or less", field.Equal: "%s is %s", field.Rises: "%s grows by %s", field.Falls: "%s falls below %s",
 }
 
 // when describes when a rule holds.
@@ -45,7 +44,7 @@ func when(r *health.Rule) string {
 		}
 	}
 	reading := strings.Join(names, " or ")
-	if r.Derived != rules.NotDerived {
+	if r.Derived != field.NotDerived {
 		if reading != "" {
 			reading = " (from " + reading + ")"
 		}
@@ -65,7 +64,7 @@ func when(r *health.Rule) string {
 	switch {
 	case compared:
 		out = fmt.Sprintf(out, reading, threshold)
-	case r.Test == rules.OfState:
+	case r.Test == field.OfState:
 		out = "state of the device or its collector"
 	default:
 		out = "an XID"
@@ -96,7 +95,7 @@ func ends(r *health.Rule) string {
 		return back + " or less for " + spanOf(r.Quiet)
 	case r.Quiet == 0:
 		return "at once"
-	case r.Test > rules.OfState:
+	case r.Test > field.OfState:
 		return "value back for " + spanOf(r.Quiet)
 	}
 	return "quiet for " + spanOf(r.Quiet)

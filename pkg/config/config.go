@@ -1,7 +1,8 @@
 // Package config turns the command line and the environment into one validated Config, finds the counters CSV
 // and watches it for changes. The program passes each part the few values that it needs. The flag table
 // (flags_contract.go, flags_own.go) is the only list of names, aliases, variables and defaults; it also
-// generates the help text and docs/flags.md.
+// generates the help text and docs/flags.md. Commands of warpgauge and warpctl share messages, help, manual pages,
+// output and exit codes, which link neither a collector nor an extension.
 //
 // Nothing here starts a goroutine; Watch runs in its caller's.
 package config

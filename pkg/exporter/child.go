@@ -22,8 +22,8 @@ func childArguments(a *Program, name string, start time.Time) []string {
 	return append(out, name, strconv.FormatInt(start.UnixNano(), 10))
 }
 
-// ChildCommand returns the hidden command that runs one collector in a child process of the exporter.
-func ChildCommand(a *Program) *cli.Command {
+// childCommand returns the hidden command that runs one collector in a child process of the exporter.
+func childCommand(a *Program) *cli.Command {
 	return &cli.Command{
 		Name:      "child",
 		Usage:     "Sample one collector for the exporter that has started this process",

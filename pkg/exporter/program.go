@@ -12,8 +12,6 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"warpgauge/etc"
-	"warpgauge/pkg/cmdline"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
@@ -28,9 +26,10 @@ type Program struct {
 	Log        *Backlog // in front of standard error
 	Environ    []string
 	Defaults   []string // counters CSVs to try if the user names none
+	BuiltIn    []byte   // the counters CSV if there is no file
 	Flags      *config.Set
 	Unknown    []string // unknown flags, which are ignored
-	Build      cmdline.Build
+	Build      config.Build
 	Vendors    VendorTable
 	Extensions []Extension
 }
@@ -38,7 +37,7 @@ type Program struct {
 // NewProgram returns a program with its tables, before any flag is parsed. environ is the environment, as os.Environ returns
 // it; version is the linker's, if any.
 func NewProgram(s Streams, environ []string, version string, vendors VendorTable, extensions ...Extension) *Program {
-	a := &Program{Streams: s, Log: NewBacklog(s.Err), Environ: environ, Build: cmdline.ReadBuild(version), Vendors: vendors, Extensions: extensions}
+	a := &Program{Streams: s, Log: NewBacklog(s.Err), Environ: environ, Build: config.ReadBuild(version), Vendors: vendors, Extensions: extensions}
 	a.Flags = config.NewSet(a.Lookup)
 	for _, e := range extensions {
 		e.Flags(a.Flags)
@@ -117,7 +116,7 @@ func (a *Program) NewFiles(cfg *config.Config, path string, level *zap.AtomicLev
 	readMap := func(ctx context.Context, namespace, name string) ([]byte, error) {
 		return kube.ReadConfigMap(ctx, namespace, name, "warpgauge/"+a.Build.Version)
 	}
-	return lists.NewFiles(cfg, cfg.Counters(path, readMap), etc.DefaultCounters(), level)
+	return lists.NewFiles(cfg, cfg.Counters(path, readMap), a.BuiltIn, level)
 }
 
 // ParseList parses a list. It also returns a function that finds the list's problems on the devices of a View, which

@@ -13,7 +13,7 @@ import (
 )
 
 // check compares the texts of events.
-func check(t *testing.T, what string, got, want []string) {
+func checkTexts(t *testing.T, what string, got, want []string) {
 	t.Helper()
 	if !slices.Equal(got, want) {
 		t.Errorf("%s: got %q, want %q", what, got, want)
@@ -45,9 +45,9 @@ func TestStates(t *testing.T) {
 			s.Update(all)
 		}
 		set(session.Up)
-		check(t, "the start", texts(sub), []string{"collector x is up"})
+		checkTexts(t, "the start", texts(sub), []string{"collector x is up"})
 		set(session.Lost)
-		check(t, "a device that is lost", texts(sub), []string{"device is lost"})
+		checkTexts(t, "a device that is lost", texts(sub), []string{"device is lost"})
 		lost := time.Now().UTC().Truncate(time.Millisecond)
 		time.Sleep(time.Minute)
 		s.Update(all)
@@ -84,7 +84,7 @@ func TestStatesThatAreBad(t *testing.T) {
 			}
 			got = append(got, text)
 		}
-		check(t, what, got, want)
+		checkTexts(t, what, got, want)
 	}
 	collectorIs := func(up bool, cause session.Cause, reason string) { c.Up, c.Cause, c.Reason = up, cause, reason }
 	gpuIs := func(state session.State, reason string) {

@@ -7,24 +7,23 @@ import (
 
 	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/rules"
 	"warpgauge/pkg/view"
 )
 
 // occurrences lists the conditions that cause an event each time they begin to hold.
 var occurrences = []struct {
 	kind events.Kind
-	rules.Condition
+	field.Condition
 }{
-	{events.UncorrectedError, rules.NewUncorrectedErrors},
-	{events.LinkErrors, rules.LinkBurst},
+	{events.UncorrectedError, field.NewUncorrectedErrors},
+	{events.LinkErrors, field.LinkBurst},
 }
 
 // Occurrences is a Follower that turns readings into events that no library reports: new uncorrected memory
 // errors and bursts of link errors.
 type Occurrences struct {
 	sources []watchedSource
-	states  map[watchedReading]*rules.State // of the View
+	states  map[watchedReading]*field.ConditionState // of the View
 }
 
 type watchedSource struct {
@@ -33,9 +32,9 @@ type watchedSource struct {
 }
 
 type watchedCell struct {
-	*rules.State
+	*field.ConditionState
 	kind         events.Kind
-	condition    *rules.Condition
+	condition    *field.Condition
 	device, cell int
 	name         string
 }
@@ -49,7 +48,7 @@ type watchedReading struct {
 // Bind connects the conditions with the cells of another View. It keeps the states of devices that stay.
 func (o *Occurrences) Bind(_ *view.View, sources []Source, _ time.Time) {
 	before := o.states
-	o.sources, o.states = make([]watchedSource, len(sources)), map[watchedReading]*rules.State{}
+	o.sources, o.states = make([]watchedSource, len(sources)), map[watchedReading]*field.ConditionState{}
 	for i := range sources {
 		s := &sources[i]
 		o.sources[i].Source = s.Source
@@ -61,7 +60,7 @@ func (o *Occurrences) Bind(_ *view.View, sources []Source, _ time.Time) {
 	}
 }
 
-func (o *Occurrences) bindColumn(s *watchedSource, at int, before map[watchedReading]*rules.State) {
+func (o *Occurrences) bindColumn(s *watchedSource, at int, before map[watchedReading]*field.ConditionState) {
 	c := &s.Columns[at]
 	for i := range occurrences {
 		x := &occurrences[i]
@@ -73,7 +72,7 @@ func (o *Occurrences) bindColumn(s *watchedSource, at int, before map[watchedRea
 			key := watchedReading{x.kind, s.Devices[c.Device].ID, fmt.Sprint(c.Labels), id}
 			state := before[key]
 			if state == nil {
-				state = &rules.State{}
+				state = &field.ConditionState{}
 			}
 			o.states[key] = state
 			s.cells = append(s.cells, watchedCell{state, x.kind, &x.Condition, c.Device, at, d.Name})
@@ -87,7 +86,7 @@ func (o *Occurrences) Row(row *Row) {
 	for i := range s.cells {
 		c := &s.cells[i]
 		v := row.Cells[c.cell]
-		if !row.Devices[c.device].Sampled || v < 0 || c.condition.Evaluate(c.State, v, at) != rules.Unwell {
+		if !row.Devices[c.device].Sampled || v < 0 || c.condition.Evaluate(c.ConditionState, v, at) != field.Unwell {
 			continue
 		}
 		grown := c.Growth.Since(v)

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"warpgauge/extensions/live/apiv1"
-	"warpgauge/pkg/cmdline"
+	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
 )
 
@@ -112,7 +112,7 @@ func ofVendors(check func(*Facts, *findings, *field.Vendor, *Driver)) func(*Fact
 }
 
 func checkDriver(_ *Facts, out *findings, v *field.Vendor, d *Driver) {
-	gpus, q := cmdline.Counted(len(d.GPUs), v.Name+" GPU"), quirksOf[v]
+	gpus, q := config.Counted(len(d.GPUs), v.Name+" GPU"), quirksOf[v]
 	if len(d.GPUs) == 0 {
 		if d.Module != "" {
 			out.add(OK, "", "kernel module %s %s is loaded", v.Module, d.Module)
@@ -182,7 +182,7 @@ func checkNodes(f *Facts, out *findings, v *field.Vendor, d *Driver) {
 	case gpus == 0:
 		add(Problem, q.make, "there is no /dev/%s0 or other GPU's device node", q.node)
 	case len(d.GPUs) > gpus:
-		add(Note, "nothing, if the container is meant to have some of them, or others are of another driver", "%s on the PCI bus, device nodes of %d", cmdline.Counted(len(d.GPUs), v.Name+" GPU"), gpus)
+		add(Note, "nothing, if the container is meant to have some of them, or others are of another driver", "%s on the PCI bus, device nodes of %d", config.Counted(len(d.GPUs), v.Name+" GPU"), gpus)
 	}
 	for _, why := range slices.Sorted(maps.Keys(closed)) {
 		do := "run the exporter with the group of the device node (systemd: SupplementaryGroups=, Kubernetes: supplementalGroups), or give the node mode 0666"
@@ -192,7 +192,7 @@ func checkNodes(f *Facts, out *findings, v *field.Vendor, d *Driver) {
 		add(Problem, do, "user %s cannot open %s: %s", cmp.Or(f.Host.User, "?"), list(closed[why]), why)
 	}
 	if len(closed) == 0 && control && gpus > 0 {
-		out.add(OK, "", "device nodes of %s can be opened", cmdline.Counted(gpus, v.Name+" GPU"))
+		out.add(OK, "", "device nodes of %s can be opened", config.Counted(gpus, v.Name+" GPU"))
 	}
 }
 
@@ -247,7 +247,7 @@ func checkPersistence(f *Facts, out *findings, v *field.Vendor, d *Driver) {
 	})
 	switch {
 	case off > 0:
-		out.add(Note, "enable nvidia-persistenced: without it the driver initialises a GPU at each opening, which takes seconds, and loses settings", "persistence mode is off on %s", cmdline.Counted(off, "GPU"))
+		out.add(Note, "enable nvidia-persistenced: without it the driver initialises a GPU at each opening, which takes seconds, and loses settings", "persistence mode is off on %s", config.Counted(off, "GPU"))
 	case d.Module != "" && !d.Persistence && f.Host.Container == "":
 		out.add(Note, "enable nvidia-persistenced, unless persistence mode is set by nvidia-smi -pm 1", "nvidia-persistenced does not run")
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"warpgauge/extensions/live/apiv1"
-	"warpgauge/pkg/cmdline"
+	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
 )
 
@@ -131,11 +131,11 @@ func checkDevices(f *Facts, out *findings) {
 	}
 	switch {
 	case len(e.devices.Devices) == 0 && present > 0:
-		out.add(Problem, "see the checks of driver, device nodes and collectors", "no device, although the PCI bus has %s", cmdline.Counted(present, "GPU"))
+		out.add(Problem, "see the checks of driver, device nodes and collectors", "no device, although the PCI bus has %s", config.Counted(present, "GPU"))
 	case len(e.devices.Devices) == 0:
 		out.add(Note, "nothing, if this machine has no GPU", "no device")
 	case len(keys) == 0:
-		text := cmdline.Counted(gpus, "GPU")
+		text := config.Counted(gpus, "GPU")
 		if e.devices.Simulated {
 			text += " (simulated)"
 		}
@@ -197,7 +197,7 @@ func checkList(f *Facts, out *findings) {
 		out.add(Problem, "correct the file: warpgauge check FILE lists what is wrong. Until then the list before it is in service", "the last reload failed: %s", l.LastError)
 		return
 	}
-	out.add(OK, "", "%s from %s", cmdline.Counted(len(l.Fields), "field"), l.Source)
+	out.add(OK, "", "%s from %s", config.Counted(len(l.Fields), "field"), l.Source)
 	checkDelivery(l.Remote, out)
 }
 
@@ -280,7 +280,7 @@ func checkMappings(f *Facts, out *findings) {
 		}
 	}
 	if len(all) > 0 && failed == 0 {
-		out.add(OK, "", "%s of users to devices get answers", cmdline.Counted(len(all), "mapping"))
+		out.add(OK, "", "%s of users to devices get answers", config.Counted(len(all), "mapping"))
 	}
 }
 
@@ -310,7 +310,7 @@ func checkLog(f *Facts, out *findings) {
 		}
 	}
 	if errors > 0 {
-		out.add(Note, "see the log", "%s in the end of the log, the last: %s", cmdline.Counted(errors, "error"), last)
+		out.add(Note, "see the log", "%s in the end of the log, the last: %s", config.Counted(errors, "error"), last)
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"warpgauge/extensions/live/apiv1"
-	"warpgauge/pkg/cmdline"
+	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
 )
 
@@ -244,14 +244,14 @@ func (r *Result) Table(w io.Writer) error {
 	}
 	var b strings.Builder
 	for _, f := range r.Findings {
-		fmt.Fprintf(&b, "%-7s  %-*s  %s\n", strings.ToUpper(string(f.Severity)), width, f.Check, cmdline.OneLine(f.Finding))
+		fmt.Fprintf(&b, "%-7s  %-*s  %s\n", strings.ToUpper(string(f.Severity)), width, f.Check, config.OneLine(f.Finding))
 		if f.Do != "" && f.Severity != OK {
-			fmt.Fprintf(&b, "%*s  to do: %s\n", width+9, "", cmdline.OneLine(f.Do))
+			fmt.Fprintf(&b, "%*s  to do: %s\n", width+9, "", config.OneLine(f.Do))
 		}
 	}
 	end := "nothing is wrong, as far as this could be found out"
 	if n > 0 {
-		end = cmdline.Counted(n, "problem")
+		end = config.Counted(n, "problem")
 	}
 	fmt.Fprintf(&b, "\n%s\n", end)
 	_, err := io.WriteString(w, b.String())

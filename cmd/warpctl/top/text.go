@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"warpgauge/pkg/cmdline"
+	"warpgauge/pkg/config"
 
 	"github.com/charmbracelet/x/ansi"
 )
@@ -15,7 +15,7 @@ const maxText = 4 << 10
 
 // clean limits a text and removes control characters, because others choose the names of pods, models
 // and processes.
-func clean(s string) string { return cmdline.OneLine(s[:min(len(s), maxText)]) }
+func clean(s string) string { return config.OneLine(s[:min(len(s), maxText)]) }
 
 // fit returns s cleaned and exactly width cells wide.
 func fit(s string, width int, right bool) string {

@@ -10,7 +10,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"warpgauge/extensions/live/apiv1"
-	"warpgauge/pkg/cmdline"
+	"warpgauge/pkg/config"
 )
 
 // View draws the screen.
@@ -165,7 +165,7 @@ func (m *model) title() string {
 	case len(m.states) == 1:
 		name = m.states[0].name
 	}
-	parts := []string{name, cmdline.Counted(gpus, "GPU")}
+	parts := []string{name, config.Counted(gpus, "GPU")}
 	if lost > 0 {
 		parts = append(parts, fmt.Sprintf("%d not up", lost))
 	}

@@ -22,7 +22,6 @@ import (
 	"warpgauge/extensions/live/api"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/rules"
 	"warpgauge/pkg/verdict"
 )
 
@@ -160,9 +159,9 @@ func faultOf(r *health.Rule) (fault, bool) {
 		f.profiles = []string{nvidiaNode} // AMD's GPUs lack these readings
 	}
 	switch r.Test {
-	case rules.Rises:
+	case field.Rises:
 		bad.Value = 10 * r.Threshold
-	case rules.Falls:
+	case field.Falls:
 		bad.Value = r.Threshold - 1
 	}
 	f.begin = func(n *judgedNode) func() {
@@ -190,7 +189,7 @@ func (n *judgedNode) reset() {
 // rule's own time, with one event. After the fault the device must recover by the rule's own end.
 func TestEveryRule(t *testing.T) {
 	for _, r := range health.Table() {
-		if r.Name == "starting" || r.Name == "not_served" || r.Derived != rules.NotDerived {
+		if r.Name == "starting" || r.Name == "not_served" || r.Derived != field.NotDerived {
 			continue // covered by TestHealthOutlivesTheExporter and by TestSigns of package signs
 		}
 		f, ok := faultOf(&r)

@@ -7,7 +7,6 @@ import (
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/rules"
 )
 
 // device holds the data of a device across all sessions that sample it.
@@ -21,14 +20,14 @@ type device struct {
 	every   int64   // shortest interval of its readings, ns
 
 	last   map[cell]*float64 // last values; NaN: not read yet
-	values [rules.DerivedReadings]float64
+	values [field.DerivedReadings]float64
 
 	corrected hour
 	bucket    bucket
 	low       float64 // banks with few spare rows; NaN: unknown
 	links     links   // errors of this link, or of all links of a GPU
 	throttled [field.ClockReasons]hour
-	slowed    hour // time slowed by any of rules.ThrottlingReasons
+	slowed    hour // time slowed by any of field.ThrottlingReasons
 	means     means
 	group     string // group of devices to compare with, or ""
 	deviation [deviations]float64
@@ -60,7 +59,7 @@ type use func(d *device, v, last float64)
 var uses = map[field.ID]use{
 	field.CorrectedErrors: countCorrected, field.CorrectedErrorsLife: countCorrected,
 	field.SpareRowsLow:      func(d *device, v, _ float64) { d.low = v },
-	field.SpareRowsNone:     func(d *device, v, _ float64) { d.values[rules.BanksWithoutSpareRow] = v },
+	field.SpareRowsNone:     func(d *device, v, _ float64) { d.values[field.BanksWithoutSpareRow] = v },
 	field.ClockEventReasons: addReasons,
 
 	// Readings of links.
@@ -103,7 +102,7 @@ func meanOf(of int) use {
 
 // throttling has the exported reasons: those that are faults if they last, the power limit and sync
 // boost, which a busy GPU may show at any time.
-const throttling = rules.ThrottlingReasons | 1<<2 | 1<<4
+const throttling = field.ThrottlingReasons | 1<<2 | 1<<4
 
 // addReasons adds the duration that a row covers to each of its clock event reasons.
 func addReasons(d *device, v, _ float64) {
@@ -116,7 +115,7 @@ func addReasons(d *device, v, _ float64) {
 			d.throttled[i].add(d.sampled, seconds)
 		}
 	}
-	if bits&rules.ThrottlingReasons == 0 {
+	if bits&field.ThrottlingReasons == 0 {
 		seconds = 0
 	}
 	d.slowed.add(d.sampled, seconds)
@@ -130,29 +129,29 @@ func (d *device) derive(now int64) {
 	if d.corrected.used() {
 		d.corrected.advance(now)
 		d.bucket.add(0, now)
-		d.values[rules.CorrectedErrorLevel] = d.bucket.level
+		d.values[field.CorrectedErrorLevel] = d.bucket.level
 	}
 	if d.slowed.used() {
 		d.slowed.advance(now)
-		d.values[rules.ThrottledTime] = d.slowed.total
+		d.values[field.ThrottledTime] = d.slowed.total
 	}
 	if worst := d.links.worst; worst != nil {
-		d.values[rules.LinkBudgetUsed] = worst.links.share
+		d.values[field.LinkBudgetUsed] = worst.links.share
 	}
 }
 
 // describe explains a derived reading of the device.
-func (d *device) describe(of rules.Derived) string {
+func (d *device) describe(of field.Derived) string {
 	switch worst := d.links.worst; {
-	case of == rules.CorrectedErrorLevel:
+	case of == field.CorrectedErrorLevel:
 		return fmt.Sprintf("%.0f corrected memory errors within the last hour", d.corrected.total)
-	case of == rules.BanksWithoutSpareRow:
+	case of == field.BanksWithoutSpareRow:
 		return fmt.Sprintf("%.0f memory banks without a spare row", d.values[of])
-	case of == rules.LinkBudgetUsed && worst != nil:
+	case of == field.LinkBudgetUsed && worst != nil:
 		return fmt.Sprintf("link %s: %.2g times the budget of an hour for %s", worst.linkName(), worst.links.share, linkNames[worst.links.kind])
-	case of == rules.ThrottledTime:
+	case of == field.ThrottledTime:
 		return fmt.Sprintf("clocks were held down for %.0f s of the last hour", d.slowed.total)
-	case of == rules.ClockLag:
+	case of == field.ClockLag:
 		return fmt.Sprintf("the clock is %.0f %% below the median of GPUs with the same work", 100*d.values[of])
 	}
 	return ""
@@ -197,18 +196,18 @@ func (h *hour) advance(at int64) {
 	}
 }
 
-// bucket is a leaky bucket of corrected errors. It leaks rules.CorrectedErrorsPerDay per day.
+// bucket is a leaky bucket of corrected errors. It leaks field.CorrectedErrorsPerDay per day.
 type bucket struct {
 	level float64
 	at    int64
 }
 
 // bucketSize is slightly above the full level, because the bucket leaks until it is judged.
-const bucketSize = rules.CorrectedErrorsPerDay + 2
+const bucketSize = field.CorrectedErrorsPerDay + 2
 
 func (b *bucket) add(by float64, at int64) {
 	if at > b.at {
-		b.level = max(0, b.level-float64(at-b.at)*rules.CorrectedErrorsPerDay/float64(24*time.Hour))
+		b.level = max(0, b.level-float64(at-b.at)*field.CorrectedErrorsPerDay/float64(24*time.Hour))
 	}
 	if at > b.at || b.at-at > int64(10*time.Minute) { // otherwise the row is older than the last judgement
 		b.at = at
@@ -228,7 +227,7 @@ const (
 )
 
 var (
-	linkBudgets = [linkKinds]float64{rules.LinkCRCErrorsPerHour, rules.LinkErrorsPerHour, rules.LinkRecoveriesPerHour} // of an hour
+	linkBudgets = [linkKinds]float64{field.LinkCRCErrorsPerHour, field.LinkErrorsPerHour, field.LinkRecoveriesPerHour} // of an hour
 	linkNames   = [linkKinds + 1]string{"CRC errors", "replays and other errors", "recoveries", "bit error rate"}
 )
 
@@ -244,7 +243,7 @@ type links struct {
 
 // sum updates the share.
 func (l *links) sum(now int64) {
-	l.share, l.kind = l.ber/rules.EffectiveBER, linkBER
+	l.share, l.kind = l.ber/field.EffectiveBER, linkBER
 	for k := range l.of {
 		l.of[k].advance(now)
 		if share := l.of[k].total / linkBudgets[k]; share > l.share {

@@ -6,7 +6,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/rules"
 )
 
 var (
@@ -50,7 +49,7 @@ func (d *device) collect(gauge func(*prometheus.Desc, float64, ...string)) {
 	if d.corrected.used() {
 		gauge(descCorrected, d.corrected.total, d.ID, d.GPU)
 	}
-	for left, n := range map[string]float64{"low": d.low, "none": d.values[rules.BanksWithoutSpareRow]} {
+	for left, n := range map[string]float64{"low": d.low, "none": d.values[field.BanksWithoutSpareRow]} {
 		if !math.IsNaN(n) {
 			gauge(descBanks, n, d.ID, d.GPU, left)
 		}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/rules"
 )
 
 // Values with a mean. Activity is compared by the first of the last four that all peers have.
@@ -108,9 +107,9 @@ func (p *peers) sync(s *Signs) {
 	}
 	p.next = s.now + comparePeriod
 	for _, d := range s.present {
-		d.deviation, d.values[rules.ClockLag] = noDeviation, math.NaN()
+		d.deviation, d.values[field.ClockLag] = noDeviation, math.NaN()
 		if d.Level == field.GPU && d.Parent == "" && d.means.warm() {
-			d.values[rules.ClockLag] = 0 // a device without peers does not lag
+			d.values[field.ClockLag] = 0 // a device without peers does not lag
 		}
 	}
 	for _, members := range p.groups {
@@ -172,10 +171,10 @@ func (p *peers) compare(now int64, members []*device) {
 		d.deviation = [deviations]float64{ratio(meanClock), ratio(meanPower), ratio(active), d.means.value[meanTemperature] - median[meanTemperature]}
 		switch lag := -d.deviation[deviationClock]; {
 		case math.IsNaN(lag):
-		case lag >= rules.Straggler.Threshold && !(d.means.busy() >= alikeBusy*busy):
-			d.values[rules.ClockLag] = math.NaN()
+		case lag >= field.Straggler.Threshold && !(d.means.busy() >= alikeBusy*busy):
+			d.values[field.ClockLag] = math.NaN()
 		default:
-			d.values[rules.ClockLag] = lag
+			d.values[field.ClockLag] = lag
 		}
 	}
 }

@@ -17,7 +17,6 @@ import (
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/owner"
 	"warpgauge/pkg/rows"
-	"warpgauge/pkg/rules"
 	"warpgauge/pkg/view"
 )
 
@@ -90,7 +89,7 @@ func (s *Signs) Update(now time.Time) {
 }
 
 // Value returns a derived reading of a device, or NaN if it is unknown.
-func (s *Signs) Value(device string, of rules.Derived) float64 {
+func (s *Signs) Value(device string, of field.Derived) float64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if d := s.devices[device]; d != nil && d.fresh(s.now) {
@@ -100,7 +99,7 @@ func (s *Signs) Value(device string, of rules.Derived) float64 {
 }
 
 // Evidence explains a derived reading.
-func (s *Signs) Evidence(device string, of rules.Derived) string {
+func (s *Signs) Evidence(device string, of field.Derived) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if d := s.devices[device]; d != nil {

@@ -5,7 +5,6 @@ import (
 
 	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/rules"
 )
 
 // Causes that are not bus events.
@@ -30,7 +29,7 @@ func triggerOf(e *events.Event) (Trigger, bool) {
 		t.Text = fmt.Sprintf("XID %d: %s", e.Code, field.XIDText(e.Code)) + e.Text
 	case events.Clock:
 		t.Text = "clocks are reduced: " + e.Reason
-		return t, rules.Throttles(e.Reason)
+		return t, field.Throttles(e.Reason)
 	case events.DeviceState:
 		return t, e.Bad
 	}

@@ -6,10 +6,11 @@ import (
 	"os"
 	"time"
 
+	"warpgauge/etc"
+
 	"go.uber.org/zap"
 
 	"warpgauge/collectors/fake"
-	"warpgauge/pkg/command"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/exporter"
 )
@@ -24,5 +25,6 @@ func vendors(_ *config.Config, start time.Time, _ *zap.Logger) ([]exporter.Vendo
 
 func main() {
 	a := exporter.NewProgram(exporter.Streams{Out: os.Stdout, Err: os.Stderr}, os.Environ(), "", vendors)
-	os.Exit(command.Run(context.Background(), a, os.Args))
+	a.BuiltIn = etc.DefaultCounters()
+	os.Exit(exporter.Run(context.Background(), a, os.Args))
 }

@@ -1,4 +1,4 @@
-package rules
+package field
 
 import (
 	"fmt"
@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"warpgauge/pkg/field"
 )
 
 var (
@@ -18,7 +16,7 @@ var (
 func TestEvaluate(t *testing.T) {
 	f := func(what string, c Condition, every time.Duration, values []float64, want string) {
 		t.Helper()
-		var s State
+		var s ConditionState
 		var got []string
 		for i, v := range values {
 			got = append(got, [...]string{"-", "w", "m", "b"}[c.Evaluate(&s, v, start.Add(time.Duration(i)*every))])
@@ -76,28 +74,28 @@ func TestRestart(t *testing.T) {
 
 // TestReadingsHaveNames: each constant has the field of its name.
 func TestReadingsHaveNames(t *testing.T) {
-	for id, part := range map[field.ID]string{
-		field.InfoROMValid: "INFOROM", field.SMClock: "SM_CLOCK", field.GPUTemperature: "GPU_TEMP", field.PowerUsage: "POWER_USAGE", field.TotalEnergy: "TOTAL_ENERGY",
-		field.FabricManagerStatus: "FABRIC_MANAGER_STATUS", field.FabricHealthMask: "FABRIC_HEALTH_MASK", field.FabricHealthSummary: "FABRIC_HEALTH_SUMMARY",
-		field.PCIeReplays: "PCIE_REPLAY", field.GPUUtilization: "GPU_UTIL", field.PCIeGeneration: "LINK_GEN", field.PCIeWidth: "LINK_WIDTH",
-		field.PowerViolation: "POWER_VIOLATION", field.ThermalViolation: "THERMAL_VIOLATION", field.CorrectedErrors: "ECC_SBE_VOL_TOTAL",
-		field.UncorrectedErrors: "ECC_DBE_VOL_TOTAL", field.CorrectedErrorsLife: "ECC_SBE_AGG_TOTAL", field.UncorrectedErrorsLife: "ECC_DBE_AGG_TOTAL",
-		field.SRAMThresholdExceeded: "THRESHOLD_SRM", field.SpareRowsLow: "AVAIL_LOW", field.SpareRowsNone: "AVAIL_NONE", field.RetiredPagesCorrected: "RETIRED_SBE",
-		field.RetiredPagesUncorrected: "RETIRED_DBE", field.RetiredPagesPending: "RETIRED_PENDING", field.RemappedRows: "UNCORRECTABLE_REMAPPED_ROWS",
-		field.RowRemapFailure: "ROW_REMAP_FAILURE", field.RowRemapPending: "ROW_REMAP_PENDING", field.SwitchFatalErrors: "NVSWITCH_FATAL_ERRORS",
-		field.SwitchLinkStatus: "NVSWITCH_LINK_STATUS", field.EngineActive: "GR_ENGINE_ACTIVE", field.SMActive: "SM_ACTIVE", field.TensorActive: "TENSOR_ACTIVE",
-		field.MemoryUnrepairable: "MEMORY_UNREPAIRABLE", field.RecoveryAction: "RECOVERY_ACTION",
-		field.NVLinksFlitErrors: "CRC_FLIT_ERROR_COUNT_TOTAL", field.NVLinksDataErrors: "CRC_DATA_ERROR_COUNT_TOTAL", field.NVLinksReplays: "REPLAY_ERROR_COUNT_TOTAL",
-		field.NVLinksRecoveries: "RECOVERY_ERROR_COUNT_TOTAL", field.NVLinksCRCRate: "DL_CRC", field.NVLinksRecoverRate: "DL_RECOVERY", field.NVLinksReplayRate: "DL_REPLAY",
-		field.NVLinks5Malformed: "MALFORMED", field.NVLinks5Overruns: "OVERRUN", field.NVLinks5Errors: "RX_ERRORS", field.NVLinks5RemoteErrors: "REMOTE_ERRORS",
-		field.NVLinks5GeneralErrors: "GENERAL_ERRORS", field.NVLinks5IntegrityErrors: "INTEGRITY", field.NVLinks5Recovered: "RECOVERY_SUCCESSFUL",
-		field.NVLinks5RecoveriesFailed: "RECOVERY_FAILED", field.NVLinks5Recoveries: "RECOVERY_EVENTS", field.NVLinks5SymbolErrors: "SYMBOL_ERRORS",
-		field.NVLinks5SymbolBERCode: "COUNT_SYMBOL_BER", field.NVLinks5SymbolBER: "SYMBOL_BER_FLOAT", field.NVLinks5EffectiveBERCode: "COUNT_EFFECTIVE_BER",
-		field.NVLinks5EffectiveBER: "EFFECTIVE_BER_FLOAT", field.NVLinks5EffectiveErrors: "EFFECTIVE_ERRORS", field.NVLinks5UncorrectedErrors: "ECC_DATA_ERROR",
-		field.PerLinkFlitErrors: "CRC_FLIT_ERROR_PER_LINK", field.PerLinkDataErrors: "CRC_DATA_ERROR_PER_LINK", field.PerLinkReplays: "REPLAY_ERROR_PER_LINK",
-		field.PerLinkRecoveries: "RECOVERY_ERROR_PER_LINK",
+	for id, part := range map[ID]string{
+		InfoROMValid: "INFOROM", SMClock: "SM_CLOCK", GPUTemperature: "GPU_TEMP", PowerUsage: "POWER_USAGE", TotalEnergy: "TOTAL_ENERGY",
+		FabricManagerStatus: "FABRIC_MANAGER_STATUS", FabricHealthMask: "FABRIC_HEALTH_MASK", FabricHealthSummary: "FABRIC_HEALTH_SUMMARY",
+		PCIeReplays: "PCIE_REPLAY", GPUUtilization: "GPU_UTIL", PCIeGeneration: "LINK_GEN", PCIeWidth: "LINK_WIDTH",
+		PowerViolation: "POWER_VIOLATION", ThermalViolation: "THERMAL_VIOLATION", CorrectedErrors: "ECC_SBE_VOL_TOTAL",
+		UncorrectedErrors: "ECC_DBE_VOL_TOTAL", CorrectedErrorsLife: "ECC_SBE_AGG_TOTAL", UncorrectedErrorsLife: "ECC_DBE_AGG_TOTAL",
+		SRAMThresholdExceeded: "THRESHOLD_SRM", SpareRowsLow: "AVAIL_LOW", SpareRowsNone: "AVAIL_NONE", RetiredPagesCorrected: "RETIRED_SBE",
+		RetiredPagesUncorrected: "RETIRED_DBE", RetiredPagesPending: "RETIRED_PENDING", RemappedRows: "UNCORRECTABLE_REMAPPED_ROWS",
+		RowRemapFailure: "ROW_REMAP_FAILURE", RowRemapPending: "ROW_REMAP_PENDING", SwitchFatalErrors: "NVSWITCH_FATAL_ERRORS",
+		SwitchLinkStatus: "NVSWITCH_LINK_STATUS", EngineActive: "GR_ENGINE_ACTIVE", SMActive: "SM_ACTIVE", TensorActive: "TENSOR_ACTIVE",
+		MemoryUnrepairable: "MEMORY_UNREPAIRABLE", RecoveryAction: "RECOVERY_ACTION",
+		NVLinksFlitErrors: "CRC_FLIT_ERROR_COUNT_TOTAL", NVLinksDataErrors: "CRC_DATA_ERROR_COUNT_TOTAL", NVLinksReplays: "REPLAY_ERROR_COUNT_TOTAL",
+		NVLinksRecoveries: "RECOVERY_ERROR_COUNT_TOTAL", NVLinksCRCRate: "DL_CRC", NVLinksRecoverRate: "DL_RECOVERY", NVLinksReplayRate: "DL_REPLAY",
+		NVLinks5Malformed: "MALFORMED", NVLinks5Overruns: "OVERRUN", NVLinks5Errors: "RX_ERRORS", NVLinks5RemoteErrors: "REMOTE_ERRORS",
+		NVLinks5GeneralErrors: "GENERAL_ERRORS", NVLinks5IntegrityErrors: "INTEGRITY", NVLinks5Recovered: "RECOVERY_SUCCESSFUL",
+		NVLinks5RecoveriesFailed: "RECOVERY_FAILED", NVLinks5Recoveries: "RECOVERY_EVENTS", NVLinks5SymbolErrors: "SYMBOL_ERRORS",
+		NVLinks5SymbolBERCode: "COUNT_SYMBOL_BER", NVLinks5SymbolBER: "SYMBOL_BER_FLOAT", NVLinks5EffectiveBERCode: "COUNT_EFFECTIVE_BER",
+		NVLinks5EffectiveBER: "EFFECTIVE_BER_FLOAT", NVLinks5EffectiveErrors: "EFFECTIVE_ERRORS", NVLinks5UncorrectedErrors: "ECC_DATA_ERROR",
+		PerLinkFlitErrors: "CRC_FLIT_ERROR_PER_LINK", PerLinkDataErrors: "CRC_DATA_ERROR_PER_LINK", PerLinkReplays: "REPLAY_ERROR_PER_LINK",
+		PerLinkRecoveries: "RECOVERY_ERROR_PER_LINK",
 	} {
-		if d, ok := field.ByID(id); !ok || !strings.Contains(d.Name, part) {
+		if d, ok := ByID(id); !ok || !strings.Contains(d.Name, part) {
 			t.Errorf("reading %d is %s, want one with %s", id, fmt.Sprint(d), part)
 		}
 	}

@@ -1,4 +1,4 @@
-package command
+package exporter
 
 import (
 	"bytes"
@@ -9,32 +9,26 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"warpgauge/pkg/cmdline"
 	"warpgauge/pkg/config"
-	"warpgauge/pkg/exporter"
 )
 
 // lenient is an extension that only allows unknown flags.
-type lenient struct{ exporter.Extension }
+type lenient struct{ Extension }
 
 func (lenient) Flags(s *config.Set) { s.AllowUnknown() }
-
-func newProgram(extensions ...exporter.Extension) *exporter.Program {
-	return exporter.NewProgram(exporter.Streams{Out: io.Discard, Err: io.Discard}, nil, "", nil, extensions...)
-}
 
 // run runs a command in this process.
 func run(t *testing.T, args ...string) (code int, output string) {
 	t.Helper()
 	var out bytes.Buffer
-	a := exporter.NewProgram(exporter.Streams{Out: &out, Err: &out}, nil, "", nil)
+	a := NewProgram(Streams{Out: &out, Err: &out}, nil, "", nil)
 	code = Run(t.Context(), a, append([]string{"warpgauge"}, args...))
 	return code, out.String()
 }
 
 // TestRelaxed: the program ignores unknown flags and the values after them.
 func TestRelaxed(t *testing.T) {
-	a := newProgram(lenient{})
+	a := NewProgram(Streams{Out: io.Discard, Err: io.Discard}, nil, "", nil, lenient{})
 	for _, tt := range []struct{ in, want []string }{
 		{[]string{"w"}, []string{"w"}},
 		{[]string{"w", "--address=127.0.0.1"}, []string{"w", "--address=127.0.0.1"}},
@@ -45,7 +39,7 @@ func TestRelaxed(t *testing.T) {
 		{[]string{"w", "check", "--xy"}, []string{"w", "check", "--xy"}},
 		{[]string{"w", "--", "--xy"}, []string{"w", "--", "--xy"}},
 	} {
-		if d := cmp.Diff(tt.want, relax(a, tt.in, Root(a).Flags)); d != "" {
+		if d := cmp.Diff(tt.want, relax(a, tt.in, RootCommand(a).Flags)); d != "" {
 			t.Errorf("%q (-want +got):\n%s", tt.in, d)
 		}
 	}
@@ -59,9 +53,9 @@ func TestRelaxed(t *testing.T) {
 }
 
 func TestHelp(t *testing.T) {
-	help := flagHelp(config.NewSet(func(string) (string, bool) { return "", false }))
+	help := config.FlagHelp(config.NewSet(func(string) (string, bool) { return "", false }))
 	for _, line := range strings.Split(help, "\n") {
-		if len([]rune(line)) > cmdline.HelpWidth {
+		if len([]rune(line)) > config.HelpWidth {
 			t.Errorf("line of %d columns: %q", len([]rune(line)), line)
 		}
 	}

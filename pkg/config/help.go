@@ -1,4 +1,4 @@
-package cmdline
+package config
 
 import (
 	"fmt"
@@ -84,4 +84,49 @@ func Wrap(b *strings.Builder, text string, indent int) {
 		column += n
 	}
 	b.WriteByte('\n')
+}
+
+const helpIndent = 8 // columns
+
+// FlagHelp returns the part of the help text that lists the flags: the common ones, the others by group, then
+// the names of flags that are accepted without effect.
+func FlagHelp(s *Set) string {
+	var b strings.Builder
+	helpGroup(&b, s, "The flags that most people need", func(f *Flag) bool { return f.Common })
+	for _, g := range s.Groups() {
+		if g != GroupIdle {
+			helpGroup(&b, s, g, func(f *Flag) bool { return f.Group == g && !f.Common })
+		}
+	}
+	var idle []string
+	for _, f := range s.Flags() {
+		if f.Group == GroupIdle {
+			idle = append(idle, Dashed(f.Name))
+		}
+	}
+	b.WriteString("Accepted as in the vendors' exporters, without effect in this version (docs/flags.md says why):\n")
+	Wrap(&b, strings.Join(idle, " "), 2)
+	return b.String()
+}
+
+func helpGroup(b *strings.Builder, s *Set, heading Group, listed func(*Flag) bool) {
+	fmt.Fprintf(b, "%s:\n", heading)
+	for _, f := range s.Flags() {
+		if listed(f) {
+			helpFlag(b, f)
+		}
+	}
+	b.WriteByte('\n')
+}
+
+func helpFlag(b *strings.Builder, f *Flag) {
+	b.WriteString("  " + f.Spelling())
+	switch {
+	case f.Metavar != "" && f.IsBoolFlag():
+		b.WriteString("=" + f.Metavar) // the value cannot be a separate argument
+	case f.Metavar != "":
+		b.WriteString(" " + f.Metavar)
+	}
+	b.WriteByte('\n')
+	Wrap(b, f.Text(), helpIndent)
 }

@@ -1,4 +1,4 @@
-package command
+package exporter
 
 import (
 	"cmp"
@@ -12,17 +12,14 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"warpgauge/pkg/exporter"
-
 	"github.com/urfave/cli/v3"
 	"go.uber.org/zap"
 
-	"warpgauge/pkg/cmdline"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
 )
 
-func fieldsCommand(a *exporter.Program) *cli.Command {
+func fieldsCommand(a *Program) *cli.Command {
 	return &cli.Command{
 		Name:      "fields",
 		Usage:     "List the fields that a counters CSV can ask for",
@@ -30,9 +27,9 @@ func fieldsCommand(a *exporter.Program) *cli.Command {
 		Description: "PATTERN is part of an id, name, unit or meaning, in any case; with * it is a whole\n" +
 			"name, and * stands for any text. A field that matches one of several is listed.\n" +
 			"TYPE is the one to give it in the CSV. Ends with code 1 if nothing matches a PATTERN.",
-		Flags: []cli.Flag{cmdline.OutputFlag()},
+		Flags: []cli.Flag{config.OutputFlag()},
 		Action: func(_ context.Context, cmd *cli.Command) error {
-			if err := cmdline.CheckOutput(cmd.String("output")); err != nil {
+			if err := config.CheckOutput(cmd.String("output")); err != nil {
 				return err
 			}
 			return listFields(a, cmd.String("output"), cmd.Args().Slice())
@@ -66,7 +63,7 @@ type fieldWindow struct {
 }
 
 // listFields writes the fields that match one of the patterns, or all fields without patterns.
-func listFields(a *exporter.Program, form string, patterns []string) error {
+func listFields(a *Program, form string, patterns []string) error {
 	rows := make([]fieldRow, 0, 1024)
 	table, err := a.Vendors(config.Default(), time.Time{}, zap.NewNop())
 	if err != nil {
@@ -84,7 +81,7 @@ func listFields(a *exporter.Program, form string, patterns []string) error {
 			rows = append(rows, newFieldRow(d, table))
 		}
 	}
-	err = cmdline.WriteOutput(a.Out, form, cmdline.Output{
+	err = config.WriteOutput(a.Out, form, config.Output{
 		Table: func(w io.Writer) error { return writeFieldTable(w, rows) },
 		JSON:  map[string]any{"fields": rows}, CSV: fieldCSV(rows),
 	})
@@ -118,7 +115,7 @@ func matches(d *field.Descriptor, pattern string) bool {
 	return strings.Contains(strings.ToLower(all), pattern)
 }
 
-func newFieldRow(d *field.Descriptor, table []exporter.Vendor) fieldRow {
+func newFieldRow(d *field.Descriptor, table []Vendor) fieldRow {
 	r := fieldRow{
 		ID: int(d.ID), Name: d.Name, Aliases: d.Aliases, Kind: d.Kind.String(), Level: d.Level.String(), Unit: d.Unit, Cost: d.Cost.String(),
 		Factor: d.Factor, Collectors: []string{}, Help: d.Help,

@@ -1,4 +1,4 @@
-package cmdline
+package config
 
 import (
 	"context"
@@ -81,4 +81,32 @@ func RoffLines(text string) string {
 		}
 	}
 	return strings.Join(lines, "\n")
+}
+
+// ManualOptions lists the flags of the exporter.
+func ManualOptions(flags *Set) string {
+	var b strings.Builder
+	var idle []string
+	b.WriteString(".SH OPTIONS\n")
+	for _, g := range flags.Groups() {
+		if g != GroupIdle {
+			fmt.Fprintf(&b, ".SS %s\n", Roff(string(g)))
+		}
+		for _, f := range flags.Flags() {
+			switch {
+			case f.Group != g:
+				continue
+			case g == GroupIdle:
+				idle = append(idle, Roff(Dashed(f.Name)))
+				continue
+			}
+			term := Roff(f.Spelling())
+			if f.Metavar != "" {
+				term += `=\fI` + Roff(f.Metavar) + `\fP`
+			}
+			fmt.Fprintf(&b, ".TP\n\\fB%s\\fP\n%s\n", term, RoffLines(f.Text()))
+		}
+	}
+	fmt.Fprintf(&b, ".SS Without effect\nAccepted as in dcgm\\-exporter:\n%s.\n", strings.Join(idle, ", "))
+	return b.String()
 }

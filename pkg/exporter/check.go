@@ -1,4 +1,4 @@
-package command
+package exporter
 
 import (
 	"cmp"
@@ -12,15 +12,13 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"warpgauge/pkg/exporter"
-
 	"github.com/urfave/cli/v3"
 
-	"warpgauge/pkg/cmdline"
+	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
 )
 
-func checkCommand(a *exporter.Program) *cli.Command {
+func checkCommand(a *Program) *cli.Command {
 	return &cli.Command{
 		Name:      "check",
 		Usage:     "Check a counters CSV, and what this machine can supply of it",
@@ -31,13 +29,13 @@ func checkCommand(a *exporter.Program) *cli.Command {
 			"With --guard, FILE is what a server is to deliver, and what the guard of this node would\n" +
 			"refuse (--remote-limit, --remote-allow) is an error, too. The cost is only measured in\n" +
 			"service.",
-		Flags: []cli.Flag{timeoutFlag(), cmdline.OutputFlag(), &cli.BoolFlag{Name: "guard", Usage: "Check FILE as a list of a server (docs/remote.md)."}},
+		Flags: []cli.Flag{timeoutFlag(), config.OutputFlag(), &cli.BoolFlag{Name: "guard", Usage: "Check FILE as a list of a server (docs/remote.md)."}},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.Args().Len() > 1 {
 				return fmt.Errorf("check takes one file, not %d", cmd.Args().Len())
 			}
 			form := cmd.String("output")
-			if err := cmdline.CheckOutput(form); err != nil {
+			if err := config.CheckOutput(form); err != nil {
 				return err
 			}
 			if cmd.Bool("guard") && cmd.Args().Len() == 0 {
@@ -48,7 +46,7 @@ func checkCommand(a *exporter.Program) *cli.Command {
 	}
 }
 
-func check(ctx context.Context, a *exporter.Program, path string, guarded bool, timeout time.Duration, form string) error {
+func check(ctx context.Context, a *Program, path string, guarded bool, timeout time.Duration, form string) error {
 	cfg, err := a.Config()
 	if err != nil {
 		return err
@@ -80,9 +78,9 @@ func check(ctx context.Context, a *exporter.Program, path string, guarded bool, 
 			return nil
 		})
 	}
-	err = cmdline.WriteOutput(a.Out, form, cmdline.Output{Table: func(w io.Writer) error { return found.write(w, broken) }, JSON: found, CSV: found.rows()})
+	err = config.WriteOutput(a.Out, form, config.Output{Table: func(w io.Writer) error { return found.write(w, broken) }, JSON: found, CSV: found.rows()})
 	if err == nil && broken {
-		return cmdline.ErrReported
+		return config.ErrReported
 	}
 	return err
 }
@@ -154,8 +152,8 @@ func (c *checked) setProblems(all []field.Problem) {
 }
 
 // sample samples the devices and records the fields that they lack.
-func (c *checked) sample(ctx context.Context, p *exporter.Pipeline) {
-	r := p.AwaitValues(ctx, 1, exporter.ValuesPatience)
+func (c *checked) sample(ctx context.Context, p *Pipeline) {
+	r := p.AwaitValues(ctx, 1, ValuesPatience)
 	c.Added = map[string][]string{}
 	for _, s := range p.Engine.Status() {
 		c.Collectors = append(c.Collectors, collectorRow{s.Name, s.Up, s.Reason})
@@ -206,7 +204,7 @@ func (c *checked) write(w io.Writer, broken bool) error {
 	for _, p := range c.Problems {
 		fmt.Fprintln(w, p.text) //nolint:errcheck // the last write returns the error
 	}
-	_, err := fmt.Fprintf(w, "%s: %s, %s, %s\n", c.File, cmdline.Counted(c.Fields, "field"), cmdline.Counted(c.Errors, "error"), cmdline.Counted(c.Warnings, "warning"))
+	_, err := fmt.Fprintf(w, "%s: %s, %s, %s\n", c.File, config.Counted(c.Fields, "field"), config.Counted(c.Errors, "error"), config.Counted(c.Warnings, "warning"))
 	if broken || err != nil {
 		return err
 	}
@@ -247,10 +245,10 @@ func (c *checked) writeCollector(w io.Writer, s collectorRow) {
 		if k.least < k.most {
 			supplied = fmt.Sprintf("%d to %d", k.least, k.most)
 		}
-		fmt.Fprintf(w, "%s: supplies %s of %s for %s of kind %s\n", s.Name, supplied, cmdline.Counted(k.asked, "field"), cmdline.Counted(k.n, "device"), k.name) //nolint:errcheck // as above
+		fmt.Fprintf(w, "%s: supplies %s of %s for %s of kind %s\n", s.Name, supplied, config.Counted(k.asked, "field"), config.Counted(k.n, "device"), k.name) //nolint:errcheck // as above
 	}
 	if added := c.Added[s.Name]; len(added) > 0 {
-		fmt.Fprintf(w, "%s: reads %s in addition for health (--health=off: none): %s\n", s.Name, cmdline.Counted(len(added), "field"), strings.Join(added, ", ")) //nolint:errcheck // as above
+		fmt.Fprintf(w, "%s: reads %s in addition for health (--health=off: none): %s\n", s.Name, config.Counted(len(added), "field"), strings.Join(added, ", ")) //nolint:errcheck // as above
 	}
 	if !s.Up {
 		fmt.Fprintf(w, "%s is not in use: %s\n", s.Name, s.Reason) //nolint:errcheck // as above

@@ -1,21 +1,16 @@
-// Package rules is the one table of conditions for readings of a faulty device: the reading, the threshold
-// and the time, each with its source. NVML's health watches, the verdicts and early signs of
-// extensions/health, and the flight recorder's triggers all use it, so that they apply the same limits.
-//
-// Evaluate is the only evaluation. The users of a condition define its meaning: a failed watch, a verdict, an
-// action.
-package rules
+package field
 
 import (
 	"math/bits"
 	"time"
-
-	"warpgauge/pkg/field"
 )
 
-// Condition describes readings of a faulty device. Each reading is evaluated separately.
+// Condition describes readings of a faulty device: the reading, the threshold and the time. Each reading is
+// evaluated separately, and Evaluate is the only evaluation. NVML's health watches, the verdicts and early signs of
+// extensions/health, and the flight recorder's triggers use the conditions below, so that they apply the same limits.
+// The users of a condition define its meaning: a failed watch, a verdict, an action.
 type Condition struct {
-	Readings  []field.ID
+	Readings  []ID
 	Test      Test
 	Threshold float64
 	// Within is the time in which a counter Rises. For AtLeast, it is the time that readings must cover
@@ -65,12 +60,12 @@ const (
 	Falls                // the value is below the threshold, and was not before
 )
 
-func flag(id field.ID) Condition {
-	return Condition{Readings: []field.ID{id}, Test: AtLeast, Threshold: 1}
+func flag(id ID) Condition {
+	return Condition{Readings: []ID{id}, Test: AtLeast, Threshold: 1}
 }
 
-func equals(id field.ID, v float64) Condition {
-	return Condition{Readings: []field.ID{id}, Test: Equal, Threshold: v}
+func equals(id ID, v float64) Condition {
+	return Condition{Readings: []ID{id}, Test: Equal, Threshold: v}
 }
 
 // CRCErrorsPerSecond is the rate above which CRC errors of links matter, according to NVIDIA's driver
@@ -82,71 +77,71 @@ const EffectiveBER = 1e-12
 
 // Memory. The limits come from DCGM (common/DcgmGPUHardwareLimits.h).
 var (
-	RowRemapFailed         = flag(field.RowRemapFailure)
-	RowRemapPending        = flag(field.RowRemapPending)
-	MemoryUnrepairable     = flag(field.MemoryUnrepairable)
-	SRAMThreshold          = flag(field.SRAMThresholdExceeded)
-	UncorrectedErrors      = flag(field.UncorrectedErrors)
-	PageRetirementPending  = flag(field.RetiredPagesPending)
-	ManyUncorrectablePages = Condition{Readings: []field.ID{field.RetiredPagesUncorrected}, Test: AtLeast, Threshold: 16}
-	ManyRemappedRows       = Condition{Readings: []field.ID{field.RemappedRows}, Test: AtLeast, Threshold: 512}
+	RowRemapFailed         = flag(RowRemapFailure)
+	RowRemapAwaited        = flag(RowRemapPending)
+	UnrepairableMemory     = flag(MemoryUnrepairable)
+	SRAMThreshold          = flag(SRAMThresholdExceeded)
+	AnyUncorrectedError    = flag(UncorrectedErrors)
+	PageRetirementPending  = flag(RetiredPagesPending)
+	ManyUncorrectablePages = Condition{Readings: []ID{RetiredPagesUncorrected}, Test: AtLeast, Threshold: 16}
+	ManyRemappedRows       = Condition{Readings: []ID{RemappedRows}, Test: AtLeast, Threshold: 512}
 	// NewUncorrectedErrors holds for each new error that the memory could not correct.
 	NewUncorrectedErrors = Condition{
-		Readings: []field.ID{field.UncorrectedErrors, field.UncorrectedErrorsLife, field.RemappedRows, field.RetiredPagesUncorrected},
+		Readings: []ID{UncorrectedErrors, UncorrectedErrorsLife, RemappedRows, RetiredPagesUncorrected},
 		Test:     Rises, Threshold: 1, Within: time.Minute,
 	}
 )
 
 // Actions that the driver recommends (nvmlDeviceGetFieldValues, NVML_FI_DEV_GET_GPU_RECOVERY_ACTION).
 var (
-	RecoveryReset      = equals(field.RecoveryAction, 1)
-	RecoveryReboot     = equals(field.RecoveryAction, 2)
-	RecoveryDrainP2P   = equals(field.RecoveryAction, 3)
-	RecoveryDrainReset = equals(field.RecoveryAction, 4)
+	RecoveryReset      = equals(RecoveryAction, 1)
+	RecoveryReboot     = equals(RecoveryAction, 2)
+	RecoveryDrainP2P   = equals(RecoveryAction, 3)
+	RecoveryDrainReset = equals(RecoveryAction, 4)
 )
 
 // Links and switches.
 var (
 	LinkCRCErrors = Condition{
-		Readings: []field.ID{field.NVLinksFlitErrors, field.NVLinksDataErrors}, Test: Rises, Threshold: 60 * CRCErrorsPerSecond, Within: time.Minute,
+		Readings: []ID{NVLinksFlitErrors, NVLinksDataErrors}, Test: Rises, Threshold: 60 * CRCErrorsPerSecond, Within: time.Minute,
 	}
 	LinkCRCError = Condition{Readings: LinkCRCErrors.Readings, Test: Rises, Threshold: 1, Within: time.Minute}
-	LinkReplay   = Condition{Readings: []field.ID{field.NVLinksReplays, field.NVLinksRecoveries}, Test: Rises, Threshold: 1, Within: time.Minute}
-	LinkErrorNow = Condition{Readings: []field.ID{field.NVLinksCRCRate, field.NVLinksRecoverRate, field.NVLinksReplayRate}, Test: AtLeast, Threshold: 1}
+	LinkReplay   = Condition{Readings: []ID{NVLinksReplays, NVLinksRecoveries}, Test: Rises, Threshold: 1, Within: time.Minute}
+	LinkErrorNow = Condition{Readings: []ID{NVLinksCRCRate, NVLinksRecoverRate, NVLinksReplayRate}, Test: AtLeast, Threshold: 1}
 	Link5Error   = Condition{
-		Readings: []field.ID{
-			field.NVLinks5Malformed, field.NVLinks5Overruns, field.NVLinks5Errors, field.NVLinks5RemoteErrors, field.NVLinks5GeneralErrors,
-			field.NVLinks5IntegrityErrors, field.NVLinks5Recoveries, field.NVLinks5SymbolErrors, field.NVLinks5EffectiveErrors, field.NVLinks5UncorrectedErrors,
+		Readings: []ID{
+			NVLinks5Malformed, NVLinks5Overruns, NVLinks5Errors, NVLinks5RemoteErrors, NVLinks5GeneralErrors,
+			NVLinks5IntegrityErrors, NVLinks5Recoveries, NVLinks5SymbolErrors, NVLinks5EffectiveErrors, NVLinks5UncorrectedErrors,
 		},
 		Test: Rises, Threshold: 1, Within: time.Minute,
 	}
-	Link5RecoveryFailed = flag(field.NVLinks5RecoveriesFailed)
-	Link5Recovered      = flag(field.NVLinks5Recovered)
+	Link5RecoveryFailed = flag(NVLinks5RecoveriesFailed)
+	Link5Recovered      = flag(NVLinks5Recovered)
 	// LinkBurst is a burst of errors of any kind, on a link or on all links of a GPU.
 	LinkBurst = Condition{
-		Readings: []field.ID{
-			field.NVLinksFlitErrors, field.NVLinksDataErrors, field.NVLinksReplays, field.NVLinksRecoveries,
-			field.PerLinkFlitErrors, field.PerLinkDataErrors, field.PerLinkReplays, field.PerLinkRecoveries,
-			field.NVLinks5Errors, field.NVLinks5SymbolErrors, field.NVLinks5EffectiveErrors,
+		Readings: []ID{
+			NVLinksFlitErrors, NVLinksDataErrors, NVLinksReplays, NVLinksRecoveries,
+			PerLinkFlitErrors, PerLinkDataErrors, PerLinkReplays, PerLinkRecoveries,
+			NVLinks5Errors, NVLinks5SymbolErrors, NVLinks5EffectiveErrors,
 		},
 		Test: Rises, Threshold: 100, Within: time.Minute,
 	}
-	SwitchFatalError = flag(field.SwitchFatalErrors)
-	SwitchPortError  = equals(field.SwitchLinkStatus, 3)
-	FabricFailed     = equals(field.FabricManagerStatus, 4)
-	FabricNotStarted = equals(field.FabricManagerStatus, 1)
-	FabricUnhealthy  = equals(field.FabricHealthSummary, 2)
-	FabricLimited    = equals(field.FabricHealthSummary, 3)
+	SwitchFatalError = flag(SwitchFatalErrors)
+	SwitchPortError  = equals(SwitchLinkStatus, 3)
+	FabricFailed     = equals(FabricManagerStatus, 4)
+	FabricNotStarted = equals(FabricManagerStatus, 1)
+	FabricUnhealthy  = equals(FabricHealthSummary, 2)
+	FabricLimited    = equals(FabricHealthSummary, 3)
 )
 
 // Heat, power and the board.
 var (
-	InfoROMCorrupt = equals(field.InfoROMValid, 0)
-	Hot            = Condition{Readings: []field.ID{field.GPUTemperature}, Test: AtLeast, Threshold: 95}
-	SlowedByHeat   = Condition{Readings: []field.ID{field.ThermalViolation}, Test: Rises, Threshold: 1, Within: time.Minute}
-	SlowedByPower  = Condition{Readings: []field.ID{field.PowerViolation}, Test: Rises, Threshold: 1, Within: time.Minute}
+	InfoROMCorrupt = equals(InfoROMValid, 0)
+	Hot            = Condition{Readings: []ID{GPUTemperature}, Test: AtLeast, Threshold: 95}
+	SlowedByHeat   = Condition{Readings: []ID{ThermalViolation}, Test: Rises, Threshold: 1, Within: time.Minute}
+	SlowedByPower  = Condition{Readings: []ID{PowerViolation}, Test: Rises, Threshold: 1, Within: time.Minute}
 	// SlowedByHeatLong is a quarter of the time, in ns.
-	SlowedByHeatLong = Condition{Readings: []field.ID{field.ThermalViolation}, Test: Rises, Threshold: 900e9, Within: time.Hour}
+	SlowedByHeatLong = Condition{Readings: []ID{ThermalViolation}, Test: Rises, Threshold: 900e9, Within: time.Hour}
 )
 
 // ThrottlingReasons are the clock event reasons that are a fault if they last: hw_slowdown, sw_thermal,
@@ -157,7 +152,7 @@ const ThrottlingReasons = 1<<3 | 1<<5 | 1<<6 | 1<<7
 // Throttles reports whether a clock event reason is one of ThrottlingReasons.
 func Throttles(reason string) bool {
 	for mask := uint(ThrottlingReasons); mask != 0; mask &= mask - 1 {
-		if name, _ := field.ClockReason(bits.TrailingZeros(mask)); name == reason {
+		if name, _ := ClockReason(bits.TrailingZeros(mask)); name == reason {
 			return true
 		}
 	}
@@ -181,23 +176,23 @@ const (
 // Early signs.
 var (
 	CorrectedErrorStorm = Condition{
-		Readings: []field.ID{field.CorrectedErrors},
+		Readings: []ID{CorrectedErrors},
 		Derived:  CorrectedErrorLevel, Test: AtLeast, Threshold: CorrectedErrorsPerDay, Clear: CorrectedErrorsPerDay / 2, Within: 12 * time.Hour,
 	}
 	LinkBudgetSpent = Condition{
-		Readings: []field.ID{
-			field.NVLinksFlitErrors, field.NVLinksDataErrors, field.NVLinksReplays, field.NVLinksRecoveries,
-			field.NVLinks5Errors, field.NVLinks5Recoveries, field.NVLinks5EffectiveBER, field.NVLinks5EffectiveErrors,
+		Readings: []ID{
+			NVLinksFlitErrors, NVLinksDataErrors, NVLinksReplays, NVLinksRecoveries,
+			NVLinks5Errors, NVLinks5Recoveries, NVLinks5EffectiveBER, NVLinks5EffectiveErrors,
 		},
 		Derived: LinkBudgetUsed, Test: AtLeast, Threshold: 1, Clear: 0.5, Within: time.Hour,
 	}
 	NoSpareRows = Condition{
-		Readings: []field.ID{field.SpareRowsLow, field.SpareRowsNone}, Derived: BanksWithoutSpareRow, Test: AtLeast, Threshold: 1,
+		Readings: []ID{SpareRowsLow, SpareRowsNone}, Derived: BanksWithoutSpareRow, Test: AtLeast, Threshold: 1,
 	}
 	Throttled = Condition{
-		Readings: []field.ID{field.ClockEventReasons}, Derived: ThrottledTime, Test: AtLeast, Threshold: 15 * 60, Clear: 5 * 60, Within: time.Hour,
+		Readings: []ID{ClockEventReasons}, Derived: ThrottledTime, Test: AtLeast, Threshold: 15 * 60, Clear: 5 * 60, Within: time.Hour,
 	}
 	// Straggler: GPUs of one model and cluster differ by up to 22 % under the same load (Sinha et al., SC22, arXiv
 	// 2208.11035).
-	Straggler = Condition{Readings: []field.ID{field.SMClock, field.GPUUtilization}, Derived: ClockLag, Test: AtLeast, Threshold: 0.25, Clear: 0.125}
+	Straggler = Condition{Readings: []ID{SMClock, GPUUtilization}, Derived: ClockLag, Test: AtLeast, Threshold: 0.25, Clear: 0.125}
 )

@@ -1,4 +1,4 @@
-package command
+package exporter
 
 import (
 	"net/http"

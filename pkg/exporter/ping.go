@@ -1,4 +1,4 @@
-package command
+package exporter
 
 import (
 	"cmp"
@@ -10,9 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"warpgauge/pkg/exporter"
-
-	"warpgauge/pkg/cmdline"
+	"warpgauge/pkg/config"
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/urfave/cli/v3"
@@ -20,23 +18,23 @@ import (
 
 const pingPause = 250 * time.Millisecond // between two questions
 
-func pingCommand(a *exporter.Program) *cli.Command {
+func pingCommand(a *Program) *cli.Command {
 	return &cli.Command{
 		Name:  "ping",
 		Usage: "Ask an exporter for /health and /metrics, as a test of an installation",
 		Description: "Asks the exporter of this machine, or the one at --url, until both answer and a device is\n" +
 			"up. Ends with code 1 if that takes longer than --timeout, and says what was wrong.",
-		Flags: append([]cli.Flag{timeoutFlag()}, cmdline.URLFlags()...),
+		Flags: append([]cli.Flag{timeoutFlag()}, config.URLFlags()...),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			cfg, err := a.Config()
-			if err := cmp.Or(cmdline.NoArguments(cmd), err); err != nil {
+			if err := cmp.Or(config.NoArguments(cmd), err); err != nil {
 				return err
 			}
-			address := strings.TrimSuffix(cmp.Or(cmd.String("url"), cmdline.LocalURL(cfg.Web.Address)), "/")
+			address := strings.TrimSuffix(cmp.Or(cmd.String("url"), config.LocalURL(cfg.Web.Address)), "/")
 			if !strings.Contains(address, "://") {
 				return fmt.Errorf("--url is %q: write http://HOST:PORT", address)
 			}
-			trust, err := cmdline.Trust(ctx, cmd)
+			trust, err := config.Trust(ctx, cmd)
 			if err != nil {
 				return err
 			}
@@ -66,7 +64,7 @@ func pingCommand(a *exporter.Program) *cli.Command {
 
 // ping asks once and returns the exporter's state.
 func ping(ctx context.Context, address string, trust *tls.Config) (string, error) {
-	body, err := cmdline.OpenPage(ctx, address+"/health", nil, trust)
+	body, err := config.OpenPage(ctx, address+"/health", nil, trust)
 	if refused := (*net.OpError)(nil); errors.As(err, &refused) {
 		return "", fmt.Errorf("nothing answers (no pod or process there, another port, a network policy): %w", err)
 	}
@@ -74,7 +72,7 @@ func ping(ctx context.Context, address string, trust *tls.Config) (string, error
 		return "", fmt.Errorf("ask for /health: %w", err)
 	}
 	_ = body.Close() // only the status counts
-	page, err := cmdline.ReadPage(ctx, address+"/metrics", nil, trust)
+	page, err := config.ReadPage(ctx, address+"/metrics", nil, trust)
 	if err != nil {
 		return "", err
 	}

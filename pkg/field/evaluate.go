@@ -1,4 +1,4 @@
-package rules
+package field
 
 import (
 	"math"
@@ -17,15 +17,15 @@ const (
 	Unwell
 )
 
-// State is the memory of one reading's evaluation. The zero State has seen no value.
-type State struct {
+// ConditionState is the memory of one reading's evaluation. The zero ConditionState has seen no value.
+type ConditionState struct {
 	Reached bool      // for Falls: the value has reached the threshold before
 	Growth  Growth    // of Rises
 	since   time.Time // for AtLeast: when the first value was read
 }
 
 // Evaluate evaluates a value that was read at a time.
-func (c *Condition) Evaluate(s *State, v float64, at time.Time) Outcome {
+func (c *Condition) Evaluate(s *ConditionState, v float64, at time.Time) Outcome {
 	if math.IsNaN(v) {
 		return Silent
 	}

@@ -1,7 +1,4 @@
-// Package cmdline holds the parts that the commands of warpgauge and warpctl share: messages about wrong command lines,
-// help and manual pages, their output as table, JSON or CSV, their exit codes, and the flags that set which exporter to
-// trust. It starts no goroutine and links neither a collector nor an extension.
-package cmdline
+package config
 
 import (
 	"context"
@@ -44,8 +41,8 @@ func ExitCode(w io.Writer, program string, err error) int {
 	return 1
 }
 
-// Notice writes a line to w, which is standard error.
-func Notice(w io.Writer, program, format string, args ...any) {
+// WriteNotice writes a line to w, which is standard error.
+func WriteNotice(w io.Writer, program, format string, args ...any) {
 	text := strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", " ")
 	fmt.Fprintf(w, "%s: %s\n", program, text) //nolint:errcheck // as above
 }
