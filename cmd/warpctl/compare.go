@@ -77,7 +77,7 @@ func compare(ctx context.Context, a *app, cmd *cli.Command) (*comparison, error)
 		}
 	}
 	c := comparePages(pages[0], pages[1], tolerance)
-	return c, config.WriteOutput(a.out, form, config.Output{Table: c.writeTable, JSON: c, CSV: c.rows()})
+	return c, config.WriteOutput(a.out, form, c, c.writeTable)
 }
 
 // comparison holds the differences between two pages of a node.
@@ -377,12 +377,4 @@ func (c *comparison) writeTable(w io.Writer) error {
 	}
 	_, err := fmt.Fprintf(w, "the same: %d of %d series\n", c.Same, c.Series)
 	return err
-}
-
-func (c *comparison) rows() [][]string {
-	rows := [][]string{{"finding", "old", "new", "values", "meaning"}}
-	for _, f := range c.Findings {
-		rows = append(rows, []string{string(f.Kind), f.Old, f.New, f.Values, f.Meaning})
-	}
-	return rows
 }

@@ -48,7 +48,7 @@ func (a *app) examine(ctx context.Context, cmd *cli.Command) error {
 	}
 	r := doctor.Run(ctx, doctor.Options{Version: a.build.Version, Environ: a.environ, Exporter: c, Limit: cmd.Duration("timeout")})
 	if cmd.String("bundle") != "-" {
-		if err := config.WriteOutput(a.out, cmd.String("output"), config.Output{Table: r.Table, JSON: r, CSV: r.Rows()}); err != nil {
+		if err := config.WriteOutput(a.out, cmd.String("output"), r, r.Table); err != nil {
 			return err
 		}
 	}

@@ -98,11 +98,13 @@ func TestTopOnce(t *testing.T) {
 	if strings.Count(o.out, "Amodel") != 1 {
 		t.Errorf("the exporter is listed twice:\n%s", o.out)
 	}
-	execute(t, "top", "--output=csv", "--url="+s.URL, "--url=127.0.0.1:1").want(t, 1, "node,gpu,id", "warpctl: no exporter answers at http://127.0.0.1:1: connection refused\n")
+	execute(t, "top", "--output=json", "--url="+s.URL, "--url=127.0.0.1:1").want(t, 1, `"temperature_celsius"`, `"error": "no exporter answers at http://127.0.0.1:1: connection refused"`)
 
+	// Nothing answers on this machine.
+	execute(t, "top").want(t, 1, "no exporter answers at http://127.0.0.1:1", "start warpgauge", "--url", "warpgauge devices")
 	for _, c := range []struct{ args, text string }{
 		{"--interval=1ms", "at least 250ms"},
-		{"--output=xml", "table, json or csv"},
+		{"--output=xml", "table or json"},
 		{"--urls-file=" + filepath.Join(t.TempDir(), "absent"), "--urls-file: "},
 		{"--urls-file=" + tempFile(t, "empty", "# none\n"), "has no URL"},
 		{"--url=ftp://x", "http://HOST:PORT"},
@@ -111,11 +113,6 @@ func TestTopOnce(t *testing.T) {
 	} {
 		execute(t, "top", "--once", c.args).want(t, 1, c.text)
 	}
-}
-
-// TestTopWithoutExporter: if nothing answers on this machine, top tells what to do.
-func TestTopWithoutExporter(t *testing.T) {
-	execute(t, "top").want(t, 1, "no exporter answers at http://127.0.0.1:1", "start warpgauge", "--url", "warpgauge devices")
 }
 
 func TestTLS(t *testing.T) {

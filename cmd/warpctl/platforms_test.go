@@ -3,7 +3,6 @@ package main
 import (
 	"os"
 	"os/exec"
-	"slices"
 	"strings"
 	"testing"
 
@@ -39,31 +38,7 @@ func TestDependencies(t *testing.T) {
 // TestCommandsOfPages: each `warpctl …` in a code block of the docs uses an existing command and flags.
 func TestCommandsOfPages(t *testing.T) {
 	root := (&app{out: os.Stdout, err: os.Stderr}).root()
-	checked := 0
-	for path, text := range pages.Read(t, "../..") {
-		for _, words := range pages.Commands(text, "warpctl", "bin/warpctl") {
-			line, args := path+": "+strings.Join(words, " "), words[1:]
-			cmd := root
-			if len(args) > 0 {
-				if cmd = root.Command(args[0]); cmd == nil {
-					t.Errorf("%s: there is no such command", line)
-					continue
-				}
-			}
-			for _, w := range args {
-				name, _, _ := strings.Cut(strings.TrimLeft(w, "-"), "=")
-				if strings.HasPrefix(w, "-") && w != "-" && !hasFlag(cmd.Flags, name) {
-					t.Errorf("%s: there is no %s", line, w)
-				}
-			}
-			checked++
-		}
+	if n := pages.Check(t, pages.Read(t, "../.."), root, func(string, *cli.Command, []string) {}, "warpctl", "bin/warpctl"); n < 12 {
+		t.Errorf("only %d commands found", n)
 	}
-	if checked < 12 {
-		t.Errorf("only %d commands found", checked)
-	}
-}
-
-func hasFlag(flags []cli.Flag, name string) bool {
-	return slices.ContainsFunc(flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
 }

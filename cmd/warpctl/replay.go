@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -14,14 +12,14 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"warpgauge/extensions/health"
 	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/apiv1"
 	"warpgauge/extensions/live/page"
-	"warpgauge/extensions/live/recorder"
+	"warpgauge/extensions/recorder"
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/exposition"
+	"warpgauge/pkg/rows"
 	"warpgauge/pkg/server"
-	"warpgauge/pkg/session"
-	"warpgauge/pkg/verdict"
-	"warpgauge/pkg/view"
 )
 
 const drainTimeout = time.Second // of connections, when replay ends
@@ -49,9 +47,6 @@ It is shown as of its end, or of --at after its beginning. The page's slider sho
 			if span := r.Until.Sub(r.From); at.Before(r.From) || at.After(r.Until) {
 				return fmt.Errorf("--at is %v: the recording is %v long", cmd.Duration("at"), span)
 			}
-			if _, _, err := net.SplitHostPort(cmd.String("listen")); err != nil {
-				return fmt.Errorf("--listen is %q: write HOST:PORT or [IPV6]:PORT", cmd.String("listen"))
-			}
 			return replay(ctx, a, r, cmd.String("listen"), at)
 		},
 	}
@@ -67,9 +62,6 @@ func openRecording(cmd *cli.Command) (*recorder.Recording, error) {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }() // opened for reading only
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, errors.Join(fmt.Errorf("%q is no file", f.Name()), err)
-	}
 	r, err := recorder.Read(f)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Name(), err)
@@ -83,10 +75,16 @@ func replay(ctx context.Context, a *app, r *recorder.Recording, listen string, a
 	encoding := zap.NewProductionEncoderConfig()
 	encoding.EncodeTime, encoding.EncodeLevel = zapcore.ISO8601TimeEncoder, zapcore.CapitalLevelEncoder
 	log := zap.New(zapcore.NewCore(zapcore.NewConsoleEncoder(encoding), zapcore.Lock(zapcore.AddSync(a.err)), zap.InfoLevel))
-	metrics, answers, err := recorder.NewReplay(r, a.build.Version, judge, at)
-	if err != nil {
-		return err
+	p, now := recorder.NewReplay(r, at), func() time.Time { return at }
+	past := api.NewLog()
+	for i := range r.Events {
+		past.Add(&r.Events[i])
 	}
+	metrics := exposition.New(&p.Board, exposition.Options{Hostname: r.Hostname, Now: now})
+	answers := api.New(api.Options{
+		Hostname: r.Hostname, Version: a.build.Version, Recording: r.Name, Board: &p.Board, Node: p, Verdicts: p, NotReady: func() []string { return nil },
+		Lists: r, People: people{p}, Events: past, Past: &rows.Past{History: p, MaxAge: r.Until.Sub(r.From)}, StaleAfter: 30 * time.Second, Now: now, Logger: log,
+	})
 	srv := server.New(metrics, server.Options{
 		Addresses: []string{listen}, Logger: log, Registerer: prometheus.NewRegistry(), DrainTimeout: drainTimeout,
 		Routes: append(server.Page(page.Handler(page.Options{Version: a.build.Version, Live: true})),
@@ -99,7 +97,16 @@ func replay(ctx context.Context, a *app, r *recorder.Recording, listen string, a
 	return srv.Run(ctx)
 }
 
-// judge judges devices by recorded readings only.
-func judge(v *view.View, status []session.CollectorStatus, at time.Time) *verdict.Snapshot {
-	return health.Once(v, status, health.Table(), at)
+// people implements api.People.
+type people struct{ *recorder.Replay }
+
+func (p people) Users(d *collector.Device) (out []apiv1.User) {
+	for _, u := range p.Replay.Users(d) {
+		out = append(out, apiv1.User(u))
+	}
+	return out
 }
+
+func (people) Processes(*collector.Device) []apiv1.Process { return nil }
+
+func (people) Viewed() {}

@@ -16,7 +16,7 @@ func TestReplayRefuses(t *testing.T) {
 	f("replay takes one file", "replay", "a", "b")
 	f("replay takes one file", "replay")
 	f("no such file", "replay", filepath.Join(dir, "x"))
-	f("is no file", "replay", dir)
+	f("is a directory", "replay", dir)
 	f("the file is not one", "replay", text)
 	f("the file is not whole", "replay", there)
 }

@@ -99,19 +99,11 @@ func (a *app) targets(ctx context.Context, cmd *cli.Command) (out []top.Target, 
 
 // show runs the interactive view on a terminal; otherwise it writes one report.
 func (a *app) show(ctx context.Context, cmd *cli.Command, targets []top.Target) error {
-	form := cmd.String("output")
 	if !cmd.Bool("once") && !cmd.IsSet("output") && top.Terminal(a.out) && !slices.Contains(a.environ, "TERM=dumb") {
 		return top.Run(ctx, targets, a.out, cmd.Duration("interval"), a.environ)
 	}
 	r := top.Once(ctx, targets)
-	if form == "csv" { // CSV has rows for devices only
-		for _, n := range r.Nodes {
-			if n.Error != "" {
-				config.WriteNotice(a.err, "warpctl", "%s", n.Error)
-			}
-		}
-	}
-	err := config.WriteOutput(a.out, form, config.Output{Table: r.Table, JSON: r, CSV: r.Rows()})
+	err := config.WriteOutput(a.out, cmd.String("output"), r, r.Table)
 	if err == nil && (r.Silent() || len(r.Devices) == 0) {
 		err = config.ErrReported
 	}

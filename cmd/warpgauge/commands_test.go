@@ -24,42 +24,22 @@ func TestCommandsOfPages(t *testing.T) {
 	must(t, err)
 	// The reader's list from docs/remote.md has no profiling fields, because nodes refuse those from a server.
 	readers := tempFile(t, "readers.csv", regexp.MustCompile(`(?m)^.*_PROF_.*\n`).ReplaceAllString(string(list), ""))
-	checked, ran := 0, map[string]bool{}
-	for path, text := range pages.Read(t, "../..") {
-		for _, words := range pages.Commands(text, "warpgauge", "bin/warpgauge") {
-			line, args := path+": "+strings.Join(words, " "), words[1:]
-			if slices.Contains(args, "…") || len(args) > 0 && strings.HasPrefix(args[0], "(") {
-				continue // an incomplete command, or a command's output
-			}
-			cmd := root
-			for _, w := range args {
-				if sub := cmd.Command(w); sub != nil && cmd == root {
-					cmd = sub
-				}
-				name, _, _ := strings.Cut(strings.TrimLeft(w, "-"), "=")
-				if strings.HasPrefix(w, "-") && w != "-" && !hasFlag(root, name) && !hasFlag(cmd, name) {
-					t.Errorf("%s: there is no %s", line, w)
-				}
-			}
-			checked++
-			if args = runnable(readers, cmd.Name, args); args == nil || ran[strings.Join(args, " ")] {
-				continue
-			}
-			ran[strings.Join(args, " ")] = true
-			o := execute(t, environment{"WARPGAUGE_ENABLE_FAKE": "true", "WARPGAUGE_ENABLE_DCGM": "false",
-				"WARPGAUGE_ENABLE_NVML": "false", "WARPGAUGE_ENABLE_ROCM": "false"}, args...)
-			if o.code != 0 || o.out == "" {
-				t.Errorf("%s: exit code %d\noutput: %s\nerrors: %s", line, o.code, o.out, o.err)
-			}
+	ran := map[string]bool{}
+	checked := pages.Check(t, pages.Read(t, "../.."), root, func(path string, cmd *cli.Command, args []string) {
+		line := strings.Join(args, " ")
+		if args = runnable(readers, cmd.Name, args); args == nil || ran[line] {
+			return
 		}
-	}
+		ran[line] = true
+		o := execute(t, environment{"WARPGAUGE_ENABLE_FAKE": "true", "WARPGAUGE_ENABLE_DCGM": "false",
+			"WARPGAUGE_ENABLE_NVML": "false", "WARPGAUGE_ENABLE_ROCM": "false"}, args...)
+		if o.code != 0 || o.out == "" {
+			t.Errorf("%s: %s: exit code %d\noutput: %s\nerrors: %s", path, line, o.code, o.out, o.err)
+		}
+	}, "warpgauge", "bin/warpgauge")
 	if t.Logf("%d commands, %d run", checked, len(ran)); checked < 40 || len(ran) < 8 {
 		t.Errorf("only %d commands found, %d of them run", checked, len(ran))
 	}
-}
-
-func hasFlag(cmd *cli.Command, name string) bool {
-	return name == "help" || name == "h" || name == "version" || slices.ContainsFunc(cmd.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
 }
 
 // runnable returns the command with existing lists, or nil if the command serves, writes files or queries an exporter.

@@ -23,6 +23,7 @@ import (
 // of deploy/prometheus, Alertmanager with the routes and templates of deploy/alertmanager, and local receivers for Discord and
 // the people on call.
 func TestE2EAlerts(t *testing.T) {
+	t.Parallel()
 	prometheustest.Find(t)
 	discord, onCall := newReceiver(t), newReceiver(t)
 	am := startAlertmanager(t, discord.url, onCall.url)

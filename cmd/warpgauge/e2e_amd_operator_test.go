@@ -26,6 +26,7 @@ const amdJob = `{ "SLURM_JOB_ID": "4711", "SLURM_JOB_USER": "anna", "SLURM_JOB_P
 // of a DeviceConfig (6df13c1788c9, August 2026: internal/metricsexporter/metricsexporter.go of
 // https://github.com/ROCm/gpu-operator). The remaining settings are Kubernetes' and independent of the image.
 func TestE2EAMDGPUOperator(t *testing.T) {
+	t.Parallel()
 	mountNamespace(t)
 	exe := build(t)
 	const detected = "runs as AMD's GPU Operator starts its exporter"

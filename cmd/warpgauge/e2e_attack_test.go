@@ -59,26 +59,23 @@ func TestE2EAttack(t *testing.T) {
 		limit  int // of the exporter's memory, in MiB
 		attack func(ctx context.Context, address string)
 	}{
-		{"none", nil, 300, func(context.Context, string) {}},
-		{"600 clients with wrong passwords", users, 300, clients(600, wrongPasswords)},
-		{"100 abandoned logins a second", users, 300, clients(1, func(ctx context.Context, c net.Conn) {
+		{"logins: wrong passwords, abandoned", users, 300, together(clients(600, wrongPasswords), clients(1, func(ctx context.Context, c net.Conn) {
 			_, _ = io.WriteString(c, login("wrong"))
 			_ = c.Close()
-			pause(ctx, 10*time.Millisecond)
-		})},
-		{"600 clients with slow headers", nil, 300, clients(600, trickle("GET /metrics HTTP/1.1\r\nHost: x\r\nX: "))},
-		{"3000 clients with slow bodies", nil, 300, clients(3000, trickle("POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 4000\r\n\r\n"))},
+			pause(ctx, 10*time.Millisecond) // 100 a second
+		}))},
+		{"600 slow headers, 3000 slow bodies", nil, 300, together(clients(600, trickle("GET /metrics HTTP/1.1\r\nHost: x\r\nX: ")),
+			clients(3000, trickle("POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 4000\r\n\r\n")))},
 		{"600 slow readers of 200 GPUs", []string{"--fake-devices=200"}, 500, clients(600, slowReader)},
-		{"600 stalled handshakes", encrypted, 300, clients(600, trickle("\x16\x03\x01"))},
-		{"200 abandoned handshakes a second", encrypted, 300, clients(8, func(ctx context.Context, c net.Conn) {
+		{"TLS: stalled, abandoned, streams reset", encrypted, 300, together(clients(600, trickle("\x16\x03\x01")), clients(8, resetStreams), clients(8, func(ctx context.Context, c net.Conn) {
 			_ = tls.Client(&goneAfterFirstFlight{Conn: c}, &tls.Config{InsecureSkipVerify: true}).Handshake() // fails by design
 			_ = c.Close()
-			pause(ctx, 40*time.Millisecond)
-		})},
-		{"HTTP/2: streams opened and reset", encrypted, 300, clients(8, resetStreams)},
-		{"flood of connections", nil, 300, clients(2000, func(ctx context.Context, _ net.Conn) { pause(ctx, 100*time.Millisecond) })},
-		{"flood of scrapes", nil, 300, clients(16, func(_ context.Context, c net.Conn) { requests(c, "GET /metrics") })},
-		{"flood of other methods and paths", nil, 300, clients(16, func(_ context.Context, c net.Conn) { requests(c, odd[rand.IntN(len(odd))]) })},
+			pause(ctx, 40*time.Millisecond) // 200 a second
+		}))},
+		{"floods: connections, scrapes, other paths", nil, 300, together(
+			clients(2000, func(ctx context.Context, _ net.Conn) { pause(ctx, 100*time.Millisecond) }),
+			clients(16, func(_ context.Context, c net.Conn) { requests(c, "GET /metrics") }),
+			clients(16, func(_ context.Context, c net.Conn) { requests(c, odd[rand.IntN(len(odd))]) }))},
 		{"lists that are FIFOs, devices, 10 GB", []string{"--enable-reload-endpoint", "-f", list}, 300, hostileLists(list)},
 	} {
 		t.Run(strings.ReplaceAll(attack.name, " ", "_"), func(t *testing.T) {
@@ -194,6 +191,17 @@ func connect(ctx context.Context, address string) (net.Conn, error) {
 	}
 	deadline, _ := ctx.Deadline()
 	return c, c.SetDeadline(deadline)
+}
+
+// together runs several attacks at the same time.
+func together(attacks ...func(context.Context, string)) func(context.Context, string) {
+	return func(ctx context.Context, address string) {
+		var all sync.WaitGroup
+		for _, attack := range attacks {
+			all.Go(func() { attack(ctx, address) })
+		}
+		all.Wait()
+	}
 }
 
 // clients returns n attackers. Each opens a new connection when attack returns.

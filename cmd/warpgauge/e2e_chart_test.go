@@ -77,6 +77,7 @@ func podWithGPU0(t *testing.T, e *exporter, vendor string) *v1.PodResources {
 
 // TestE2EChart runs the manifests: user, capabilities, mounts, flags, probes.
 func TestE2EChart(t *testing.T) {
+	t.Parallel()
 	mountNamespace(t)
 	exe := build(t)
 	for name, c := range map[string]struct {

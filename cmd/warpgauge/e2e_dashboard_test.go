@@ -3,14 +3,18 @@
 package main_test
 
 import (
+	"bytes"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"warpgauge/collectors/dcgm/dcgmtest"
 	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/internal/testkit/eventually"
+	"warpgauge/internal/testkit/programtest"
 	"warpgauge/internal/testkit/programtest/prometheustest"
 )
 
@@ -32,6 +36,7 @@ var dashboardPanels = []struct{ title, expr, latest string }{
 // TestE2EDashboards12239 runs each panel's query on a Prometheus that scrapes one node per library. The nodes export
 // the names of both generations of DCGM, except two simulated nodes that export one generation each.
 func TestE2EDashboards12239(t *testing.T) {
+	t.Parallel()
 	prometheustest.Find(t)
 	exe := build(t)
 	hostname, err := os.Hostname()
@@ -78,4 +83,27 @@ func TestE2EDashboards12239(t *testing.T) {
 			}
 		}
 	}
+}
+
+// onAMD returns the command that runs exe with simulated GPUs in /sys, whose files are in tree. The simulation ends with
+// the test.
+func onAMD(t *testing.T, tree, gpus, exe string) []string {
+	t.Helper()
+	script, err := filepath.Abs("../../collectors/rocm/rocmtest/fake-amd-sysfs.sh")
+	must(t, err)
+	if out, err := exec.CommandContext(t.Context(), "bash", script, "-n", "1", "--", "true").CombinedOutput(); err != nil { // in most containers
+		programtest.Missing(t, "unshare", "no mount namespace for %s: %v: %s", filepath.Base(script), err, out)
+	}
+	t.Cleanup(func() { // what moves the values ends a little after the command, and has its arguments
+		eventually.OK(t, "the end of the simulation", func() error {
+			commands, err := filepath.Glob("/proc/[0-9]*/cmdline")
+			for _, path := range commands {
+				if text, err := os.ReadFile(path); err == nil && bytes.Contains(text, []byte("\x00"+tree+"\x00")) {
+					return fmt.Errorf("%s: %q", path, text)
+				}
+			}
+			return err
+		})
+	})
+	return []string{"bash", script, "-n", gpus, "-m", "mi300x", "-f", "1.7", "-i", "50", "-t", tree, "--", exe}
 }

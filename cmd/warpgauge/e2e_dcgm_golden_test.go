@@ -64,11 +64,7 @@ func TestE2EGoldenDCGM(t *testing.T) {
 	} {
 		t.Run(node.name, func(t *testing.T) {
 			e := dcgmtest.New(t, node.config)
-			for gpu := range 8 {
-				e.Set(dcgmtest.GPU(gpu), 156, dcgmtest.Number(1e9))
-				e.Set(dcgmtest.GPU(gpu), 449, dcgmtest.Number(float64(1000*gpu)))
-				e.Set(dcgmtest.GPU(gpu), 254, dcgmtest.Number(0.05))
-			}
+			freeze(e)
 			e.Incident(dcgmtest.GPU(1), 0x10, 10, 85, "a row waits to be remapped")
 			node.set(e)
 			x := serve(t, exe, "--enable-only=dcgm", "--enable-dcgm=true", "--dcgm-library="+e.Library(), "-r", "localhost:5555",
@@ -80,6 +76,32 @@ func TestE2EGoldenDCGM(t *testing.T) {
 			golden.Check(t, filepath.Join("testdata", "golden", node.name+".prom"), string(x.raw(t, append(awaits, `xid="94"} 1`))))
 		})
 	}
+}
+
+// freeze fixes the growing values.
+func freeze(e *dcgmtest.Engine) {
+	for gpu := range 8 {
+		e.Set(dcgmtest.GPU(gpu), 156, dcgmtest.Number(1e9))
+		e.Set(dcgmtest.GPU(gpu), 449, dcgmtest.Number(float64(1000*gpu)))
+		e.Set(dcgmtest.GPU(gpu), 254, dcgmtest.Number(0.05))
+	}
+}
+
+// TestE2EParity starts the binary as NVIDIA's GPU Operator starts dcgm-exporter next to nv-hostengine: the loader finds libdcgm,
+// the environment has the rest. Families, types, labels and their order are those of dcgm-exporter 4.5.3-4.8.2 on a DGX H100,
+// except that it has no DCGM_FI_DEV_XID_ERRORS of 0 (docs/compatibility.md).
+func TestE2EParity(t *testing.T) {
+	t.Parallel()
+	engine := dcgmtest.New(t, dcgmtest.Config{GPUs: 2})
+	freeze(engine)
+	list, err := filepath.Abs("../../etc/dcp-metrics-included.csv")
+	must(t, err)
+	// Enable the collector by name, because this machine may lack an NVIDIA GPU.
+	x := serving(t, "env", "LD_LIBRARY_PATH="+filepath.Dir(engine.Library()), "WARPGAUGE_ENABLE_DCGM=true", "WARPGAUGE_EXPORTER_METRICS=none",
+		"DCGM_EXPORTER_LISTEN=127.0.0.1:0", "DCGM_EXPORTER_KUBERNETES=true", "NODE_NAME=worker-7", "DCGM_EXPORTER_COLLECTORS="+list,
+		"DCGM_REMOTE_HOSTENGINE_INFO=nvidia-dcgm:5555", build(t))
+	page := x.raw(t, []string{`DCGM_FI_DEV_GPU_TEMP{gpu="1"`, "DCGM_FI_DEV_FB_RESERVED{", "DCGM_FI_DEV_VGPU_LICENSE_STATUS{", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE{"})
+	golden.Check(t, filepath.Join("testdata", "golden", "dcgm-exporter.prom"), string(page))
 }
 
 // setFabric sets values of links and switches, and leaves two ports of each switch up.

@@ -50,6 +50,7 @@ var dcpRows = []string{
 }
 
 func TestE2EGPUOperator(t *testing.T) {
+	t.Parallel()
 	mountNamespace(t)
 	exe := build(t)
 	api := apitest.Start(t, "worker-7")

@@ -287,6 +287,7 @@ process_resident_memory_bytes 5e+07
 // scrapes one node of each kind, with DCGM names of one generation or both. One server does not
 // honour pod labels; one has native histograms.
 func TestE2EDashboardsOwn(t *testing.T) {
+	t.Parallel()
 	prometheustest.Find(t)
 	exe := build(t)
 	rules := fast(t, "../../deploy/prometheus/rules/recording.yml")

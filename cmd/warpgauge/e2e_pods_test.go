@@ -139,23 +139,24 @@ func devicesSeries(p page) map[string]bool {
 	return out
 }
 
-// flap puts the kubelet through all its states: 200 times faster than the polls, then each until the next poll, once a
-// second.
+// flap puts the kubelet through all its states: faster than the polls, then each failure until the next poll, once a second.
 func flap(k *kubelet.Server, pods []*v1.PodResources) {
 	steps := []func(){
 		func() { k.On(kubelet.Fail(codes.Internal, "no")) },
 		func() { k.On(kubelet.Say([]byte{0xff, 0xff})) },
-		func() { k.On(kubelet.Fail(codes.ResourceExhausted, "rejected by rate limit")) },
 		func() { k.On(kubelet.Silence()) },
 		func() { k.On(nil); k.Restart() }, // lists nothing yet
 		func() { k.Restart(pods...) },
 		k.Kill,
 		func() { k.Restart(pods...) },
 	}
-	for i := range 200 + len(steps) {
+	for i := range 10 * len(steps) {
 		steps[i%len(steps)]()
-		if time.Sleep(30 * time.Millisecond); i >= 200 {
-			time.Sleep(1200 * time.Millisecond)
-		}
+		time.Sleep(30 * time.Millisecond)
 	}
+	for _, step := range steps[1:4] {
+		step()
+		time.Sleep(1200 * time.Millisecond)
+	}
+	k.Restart(pods...)
 }

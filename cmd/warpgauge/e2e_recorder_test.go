@@ -2,7 +2,6 @@ package main_test
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -10,8 +9,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/klauspost/compress/zstd"
 
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/internal/testkit/eventually"
@@ -26,8 +23,8 @@ DCGM_EXP_XID_ERRORS_COUNT, counter, XIDs
 DCGM_FI_DEV_GPU_TEMP, histogram, Temperature, buckets=30|60|90
 `
 
-// TestE2ERecorder lets a GPU report an XID, downloads the recording and replays it. extensions/live/recorder tests
-// that Prometheus can read a recording.
+// TestE2ERecorder lets a GPU report an XID, downloads the recording and replays it. extensions/recorder tests
+// what is in a recording and in a replay.
 func TestE2ERecorder(t *testing.T) {
 	t.Parallel()
 	xid := newTrouble(t)
@@ -39,14 +36,6 @@ func TestE2ERecorder(t *testing.T) {
 		t.Helper()
 		must(t, json.Unmarshal(get(t, client, url).body, out))
 	}
-	var devices apiv1.Devices
-	answerOf(e.url+"/api/v1/devices", &devices)
-	eventually.OK(t, "some history", func() error {
-		if n := strings.Count(string(get(t, client, e.url+"/api/v1/samples?device="+devices.Devices[0].ID+"&field=DCGM_FI_DEV_POWER_USAGE").body), ","); n < 50 {
-			return fmt.Errorf("%d commas", n)
-		}
-		return nil
-	})
 	xid.begin(t)
 	var list apiv1.Recordings
 	eventually.True(t, "a recording", func() bool {
@@ -62,43 +51,17 @@ func TestE2ERecorder(t *testing.T) {
 		t.Errorf("another recording at once: %d %s", a.code, a.body)
 	}
 	a := get(t, client, e.url+"/api/v1/recordings/"+r.Name)
-	if a.contentType() != "application/zstd" || a.header.Get("Content-Encoding") != "" || !strings.HasSuffix(r.Name, ".om.zst") {
-		t.Errorf("recording %s has type %q", r.Name, a.contentType())
-	}
 	recording := filepath.Join(t.TempDir(), r.Name)
-	z, err := zstd.NewReader(nil)
-	must(t, errors.Join(err, os.WriteFile(recording, a.body, 0o600)))
-	recorded, err := z.DecodeAll(a.body, nil)
-	must(t, err)
-	if !strings.Contains(string(recorded), `err_code="79"`) {
-		t.Errorf("the XID is not in the recording")
-	}
+	must(t, os.WriteFile(recording, a.body, 0o600))
 
 	e = &exporter{Process: programtest.Start(t, buildControl(t), []string{"replay", "--listen=127.0.0.1:0", recording}, programtest.Options{})}
 	e.url = e.AwaitReady(t, "/readyz")
+	var devices apiv1.Devices
 	answerOf(e.url+"/api/v1/devices", &devices)
 	if devices.Recording != r.Name || len(devices.Devices) != 2 || devices.Devices[0].State != "up" || !devices.Time.Equal(r.Until) {
 		t.Errorf("devices of the replay: %+v", devices)
 	}
-	for _, d := range devices.Devices {
-		var samples apiv1.Samples
-		answerOf(fmt.Sprintf("%s/api/v1/samples?device=%s&field=DCGM_FI_DEV_POWER_USAGE&since=%s&until=%s", e.url, d.ID, r.From.Format(time.RFC3339Nano), r.Until.Format(time.RFC3339Nano)), &samples)
-		if len(samples.Series) != 1 || len(samples.Series[0].Times) < 20 {
-			t.Fatalf("samples of the replay: %+v", samples)
-		}
-		for i, at := range samples.Series[0].Times {
-			if want := fmt.Sprintf(" %v %.3f\n", *samples.Series[0].Values[i], float64(at)/1000); !strings.Contains(string(recorded), want) {
-				t.Errorf("the replay has a sample %q, which was not recorded", want)
-			}
-		}
-	}
-	// Each power value on the page is one of that GPU.
-	for gpu, v := range e.scrape(t, acceptText).values("DCGM_FI_DEV_POWER_USAGE") {
-		if !strings.Contains(string(recorded), fmt.Sprintf(" %v ", v)) {
-			t.Errorf("the replay shows a power of %v for GPU %s, which it never had", v, gpu)
-		}
-	}
-	e.await(t, "the XID on the page", is(1, "DCGM_EXP_XID_ERRORS_COUNT", "gpu", "1", "xid", "79"), count(2, "DCGM_FI_DEV_GPU_TEMP_count"))
+	e.await(t, "the XID on the page", is(79, "DCGM_FI_DEV_XID_ERRORS", "gpu", "1"), count(2, "DCGM_FI_DEV_POWER_USAGE"))
 	var events apiv1.Events
 	answerOf(e.url+"/api/v1/events?since="+r.From.Format(time.RFC3339Nano), &events)
 	if !strings.Contains(fmt.Sprint(events), "XID 79") {

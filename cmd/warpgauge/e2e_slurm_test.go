@@ -21,120 +21,67 @@ import (
 	"warpgauge/internal/testkit/programtest"
 )
 
-// TestE2ESlurm runs jobs on a real Slurm with our prolog and epilog, and expects them on the page.
-// Slurm's GPU 0 is the exporter's GPU 1, and vice versa.
+// TestE2ESlurm runs jobs on a real Slurm with our prolog, epilog and HealthCheckProgram. It expects the jobs on the page,
+// and that a lost GPU drains the node. Slurm's GPU 0 is the exporter's GPU 1, and vice versa. The tests of deploy/slurm cover
+// what the scripts do otherwise.
 func TestE2ESlurm(t *testing.T) {
 	t.Parallel()
-	s := startSlurm(t)
-	e := serve(t, build(t), "--collect-interval=100", "--hpc-job-mapping-dir="+s.jobs)
+	exe := build(t)
+	check, err := filepath.Abs("../../deploy/slurm/warpgauge-health")
+	must(t, err)
+	s := startSlurm(t, check)
+	s.set(t, "WARPGAUGE_PROGRAM="+exe)
+	s.checked(t, "no exporter is there", "IDLE", "")
+	e := serve(t, exe, "--collect-interval=100", "--hpc-job-mapping-dir="+s.jobs)
 	e.wantJobs(t, "no job yet", nil)
 
 	one := s.submit(t, "--gres=gpu:1")
 	e.wantJobs(t, "a job with one GPU", map[string][]string{"1": {one}})
 	two := s.submit(t, "--gres=gpu:2") // waits for the first job
-	none := s.submit(t)
-	s.awaitJob(t, none, "RUNNING")
-	e.wantJobs(t, "a job without GPUs", map[string][]string{"1": {one}})
 	s.run(t, "scancel", one)
 	e.wantJobs(t, "one job was cancelled, the next has both GPUs", map[string][]string{"0": {two}, "1": {two}})
 	write(t, filepath.Join(s.dir, "out", two+".end"), "")
 	e.wantJobs(t, "it ended by itself", nil)
-
-	one = s.submit(t, "--gres=gpu:1")
-	s.awaitJob(t, one, "RUNNING")
 	first, second := s.submit(t, "--gres=shard:1"), s.submit(t, "--gres=shard:1")
-	e.wantJobs(t, "two jobs share a GPU", map[string][]string{"0": {first, second}, "1": {one}})
+	e.wantJobs(t, "two jobs share a GPU", map[string][]string{"1": {first, second}})
 	s.run(t, "scancel", first)
-	e.wantJobs(t, "one of the two ended", map[string][]string{"0": {second}, "1": {one}})
-	s.run(t, "scontrol", "requeuehold", one)
-	e.wantJobs(t, "another was requeued", map[string][]string{"0": {second}})
-
-	write(t, filepath.Join(s.jobs, "5"), "999999\n")
-	e.wantJobs(t, "an epilog never ran", map[string][]string{"0": {second}, "5": {"999999"}})
-	s.run(t, s.script, "clean")
-	e.wantJobs(t, "Slurm was asked", map[string][]string{"0": {second}})
-	s.run(t, "scancel", one, second, none)
-	e.wantJobs(t, "all gone", nil)
-
-	s.set(t, "WARPGAUGE_JOB_ID=array")
-	array := s.submit(t, "--gres=gpu:1", "--array=7")
-	e.wantJobs(t, "a task of an array", map[string][]string{"1": {array + "_7"}})
-	s.run(t, "scancel", array)
-	e.wantJobs(t, "the array is gone", nil)
-
+	s.run(t, "scontrol", "requeuehold", second)
+	e.wantJobs(t, "one ended, the other was requeued", nil)
+	s.run(t, "scancel", second)
 	if left, err := filepath.Glob(filepath.Join(s.jobs, "[0-9]*")); err != nil || len(left) > 0 {
 		t.Errorf("files left: %q %v", left, err)
 	}
 	e.await(t, "a healthy mapping", is(1, "warpgauge_mapping_up", "mapping", "hpc_jobs"))
-}
 
-// TestE2ESlurmHealth: a real Slurm calls our HealthCheckProgram, which drains the node when a
-// simulated GPU is lost.
-func TestE2ESlurmHealth(t *testing.T) {
-	t.Parallel()
-	exe := build(t)
-	check, err := filepath.Abs("../../deploy/slurm/warpgauge-health")
-	must(t, err)
 	lost := newTrouble(t)
 	spec := faults(t, lost.fault("device: 2, kind: lost"))
-	s := startSlurm(t, check)
-	s.set(t, "WARPGAUGE_PROGRAM="+exe)
-	s.checked(t, "no exporter is there", "IDLE", "")
-
-	// start starts an exporter in Slurm's network.
-	start := func() *exporter {
-		t.Helper()
-		e := serveBy(t, []string{"nsenter", "--target", s.pid, "--net", "--", exe}, spec, "--collect-interval=100", "--health-directory=")
-		s.set(t, "WARPGAUGE_HEALTH_FLAGS=--url="+e.url)
-		return e
-	}
-	// health waits until warpgauge health returns a code.
-	health := func(e *exporter, code int) {
-		t.Helper()
-		eventually.OK(t, fmt.Sprintf("warpgauge health to end with %d", code), func() error {
-			text, err := s.try(t, exe, "health", "--url="+e.url)
-			got := 0
-			var ended *exec.ExitError
-			if errors.As(err, &ended) {
-				got = ended.ExitCode()
-			}
-			if got != code {
-				return fmt.Errorf("%d: %s", got, text)
-			}
-			return nil
-		})
-	}
-	e := start()
-	health(e, 0)
+	e = s.healthy(t, exe, spec)
 	s.checked(t, "all GPUs are healthy", "IDLE", "")
-
 	lost.begin(t)
 	const reason = "warpgauge: GPU 2 lost: reboot"
 	s.awaitDrain(t)
 	s.checked(t, "a GPU is lost", "IDLE+DRAIN", reason)
-	_, before := s.node(t)
-	s.checked(t, "a GPU is lost still", "IDLE+DRAIN", reason)
-	if _, after := s.node(t); after != before {
-		t.Errorf("drained a second time: %q, before %q", after, before)
-	}
-
-	s.run(t, "scontrol", "update", "NodeName=node1", "State=RESUME")
-	s.awaitDrain(t) // the GPU is still lost
-	s.checked(t, "resumed too early", "IDLE+DRAIN", reason)
-
 	e.ends(t, syscall.SIGTERM)
-	s.checked(t, "the exporter is gone", "IDLE+DRAIN", reason)
 	lost.end(t)
-	e = start() // the node was repaired
-	health(e, 0)
+	s.healthy(t, exe, spec)
 	s.checked(t, "the fault is over: nothing resumes the node", "IDLE+DRAIN", reason)
 	s.run(t, "scontrol", "update", "NodeName=node1", "State=RESUME")
 	s.checked(t, "resumed by hand", "IDLE", "")
+}
 
-	s.run(t, "scontrol", "update", "NodeName=node1", "State=DRAIN", "Reason=new firmware")
-	lost.begin(t)
-	health(e, 1)
-	s.checked(t, "drained by an operator before", "IDLE+DRAIN", "new firmware")
+// healthy starts an exporter in Slurm's network and waits until warpgauge health finds all GPUs healthy.
+func (s *slurm) healthy(t *testing.T, exe, spec string) *exporter {
+	t.Helper()
+	e := serveBy(t, []string{"nsenter", "--target", s.pid, "--net", "--", exe}, spec, "--collect-interval=100", "--health-directory=")
+	s.set(t, "WARPGAUGE_HEALTH_FLAGS=--url="+e.url)
+	eventually.OK(t, "healthy GPUs", func() error {
+		text, err := s.try(t, exe, "health", "--url="+e.url)
+		if err != nil {
+			err = fmt.Errorf("%w: %s", err, text)
+		}
+		return err
+	})
+	return e
 }
 
 // wantJobs waits until the page has the jobs of each GPU. A GPU must have one series per job, or
@@ -174,9 +121,8 @@ type slurm struct {
 
 var inside = regexp.MustCompile(`(?m)^pid (\d+)$`)
 
-// startSlurm starts a cluster, optionally with a health check. It skips the test without Slurm or without the right
-// to create namespaces.
-func startSlurm(t *testing.T, health ...string) *slurm {
+// startSlurm starts a cluster with a health check. It skips the test without Slurm or without the right to create namespaces.
+func startSlurm(t *testing.T, health string) *slurm {
 	t.Helper()
 	for _, name := range []string{"slurmctld", "slurmd", "munged", "sbatch", "nsenter", "ip"} {
 		if _, err := exec.LookPath(name); err != nil {
@@ -194,7 +140,7 @@ func startSlurm(t *testing.T, health ...string) *slurm {
 	s.jobs = filepath.Join(s.dir, "jobs")
 	s.set(t, "WARPGAUGE_JOB_DIR="+s.jobs)
 	s.set(t, "WARPGAUGE_GPU_MAP="+filepath.Join(s.dir, "gpus"))
-	s.Process = launch(t, "unshare", slices.Concat(namespaces, []string{"testdata/slurm-node", s.dir, script}, health)...)
+	s.Process = launch(t, "unshare", slices.Concat(namespaces, []string{"testdata/slurm-node", s.dir, script, health})...)
 	s.Await(t, "the namespaces", func() error {
 		m := inside.FindStringSubmatch(s.Output())
 		if m == nil {
@@ -255,16 +201,6 @@ func (s *slurm) submit(t *testing.T, resources ...string) (id string) {
 	t.Helper()
 	args := append([]string{"sbatch", "--parsable", "--ntasks=1", "--output=" + s.dir + "/out/%j"}, resources...)
 	return s.run(t, append(args, `--wrap=until [ -e `+s.dir+`/out/$SLURM_JOB_ID.end ]; do sleep 0.1; done`)...)
-}
-
-func (s *slurm) awaitJob(t *testing.T, id, state string) {
-	t.Helper()
-	eventually.OK(t, "job "+id+" to be "+state, func() error {
-		if got := s.run(t, "squeue", "-h", "-j", id, "-o", "%T"); got != state {
-			return fmt.Errorf("it is %s", got)
-		}
-		return nil
-	})
 }
 
 // checked waits for two complete health checks, and expects a node state and reason, without the reason's author and time.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"warpgauge/etc"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/exporter"
 )
@@ -45,6 +46,13 @@ func execute(t *testing.T, env environment, args ...string) outcome {
 	return outcome{code, out.String(), err.String()}
 }
 
+// newProgram returns the program with its tables, before flags are parsed.
+func newProgram(s exporter.Streams, environ []string) *exporter.Program {
+	a := exporter.NewProgram(s, environ, version, vendors, extensions()...)
+	a.BuiltIn = etc.DefaultCounters()
+	return a
+}
+
 // wanted returns the program and the configuration for a command line.
 func wanted(t *testing.T, args ...string) (*exporter.Program, *config.Config) {
 	t.Helper()
@@ -54,16 +62,6 @@ func wanted(t *testing.T, args ...string) (*exporter.Program, *config.Config) {
 	cfg, err := a.Config()
 	must(t, err)
 	return a, cfg
-}
-
-// extension returns a program's extension by type.
-func extension[E exporter.Extension](a *exporter.Program) (e E) {
-	for _, x := range a.Extensions {
-		if x, ok := x.(E); ok {
-			return x
-		}
-	}
-	return e
 }
 
 // simulated returns the flags for a fully simulated node.

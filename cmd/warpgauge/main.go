@@ -27,16 +27,10 @@ func main() {
 
 // run runs the program and returns its exit code. defaults are the counters CSVs to try if the user names none.
 func run(ctx context.Context, args []string, s exporter.Streams, environ []string, defaults ...string) int {
-	a := newProgram(s, environ, defaults...)
+	a := exporter.NewProgram(s, environ, version, vendors, extensions()...)
+	a.Defaults, a.BuiltIn = defaults, etc.DefaultCounters()
 	if len(args) > 1 && slices.Contains(moved, args[1]) {
 		return config.ExitCode(s.Err, "warpgauge", &config.ExitError{Code: 2, Err: fmt.Errorf("%s is a command of warpctl now: warpctl %[1]s --help", args[1])})
 	}
 	return exporter.Run(ctx, a, args)
-}
-
-// newProgram returns the program with its tables, before flags are parsed.
-func newProgram(s exporter.Streams, environ []string, defaults ...string) *exporter.Program {
-	a := exporter.NewProgram(s, environ, version, vendors, extensions()...)
-	a.Defaults, a.BuiltIn = defaults, etc.DefaultCounters()
-	return a
 }

@@ -214,13 +214,13 @@ func TestDevicesTellTheirUsers(t *testing.T) {
 	k.Set(alone("ml", "train-0", kubelet.Devices(nvidiaGPU, gpus[0].UUID)), alone("web", "chat", kubelet.Devices("nvidia.com/gpu.shared", shares...)),
 		alone("web", "lost", kubelet.Devices(nvidiaGPU, "GPU-00000000-0000-0000-0000-000000000000")))
 	args := append(simulated(h100(2)...), "devices", "-k", "--pod-resources-kubelet-socket="+k.Socket(), "--hpc-job-mapping-dir="+jobs,
-		"--kubernetes-enable-pod-uid", "--kubernetes-enable-dra", "--container-runtime-socket="+filepath.Join(jobs, "none.sock"))
+		"--kubernetes-enable-pod-uid", "--kubernetes-enable-dra")
 	some := execute(t, nil, args...)
 	some.want(t, 0,
 		"REASON  USED BY\n", "pod ml/train-0, container main (nvidia.com/gpu)\n", " job 4711\n",
 		"pod web/chat, container main (share 2, nvidia.com/gpu.shared)\n", "and 3 more (--all lists them)\n",
 		"not a device of this machine: nvidia.com/gpu GPU-00000000-0000-0000-0000-000000000000 of pod web/lost (device)\n",
-		"mapping pod_metadata fails (no_node_name): ", "NODE_NAME", "mapping resource_slices fails", "mapping container_runtime fails (absent): ")
+		"mapping pod_metadata fails (no_node_name): ", "NODE_NAME", "mapping resource_slices fails")
 	if strings.Contains(some.out, "pod_resources") || strings.Contains(some.out, "hpc_jobs") {
 		t.Errorf("mappings that work are complained of:\n%s", some.out)
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"go.uber.org/zap"
@@ -22,6 +21,7 @@ type assembly struct {
 	log     *zap.Logger
 	pending *pending
 	fields  []field.Reading
+	labels  []field.Field
 	gpus    []*gpu
 	kept    *keptXIDs
 }
@@ -80,35 +80,25 @@ func (a *assembly) source(g *gpu) (*source, error) {
 	}
 	log := a.log.With(zap.String("device", g.device.ID))
 	devices, targets := a.devices(g)
-	why := newReasons(a.lib.versions().driver, log)
-	var parts []part
-	if p := newMIGPart(a.lib, g); p != nil {
-		parts = append(parts, p)
-	}
-	gpm, err := newGPM(a.lib, g, targets, a.fields, why)
-	parts = append(parts, gpm)
+	why, costs := newReasons(a.lib.versions().driver, log), &costs{}
+	gpm, err := newGPM(a.lib, g, targets, a.fields, why, costs)
+	parts := []part{newMIGPart(a.lib, g, costs), gpm}
 	var p part
 	if err == nil {
-		p, err = newReadings(g.reader, targets, a.fields, columnIDs(gpm), why)
+		p, err = newReadings(g.reader, targets, a.fields, columnIDs(gpm), why, costs)
 		parts = append(parts, p)
 	}
 	if f, absent := a.lib.dl.Lookup("nvmlDeviceGetSamples"); err == nil && absent == nil {
-		p, err = newBuffered(newSamplesReader(f, g.handle), a.fields, columnIDs(p), log)
+		p, err = newBuffered(newSamplesReader(f, g.handle), a.fields, columnIDs(p), log, costs)
 		parts = append(parts, p)
 	}
-	if err == nil && a.wants(field.VGPU) {
-		var w *watchPart
-		if w, err = newVGPUPart(a.lib, g); w != nil {
-			parts = append(parts, w)
-		}
-	}
-	xids := newXIDs(a.lib, g, a.fields, a.kept, log)
+	xids := newXIDs(a.lib, g, a.fields, a.kept, log, costs)
 	if err == nil {
 		mig := slices.ContainsFunc(a.gpus, func(g *gpu) bool { return g.mig })
-		p, err = newHealth(a.lib, g, mig, a.fields, xids)
+		p, err = newHealth(a.lib, g, mig, a.fields, xids, costs)
 		parts = append(parts, p)
 	}
-	s := newSource(devices, newEventsPart(xids, g, a.fields), append(parts, newPeers(a.lib, g, a.gpus, a.fields))...)
+	s := newSource(devices, costs, newEventsPart(xids, g, a.fields), append(parts, newPeers(a.lib, g, a.gpus, a.fields, costs))...)
 	if err != nil {
 		s.close()
 		return nil, fmt.Errorf("read the supported fields of GPU %d: %w", g.index, err)
@@ -121,18 +111,13 @@ func (a *assembly) source(g *gpu) (*source, error) {
 	return s, nil
 }
 
-// wants reports whether the list has fields of a level.
-func (a *assembly) wants(level field.Level) bool {
-	return slices.ContainsFunc(a.fields, func(r field.Reading) bool { return r.Desc.Level == level })
-}
-
 // wanted reports whether the list has one of the fields.
 func wanted(fields []field.Reading, ids ...field.ID) bool {
 	return slices.ContainsFunc(fields, func(r field.Reading) bool { return slices.Contains(ids, r.Desc.ID) })
 }
 
-// devices returns the GPU, its instances, its vGPUs and, if the list has link fields, its links. Each target says how
-// to read its device.
+// devices returns the GPU, its instances and, if the list has link fields, its links. Each target says how to read its
+// device.
 func (a *assembly) devices(g *gpu) ([]collector.Device, []target) {
 	devices := []collector.Device{g.device}
 	targets := []target{{reader: g.reader, level: field.GPU}}
@@ -140,20 +125,17 @@ func (a *assembly) devices(g *gpu) ([]collector.Device, []target) {
 		targets = append(targets, target{device: len(devices), reader: in.reader, level: in.device.Level})
 		devices = append(devices, in.device)
 	}
-	for _, v := range a.vgpus(g) {
-		targets = append(targets, target{device: len(devices), reader: v.reader, level: field.VGPU})
-		devices = append(devices, v.device)
+	for i, f := range (factReader{a.lib, g}).facts(a.labels) {
+		devices[i].Facts = f
 	}
-	if !a.wants(field.Link) {
+	if !slices.ContainsFunc(a.fields, func(r field.Reading) bool { return r.Desc.Level == field.Link }) {
 		return devices, targets
 	}
 	states := readLinkStates(a.lib, g.handle)
 	for n := range uint32(maxLinks) {
 		if states.known>>n&1 == 1 {
 			targets = append(targets, target{device: len(devices), reader: g.reader, level: field.Link, link: n})
-			link := collector.LinkOf(g.device, int(n))
-			link.Facts = nil
-			devices = append(devices, link)
+			devices = append(devices, collector.LinkOf(g.device, int(n)))
 		}
 	}
 	return devices, targets
@@ -188,45 +170,4 @@ func readLinkStates(l *library, gpu nvml.Device) (s linkStates) {
 		}
 	}
 	return s
-}
-
-// vgpu is a virtual GPU that runs on a GPU of this host.
-type vgpu struct {
-	reader device
-	device collector.Device
-}
-
-// vgpus finds the vGPUs of a GPU if the list has vGPU fields. A vGPU's device differs from the GPU's in level, parent,
-// ID and UUID.
-func (a *assembly) vgpus(g *gpu) []vgpu {
-	if !a.wants(field.VGPU) || !a.lib.has("nvmlDeviceGetActiveVgpus") {
-		return nil
-	}
-	if _, code := countVGPUs(a.lib, g.handle); code != nvml.SUCCESS {
-		return nil // no vGPUs, or more than go-nvml should allocate for
-	}
-	all, code := g.handle.GetActiveVgpus()
-	if code != nvml.SUCCESS {
-		return nil
-	}
-	var out []vgpu
-	for _, v := range all {
-		d := g.device
-		d.Facts = nil
-		d.Level, d.Parent = field.VGPU, g.device.ID
-		d.UUID = ""
-		if a.lib.has("nvmlVgpuInstanceGetUUID") {
-			if uuid, code := v.GetUUID(); code == nvml.SUCCESS {
-				d.UUID = tidy(uuid)
-			}
-		}
-		if d.UUID == "" {
-			d.UUID = g.device.UUID + "/vgpu" + strconv.FormatFloat(number(v), 'f', 0, 64)
-		}
-		d.ID = g.device.ID + "/" + d.UUID
-		if !slices.ContainsFunc(out, func(o vgpu) bool { return o.device.ID == d.ID }) {
-			out = append(out, vgpu{&handle{lib: a.lib, vgpu: v}, d})
-		}
-	}
-	return out
 }

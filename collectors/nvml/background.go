@@ -83,18 +83,18 @@ var linkStatuses = [...]string{"OK", "ChipsetNotSupported", "GPUNotSupported", "
 type peersPart struct {
 	peers []*background[int] // the answer is the status or peerUnknown
 	cols  []collector.Column // pair-major
-	cost  collector.Meter
+	cost  *collector.Meter
 }
 
 var _ part = (*peersPart)(nil)
 
 // newPeers makes the NVLink peer part of a GPU. It returns nil if the list does not have the field, the driver lacks
 // the call, or there is no other GPU.
-func newPeers(l *library, g *gpu, all []*gpu, fields []field.Reading) part {
+func newPeers(l *library, g *gpu, all []*gpu, fields []field.Reading, c *costs) part {
 	if !wanted(fields, field.P2PStatus) || !l.has("nvmlDeviceGetP2PStatus") {
 		return nil
 	}
-	p := &peersPart{cost: collector.Meter{Call: "nvmlDeviceGetP2PStatus"}}
+	p := &peersPart{cost: c.meter("nvmlDeviceGetP2PStatus")}
 	for _, other := range all {
 		if other != g && other.handle != nil {
 			p.add(other.index, func() int {
@@ -127,7 +127,7 @@ func (p *peersPart) add(index int, call func() int) {
 			{Name: "link_status", Value: status}, {Name: "peer_gpu", Value: strconv.Itoa(index)},
 		}})
 	}
-	x := newBackground(&p.cost, call)
+	x := newBackground(p.cost, call)
 	x.start()
 	p.peers = append(p.peers, x)
 }
@@ -153,8 +153,6 @@ func (p *peersPart) sample(row []float64, due []bool) error {
 	}
 	return nil
 }
-
-func (p *peersPart) calls() []collector.CallCost { return []collector.CallCost{p.cost.Cost()} }
 
 func (p *peersPart) close() {
 	for _, x := range p.peers {

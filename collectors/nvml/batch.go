@@ -12,14 +12,14 @@ import (
 	"warpgauge/pkg/collector"
 )
 
-// batch makes the calls that cells need on a GPU, its instances, links and vGPUs. Cells that need the same call share
+// batch makes the calls that cells need on a GPU, its instances and links. Cells that need the same call share
 // it, and all field values come from one call.
 type batch struct {
 	gpu    device // the device whose field values are read
 	calls  []plannedCall
 	fields []plannedField
 	asked  map[question]int // index into calls or fields
-	meters []*collector.Meter
+	costs  *costs
 	values *collector.Meter // of fields
 
 	scratch []nvml.FieldValue
@@ -66,8 +66,8 @@ type input struct {
 	unit  int // index into the batch's calls or fields
 }
 
-func newBatch(gpu device) *batch {
-	return &batch{gpu: gpu, asked: map[question]int{}, epoch: time.Now()}
+func newBatch(gpu device, c *costs) *batch {
+	return &batch{gpu: gpu, costs: c, asked: map[question]int{}, epoch: time.Now()}
 }
 
 // planTerm plans the call for a term. It returns false if the library lacks the call.
@@ -94,10 +94,10 @@ func (b *batch) planTerm(t term, of device, link uint32) (input, bool) {
 	case in.field:
 		unit = len(b.fields)
 		b.fields = append(b.fields, plannedField{id: t.arg[0], scope: t.arg[1]})
-		b.values = b.meter(bound.name)
+		b.values = b.costs.meter(bound.name)
 	default:
 		unit = len(b.calls)
-		c := plannedCall{ask: bound, arg: t.arg, out: make([]float64, bound.results), cost: b.meter(bound.name)}
+		c := plannedCall{ask: bound, arg: t.arg, out: make([]float64, bound.results), cost: b.costs.meter(bound.name)}
 		if t.call == getPCIeThroughput {
 			c.slow = newBackground(c.cost, func() slowAnswer {
 				out := make([]float64, bound.results)
@@ -109,16 +109,6 @@ func (b *batch) planTerm(t term, of device, link uint32) (input, bool) {
 	}
 	b.asked[q], in.unit = unit, unit
 	return in, true
-}
-
-func (b *batch) meter(call string) *collector.Meter {
-	for _, m := range b.meters {
-		if m.Call == call {
-			return m
-		}
-	}
-	b.meters = append(b.meters, &collector.Meter{Call: call})
-	return b.meters[len(b.meters)-1]
 }
 
 // clear marks every call as not due.
@@ -266,11 +256,4 @@ func (b *batch) result(in input) (float64, nvml.Return) {
 		return math.NaN(), code
 	}
 	return v, code
-}
-
-func (b *batch) costs() (out []collector.CallCost) {
-	for _, m := range b.meters {
-		out = append(out, m.Cost())
-	}
-	return out
 }

@@ -4,7 +4,6 @@ package nvml
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
@@ -51,9 +50,8 @@ type bufferedPart struct {
 	buffers []*driverBuffer
 	read    samplesReader
 	scratch []nvml.Sample
-	log     *zap.Logger
 	now     func() time.Time
-	cost    collector.Meter
+	cost    *collector.Meter
 }
 
 // samplesReader reads samples newer than a timestamp into a slice. It returns how many there were and their type. NVML
@@ -64,8 +62,9 @@ type samplesReader func(kind nvml.SamplingType, since uint64, into []nvml.Sample
 type driverBuffer struct {
 	*collector.Buffer
 	kept
-	first int         // column
-	heard time.Time   // when the last new sample arrived
+	first int       // column
+	heard time.Time // when the last new sample arrived
+	log   *zap.Logger
 	state nvml.Return // NVML's last answer, for the log
 }
 
@@ -73,14 +72,14 @@ var _ part = (*bufferedPart)(nil)
 
 // newBuffered makes the part for a GPU's histograms. It returns nil unless the list has a histogram of a reading that
 // the GPU supports (supplied) and the driver buffers.
-func newBuffered(read samplesReader, fields []field.Reading, supplied map[columnID]bool, log *zap.Logger) (part, error) {
-	p := &bufferedPart{read: read, scratch: make([]nvml.Sample, maxKept), log: log, now: time.Now, cost: collector.Meter{Call: "nvmlDeviceGetSamples"}}
+func newBuffered(read samplesReader, fields []field.Reading, supplied map[columnID]bool, log *zap.Logger, c *costs) (part, error) {
+	p := &bufferedPart{read: read, scratch: make([]nvml.Sample, maxKept), now: time.Now, cost: c.meter("nvmlDeviceGetSamples")}
 	for _, r := range fields {
 		i := slices.IndexFunc(keptSamples[:], func(k kept) bool { return k.field == r.Desc.ID })
 		if i < 0 || !r.Histogram || !supplied[columnID{0, r.Desc.ID}] {
 			continue
 		}
-		b := &driverBuffer{Buffer: collector.NewBuffer(keptSamples[i].perSecond, r.Interval), kept: keptSamples[i], first: len(p.cols), heard: p.now()}
+		b := &driverBuffer{Buffer: collector.NewBuffer(keptSamples[i].perSecond, r.Interval), kept: keptSamples[i], first: len(p.cols), heard: p.now(), log: log.With(zap.String("field", r.Desc.Name))}
 		newest, code := p.newest(b)
 		switch {
 		case lost(code):
@@ -88,7 +87,7 @@ func newBuffered(read samplesReader, fields []field.Reading, supplied map[column
 		case isFatal(code):
 			return nil, fatal(code)
 		case newest == 0:
-			log.Info("driver buffers no samples; the histogram uses polled readings", zap.String("field", r.Desc.Name), zap.Error(code))
+			b.log.Info("driver buffers no samples; the histogram uses polled readings", zap.Error(code))
 			continue
 		}
 		b.Start(newest)
@@ -111,9 +110,7 @@ func (p *bufferedPart) sample(row []float64, due []bool) error {
 		}
 		code := p.appendSamples(b, now)
 		b.Put(row[b.first:][:b.Width()])
-		if code != b.state {
-			p.logState(b, code)
-		}
+		logChange(b.log, &b.state, code, "buffered samples for a histogram")
 		switch {
 		case lost(code):
 			return gpuError(p.cost.Call, code)
@@ -179,20 +176,5 @@ func (k *kept) value(s *nvml.Sample, typ nvml.ValueType) float64 {
 	v, _ := decode(&nvml.FieldValue{ValueType: uint32(typ), Value: s.SampleValue})
 	return v * k.scale
 }
-
-func (p *bufferedPart) logState(b *driverBuffer, code nvml.Return) {
-	b.state = code
-	name := fmt.Sprint(b.field)
-	if d, ok := field.ByID(b.field); ok {
-		name = d.Name
-	}
-	if code == nvml.SUCCESS {
-		p.log.Info("reading buffered samples for a histogram again", zap.String("field", name))
-		return
-	}
-	p.log.Warn("cannot read buffered samples for a histogram", zap.String("field", name), zap.Error(code))
-}
-
-func (p *bufferedPart) calls() []collector.CallCost { return []collector.CallCost{p.cost.Cost()} }
 
 func (*bufferedPart) close() {}

@@ -63,7 +63,7 @@ func histogramReadings(ids ...field.ID) []field.Reading {
 
 func openBuffer(t testing.TB, b *fakeBuffer) *bufferedPart {
 	t.Helper()
-	p, err := newBuffered(b.read, histogramReadings(155), map[columnID]bool{{0, 155}: true}, zap.NewNop())
+	p, err := newBuffered(b.read, histogramReadings(155), map[columnID]bool{{0, 155}: true}, zap.NewNop(), nil)
 	if err != nil || p == nil {
 		t.Fatalf("no part: %v", err)
 	}
@@ -127,7 +127,7 @@ func TestBufferedErrors(t *testing.T) {
 		if _, err := sampleAllOf(p); !errors.Is(err, want) {
 			t.Errorf("%v: got %v, want %v", code, err, want)
 		}
-		if _, err := newBuffered(b.read, histogramReadings(155), map[columnID]bool{{0, 155}: true}, zap.NewNop()); !errors.Is(err, want) {
+		if _, err := newBuffered(b.read, histogramReadings(155), map[columnID]bool{{0, 155}: true}, zap.NewNop(), nil); !errors.Is(err, want) {
 			t.Errorf("%v when it is bound: got %v, want %v", code, err, want)
 		}
 	}
@@ -141,7 +141,7 @@ func TestWithoutBuffers(t *testing.T) {
 		for _, c := range supplied {
 			has[c] = true
 		}
-		if p, err := newBuffered(b.read, fields, has, zap.NewNop()); p != nil || err != nil {
+		if p, err := newBuffered(b.read, fields, has, zap.NewNop(), nil); p != nil || err != nil {
 			t.Errorf("%s: %v, %v", name, p, err)
 		}
 	}

@@ -4,7 +4,6 @@ package nvml
 
 import (
 	"math"
-	"reflect"
 	"slices"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -29,7 +28,7 @@ func (c *call) name() string { return (*c)[0].symbol }
 // oldestDriver is the branch of the oldest supported driver.
 const oldestDriver = 470
 
-// device answers readings: a GPU, a MIG device or a vGPU.
+// device answers readings: a GPU or a MIG device.
 type device interface {
 	// bind returns how to make a call on this device, by the newest name that the library has. It calls nothing.
 	bind(c *call) (ask, bool)
@@ -54,8 +53,7 @@ type ask struct {
 // handle is a device of the library.
 type handle struct {
 	nvml.Device
-	lib  *library
-	vgpu nvml.VgpuInstance // set for a vGPU, which has no Device
+	lib *library
 }
 
 var _ device = (*handle)(nil)
@@ -228,27 +226,6 @@ var (
 	getGPMSupport = &call{{"nvmlGpmQueryDeviceSupport", 1, 0, 520, into(nvml.Device.GpmQueryDeviceSupport, func(s nvml.GpmSupport, out []float64) {
 		out[0] = boolValue(s.IsSupportedDevice != 0)
 	})}}
-	getVGPUMemory = &call{{"nvmlVgpuInstanceGetFbUsage", 1, 0, 0, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
-		n, code := h.vgpu.GetFbUsage()
-		out[0] = known64(n)
-		return code
-	}}}
-	getVGPUType = &call{{"nvmlVgpuInstanceGetType", 1, 0, 0, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
-		// The type is an interface over an unexported number.
-		t, code := h.vgpu.GetType()
-		out[0] = number(t)
-		return code
-	}}}
-	getVGPUFrameRate = &call{{"nvmlVgpuInstanceGetFrameRateLimit", 1, 0, 0, ofVGPU(nvml.VgpuInstance.GetFrameRateLimit)}}
-	getVGPUInstance  = &call{{"nvmlVgpuInstanceGetGpuInstanceId", 1, 0, 0, ofVGPU(nvml.VgpuInstance.GetGpuInstanceId)}}
-	getVGPULicence   = &call{
-		{"nvmlVgpuInstanceGetLicenseInfo_v2", 1, 0, 510, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
-			l, code := h.vgpu.GetLicenseInfo()
-			out[0] = boolValue(l.IsLicensed != 0)
-			return code
-		}},
-		{"nvmlVgpuInstanceGetLicenseStatus", 1, 0, 0, ofVGPU(nvml.VgpuInstance.GetLicenseStatus)},
-	}
 	// asked on the GPU, but it is a property of the system
 	getCCState = &call{{"nvmlSystemGetConfComputeState", 1, 0, 535, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
 		s, code := h.lib.api.SystemGetConfComputeState()
@@ -290,14 +267,6 @@ func known64(v uint64) float64 {
 	return float64(v)
 }
 
-// number returns the value of a go-nvml interface over an unexported number.
-func number(v any) float64 {
-	if n := reflect.ValueOf(v); n.CanUint() {
-		return float64(n.Uint())
-	}
-	return math.NaN()
-}
-
 func boolValue(is bool) float64 {
 	if is {
 		return 1
@@ -337,14 +306,6 @@ func two[T uint32s](f func(nvml.Device) (T, T, nvml.Return)) asker {
 func byArg[A uint32s](f func(nvml.Device, A) (uint32, nvml.Return)) asker {
 	return func(h *handle, arg [3]uint32, out []float64) nvml.Return {
 		v, code := f(h.Device, A(arg[0]))
-		out[0] = known32(v)
-		return code
-	}
-}
-
-func ofVGPU[T uint32s](f func(nvml.VgpuInstance) (T, nvml.Return)) asker {
-	return func(h *handle, _ [3]uint32, out []float64) nvml.Return {
-		v, code := f(h.vgpu)
 		out[0] = known32(v)
 		return code
 	}

@@ -191,9 +191,9 @@ func TestCapturedBoards(t *testing.T) {
 		if replays, counted := want[202]; counted && replays == 0 { // the first sample passes only a count of 0
 			watching["PCIE"] = "pass"
 		}
-		inputs, err := newReadings(d, []target{{reader: d, level: field.GPU}}, healthInputs(), nil, unexplained())
+		inputs, err := newReadings(d, []target{{reader: d, level: field.GPU}}, healthInputs(), nil, unexplained(), nil)
 		must(t, err)
-		h := newHealthPart(nvml.DEVICE_ARCH_UNKNOWN, inputs, nil, nil)
+		h := newHealthPart(inputs, nil, nil, nil)
 		equal(t, watching, watches(t, h), "%s, %s: watches", b.Name, b.Source)
 		h.close()
 	}

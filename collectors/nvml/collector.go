@@ -77,8 +77,7 @@ func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.So
 		return nil, fmt.Errorf("open NVML: %w: the list has no fields, so it is not loaded", collector.ErrNothingToRead)
 	}
 	return c.open(ctx, func(ctx context.Context, gpus []*gpu) ([]collector.Source, error) {
-		c.describe(ctx, gpus, fields)
-		a := assembly{lib: c.lib, log: c.o.Log, pending: c.pending, fields: fields.Readings(), gpus: gpus, kept: c.kept}
+		a := assembly{lib: c.lib, log: c.o.Log, pending: c.pending, fields: fields.Readings(), labels: fields.Labels(), gpus: gpus, kept: c.kept}
 		sources, err := a.sources(ctx)
 		if err == nil && !slices.ContainsFunc(sources, hasColumns) {
 			err = nothingToRead(sources)
@@ -251,9 +250,6 @@ func (c *Processes) source(g *gpu) collector.Source {
 	for _, in := range g.instances {
 		devices = append(devices, in.device)
 	}
-	p := newProcessPart(c.lib, g, c.o.Log)
-	if w := newMIGPart(c.lib, g); w != nil {
-		return newSource(devices, nil, w, p)
-	}
-	return newSource(devices, nil, p)
+	costs := &costs{}
+	return newSource(devices, costs, nil, newMIGPart(c.lib, g, costs), newProcessPart(c.lib, g, c.o.Log, costs))
 }

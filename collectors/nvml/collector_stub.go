@@ -6,29 +6,27 @@ import (
 	"context"
 	"fmt"
 
-	"warpgauge/collectors/nvml/internal/driver"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
 
 // Collector replaces the NVML collector in a binary that cannot load NVML.
-type Collector struct{ o Options }
+type Collector struct{}
 
 var _ collector.Collector = (*Collector)(nil)
 
 // New returns an unopened collector and touches nothing.
-func New(o Options) *Collector { return &Collector{o: o.withDefaults(Name)} }
+func New(Options) *Collector { return &Collector{} }
 
 // Name is "nvml".
 func (*Collector) Name() string { return Name }
 
 // Open returns collector.ErrNotBuiltIn, wrapped.
-func (c *Collector) Open(ctx context.Context, _ field.List) ([]collector.Source, error) {
+func (*Collector) Open(ctx context.Context, _ field.List) ([]collector.Source, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	return nil, fmt.Errorf("open NVML: %w: it needs %s, and a binary built without cgo, or not for Linux, loads no libraries; %s; use a binary built with CGO_ENABLED=1",
-		collector.ErrNotBuiltIn, driver.Soname, c.o.host().Kernel().Text())
+	return nil, fmt.Errorf("open NVML: %w: a binary built without cgo, or not for Linux, loads no libraries: use a binary built with CGO_ENABLED=1", collector.ErrNotBuiltIn)
 }
 
 // Close has nothing to release.
@@ -38,9 +36,7 @@ func (*Collector) Close() error { return nil }
 type Processes struct{ Collector }
 
 // NewProcesses returns an unopened collector and touches nothing.
-func NewProcesses(o Options) *Processes {
-	return &Processes{Collector{o: o.withDefaults(ProcessesName)}}
-}
+func NewProcesses(Options) *Processes { return &Processes{} }
 
 // Name is "nvml-processes".
 func (*Processes) Name() string { return ProcessesName }

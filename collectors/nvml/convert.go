@@ -131,19 +131,12 @@ func bitErrorRate(raw float64) float64 {
 	if math.IsNaN(raw) {
 		return raw
 	}
-	mantissa, exponent := bitErrorParts(raw)
+	bits := uint64(raw)
+	mantissa, exponent := bits>>8&0xf, bits&0xff
 	if mantissa == 0xf && exponent == 0xff {
 		return 0
 	}
 	return float64(mantissa) / math.Pow10(int(exponent)) // rounded once: 3 × 1e-8 is 3.0000000000000004e-8
-}
-
-// bitErrorMask selects the used bits of an encoded rate.
-const bitErrorMask = 0xfff
-
-func bitErrorParts(raw float64) (mantissa, exponent uint64) {
-	bits := uint64(raw)
-	return bits >> 8 & 0xf, bits & 0xff
 }
 
 // climb filters a counter that only goes up. If a counter goes back, either the GPU or driver was reset, or one

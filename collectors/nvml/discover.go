@@ -129,17 +129,12 @@ func (d *discovery) gpus(ctx context.Context) ([]*gpu, error) {
 	for i := range found {
 		if found[i] = answers[i]; found[i] == nil {
 			found[i] = newGPU(i)
-			d.silence(found[i])
+			found[i].err = fmt.Errorf("GPU %d %w", i, errHangs)
+			found[i].silent = func() bool { return d.pending.has(i) }
 		}
 	}
 	d.fillIn(found)
 	return d.usable(found)
-}
-
-// silence records that a GPU's call has not returned.
-func (d *discovery) silence(g *gpu) {
-	g.err = fmt.Errorf("GPU %d %w", g.index, errHangs)
-	g.silent = func() bool { return d.pending.has(g.index) }
 }
 
 // count returns the number of GPUs. The call hangs if the whole driver does.
@@ -162,24 +157,21 @@ func (d *discovery) count(ctx context.Context) (int, error) {
 	return n - d.leftOut, nil
 }
 
-// fillIn identifies GPUs that did not answer by the kernel driver's list.
+// fillIn identifies GPUs that did not answer by the kernel driver's list: by address or, if NVML has not even reported
+// that, by the place in the list. Both order GPUs by address, so no place counts if an address is at another one.
 func (d *discovery) fillIn(found []*gpu) {
-	unknown, at := make([]bool, len(found)), make([]pciAddress, len(found))
-	rest := false
-	for i, g := range found {
-		var ok bool
-		at[i], ok = parsePCI(g.device.PCIBusID)
-		unknown[i] = !ok
-		rest = rest || g.err != nil
-	}
-	if !rest {
+	if !slices.ContainsFunc(found, func(g *gpu) bool { return g.err != nil }) {
 		return
 	}
 	known := kernelGPUs(d.o.Root)
-	for i, k := range identifyRest(unknown, at, known) {
-		found[i].device.PCIBusID = k.at.String()
+	same := len(known) == len(found)
+	for i, g := range found {
+		same = same && (g.device.PCIBusID == "" || g.device.PCIBusID == known[i].at)
 	}
-	for _, g := range found {
+	for i, g := range found {
+		if same {
+			g.device.PCIBusID = known[i].at
+		}
 		if g.err != nil {
 			g.adopt(known)
 		}
@@ -190,7 +182,7 @@ func (d *discovery) fillIn(found []*gpu) {
 func (g *gpu) adopt(known []kernelGPU) {
 	d := &g.device
 	for _, k := range known {
-		if k.at.String() != d.PCIBusID {
+		if k.at != d.PCIBusID {
 			continue
 		}
 		d.UUID, d.Model = cmp.Or(d.UUID, k.uuid), cmp.Or(d.Model, k.model)
@@ -220,8 +212,8 @@ func (d *discovery) usable(found []*gpu) ([]*gpu, error) {
 	case len(found) > 0:
 		return found, nil
 	case forbidden:
-		k := d.o.host().Kernel()
-		return nil, fmt.Errorf("%w: %w; %s", collector.ErrNoDevices, nvml.ERROR_NO_PERMISSION, cmp.Or(k.NoAccess(), k.Advice(nvml.ERROR_NO_PERMISSION)))
+		k := d.o.kernelDriver()
+		return nil, fmt.Errorf("%w: %w; %s", collector.ErrNoDevices, nvml.ERROR_NO_PERMISSION, cmp.Or(k.noAccess(), k.advice(nvml.ERROR_NO_PERMISSION)))
 	}
 	return nil, fmt.Errorf("%w: the driver has none any more", collector.ErrNoDevices)
 }
@@ -262,28 +254,24 @@ func (v inventory) compare(now inventory) (grown, shrunk bool) {
 // renumbers the GPUs behind it, as the driver does, and would drop the GPU's last XID from the page.
 const goneFor = 10 * time.Minute
 
-// pciAddress is the PCI address of a board. The function is 0 on every NVIDIA GPU.
-type pciAddress struct{ domain, bus, device uint32 }
-
-// String returns the address as DCGM and NVML spell it.
-func (a pciAddress) String() string {
-	return fmt.Sprintf("%08X:%02X:%02X.0", a.domain, a.bus, a.device)
+// busID returns a PCI address as DCGM and NVML spell it. The function is 0 on every NVIDIA GPU. The order of bus IDs is
+// the order of addresses.
+func busID(domain, bus, device uint32) string {
+	return fmt.Sprintf("%08X:%02X:%02X.0", domain, bus, device)
 }
 
-// parsePCI parses an address, also in the kernel's spelling ("0000:3b:00.0").
-func parsePCI(s string) (a pciAddress, ok bool) {
-	var function uint32
-	n, err := fmt.Sscanf(s, "%x:%x:%x.%x", &a.domain, &a.bus, &a.device, &function)
-	return a, err == nil && n == 4 && function == 0
-}
-
-func comparePCI(a, b pciAddress) int {
-	return cmp.Or(cmp.Compare(a.domain, b.domain), cmp.Compare(a.bus, b.bus), cmp.Compare(a.device, b.device))
+// parsePCI returns the bus ID of an address in the kernel's spelling ("0000:3b:00.0"), "" if it is none.
+func parsePCI(s string) string {
+	var domain, bus, device, function uint32
+	if n, err := fmt.Sscanf(s, "%x:%x:%x.%x", &domain, &bus, &device, &function); err != nil || n != 4 || function != 0 {
+		return ""
+	}
+	return busID(domain, bus, device)
 }
 
 // kernelGPU is a GPU in the kernel driver's list, whether NVML answers or not.
 type kernelGPU struct {
-	at                 pciAddress
+	at                 string // bus ID
 	uuid, model, minor string // "" if the driver does not say
 }
 
@@ -297,18 +285,17 @@ func kernelGPUs(root string) []kernelGPU {
 		return nil
 	}
 	for _, e := range entries {
-		at, ok := parsePCI(e.Name())
-		if !ok {
+		g := kernelGPU{at: parsePCI(e.Name())}
+		if g.at == "" {
 			continue
 		}
-		g := kernelGPU{at: at}
 		text, err := os.ReadFile(filepath.Join(dir, e.Name(), "information"))
 		if err == nil && !g.parseInformation(string(text)) {
 			continue
 		}
 		out = append(out, g)
 	}
-	slices.SortFunc(out, func(a, b kernelGPU) int { return comparePCI(a.at, b.at) })
+	slices.SortFunc(out, func(a, b kernelGPU) int { return cmp.Compare(a.at, b.at) })
 	return out
 }
 
@@ -332,21 +319,4 @@ func (g *kernelGPU) parseInformation(text string) (counts bool) {
 		}
 	}
 	return counts
-}
-
-// identifyRest matches the GPUs that did not answer NVML to kernel GPUs whose addresses NVML did not report. NVML
-// orders GPUs by address; if the kernel's addresses contradict that order, identifyRest returns none.
-func identifyRest(unknown []bool, at []pciAddress, kernel []kernelGPU) map[int]kernelGPU {
-	all, out := slices.Clone(at), map[int]kernelGPU{}
-	rest := slices.DeleteFunc(slices.Clone(kernel), func(k kernelGPU) bool { return slices.Contains(at, k.at) })
-	for i := range all {
-		if unknown[i] && len(out) < len(rest) {
-			out[i], all[i] = rest[len(out)], rest[len(out)].at
-		}
-	}
-	missing := slices.ContainsFunc(all, func(a pciAddress) bool { return a == pciAddress{} })
-	if missing || len(out) < len(rest) || !slices.IsSortedFunc(all, comparePCI) {
-		return nil
-	}
-	return out
 }

@@ -64,9 +64,8 @@ func devicesOf(gpus []*gpu) (out []collector.Device) {
 // h100 is GPU i of a simulated DGX H100.
 func h100(i int) collector.Device {
 	n := strconv.Itoa(i)
-	address, _ := parsePCI(nvmltest.PCI(i))
 	return collector.Device{
-		ID: nvmltest.UUID(i), Level: field.GPU, GPU: n, UUID: nvmltest.UUID(i), PCIBusID: address.String(),
+		ID: nvmltest.UUID(i), Level: field.GPU, GPU: n, UUID: nvmltest.UUID(i), PCIBusID: parsePCI(nvmltest.PCI(i)),
 		Node: "nvidia" + n, Model: "NVIDIA H100 80GB HBM3",
 	}
 }

@@ -33,13 +33,12 @@ func TestMarkdownIsCurrent(t *testing.T) {
 	}
 }
 
-// markdown returns the page with three of its tables and its list of labels filled from the collector.
+// markdown returns the page with two of its tables and its list of labels filled from the collector.
 func markdown(page string) string {
 	var b strings.Builder
 	generated := map[string]func(*strings.Builder){
 		"| Id | Field | Level | Call | Conversion | Unit | Driver | GPUs | Cost | Remark |": readingRows,
 		"| Id | Field | Metric | Conversion | Unit | Driver |":                              profilingRows,
-		"| Fields | Why |": missingRows,
 	}
 	var rows func(*strings.Builder) // writes the current table's rows; nil keeps the page's rows
 	for line := range strings.Lines(page) {
@@ -98,20 +97,6 @@ func profilingRows(b *strings.Builder) {
 	}
 }
 
-func missingRows(b *strings.Builder) {
-	groups, has := map[string][]string{}, Has()
-	for _, d := range field.All() {
-		if reason := missingFromNVML(d, has(d)); reason != "" {
-			groups[reason] = append(groups[reason], "`"+d.Name+"`")
-		}
-	}
-	for _, r := range missingReasons() {
-		if names := groups[r.reason]; len(names) > 0 {
-			fmt.Fprintf(b, "| %s | %s |\n", strings.Join(names, " "), r.reason)
-		}
-	}
-}
-
 func descriptor(id field.ID) *field.Descriptor {
 	d, ok := field.ByID(id)
 	if !ok {
@@ -126,39 +111,6 @@ func driverText(since int) string {
 		return ""
 	}
 	return strconv.Itoa(since)
-}
-
-// missingFromNVML returns why the collector does not supply a number of the catalogue, "" if it does, if the field is
-// not a number, or if it is another vendor's reading.
-func missingFromNVML(d *field.Descriptor, supplied bool) string {
-	if _, foreign := collector.ForeignReading(d, field.VendorNVIDIA); foreign || d.Kind != field.Int64 && d.Kind != field.Double || d.Factor != 0 || supplied {
-		return ""
-	}
-	for _, r := range missingReasons() {
-		if slices.ContainsFunc(r.words, func(w string) bool { return strings.Contains(d.Name, w) }) {
-			return r.reason
-		}
-	}
-	panic("nvml: no call and no reason for " + d.Name)
-}
-
-type missingReason struct {
-	words  []string // in the field's name
-	reason string
-}
-
-func missingReasons() []missingReason {
-	return []missingReason{
-		{[]string{"P2P_NVLINK_STATUS"}, "a mask by DCGM's numbers of GPUs; `DCGM_EXP_P2P_STATUS` has a series for each peer"},
-		{[]string{"GPU_NVLINK_ERRORS"}, "DCGM makes it of XIDs; `DCGM_EXP_XID_ERRORS_TOTAL` counts each"},
-		{[]string{"NVSWITCH"}, "NVML knows no NVSwitch; DCGM asks the fabric manager's library"},
-		{[]string{"_PPRM_", "_PPCNT_"}, "read from the port's registers, for which NVML wants root"},
-		{[]string{"_DIAG_"}, "results of DCGM's diagnostics"},
-		{[]string{"DEV_CPU_", "SYSIO_", "MODULE_"}, "of Grace CPUs, from the kernel"},
-		{[]string{"CONNECTX"}, "of network adapters"},
-		{[]string{"IMEX"}, "of the IMEX daemon"},
-		{[]string{"BIND_UNBIND"}, "restarts of a session are counted in `warpgauge_*`"},
-	}
 }
 
 // levelText names the devices that have a reading.

@@ -17,7 +17,7 @@ static int wg_call(void *f) { return (int)((wg_return (*)(void))f)(); }
 // nvmlSystemGetDriverVersion, nvmlSystemGetNVMLVersion
 static int wg_text(void *f, char *buf, unsigned int size) { return (int)((wg_return (*)(char *, unsigned int))f)(buf, size); }
 
-// nvmlDeviceGet…RunningProcesses_v2 and _v3; with no buffer they say how many there are. nvmlDeviceGetActiveVgpus.
+// nvmlDeviceGet…RunningProcesses_v2 and _v3; with no buffer they say how many there are.
 static int wg_list(void *f, void *dev, unsigned int *count, void *infos)
 {
 	return (int)((wg_return (*)(void *, unsigned int *, void *))f)(dev, count, infos);
@@ -166,13 +166,6 @@ func listOldBusy(f unsafe.Pointer, d nvml.Device, since uint64, buf []byte, coun
 func countRetiredPages(l *library, d nvml.Device, cause uint32) (int, nvml.Return) {
 	return countOfList(l, "nvmlDeviceGetRetiredPages", func(f unsafe.Pointer, n *C.uint, room *C.ulonglong) C.int {
 		return C.wg_pages(f, raw(d), C.uint(cause), n, room)
-	})
-}
-
-// countVGPUs calls nvmlDeviceGetActiveVgpus. A GPU has at most 48.
-func countVGPUs(l *library, d nvml.Device) (int, nvml.Return) {
-	return countOfList(l, "nvmlDeviceGetActiveVgpus", func(f unsafe.Pointer, n *C.uint, room *C.ulonglong) C.int {
-		return C.wg_list(f, raw(d), n, unsafe.Pointer(room))
 	})
 }
 

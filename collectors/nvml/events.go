@@ -64,7 +64,7 @@ type xids struct {
 	retry time.Time // earliest time to reopen the set
 	pause time.Duration
 	deaf  bool // no set is open, and that was logged
-	cost  collector.Meter
+	cost  *collector.Meter
 
 	waiting      []xid // for a row, oldest first
 	lost         uint64
@@ -74,9 +74,9 @@ type xids struct {
 	kept         bool // the set stays open for the next session
 }
 
-// newXIDs opens an event set for a GPU, or takes the one that an earlier session has kept. It returns nil if the list has neither XID nor health fields and the GPU has no
-// MIG mode, or if the GPU has no events.
-func newXIDs(l *library, g *gpu, fields []field.Reading, kept *keptXIDs, log *zap.Logger) *xids {
+// newXIDs opens an event set for a GPU, or takes the one that an earlier session has kept. It returns nil if the list
+// has neither XID nor health fields and the GPU has no MIG mode, or if the GPU has no events.
+func newXIDs(l *library, g *gpu, fields []field.Reading, kept *keptXIDs, log *zap.Logger, c *costs) *xids {
 	former := kept.take(g.device.ID)
 	if !wanted(fields, field.XIDErrors, field.XIDEvent, field.GPUHealth) && !g.migCapable {
 		if former != nil {
@@ -84,12 +84,12 @@ func newXIDs(l *library, g *gpu, fields []field.Reading, kept *keptXIDs, log *za
 		}
 		return nil
 	}
-	open := func() (eventSet, error) { return openEvents(l.has, l.api, g.handle) }
+	open, cost := func() (eventSet, error) { return openEvents(l.has, l.api, g.handle) }, c.meter("nvmlEventSetWait_v2")
 	if former != nil {
-		former.open, former.log, former.reconfigured = open, log, false
+		former.open, former.log, former.cost, former.reconfigured = open, log, cost, false
 		return former
 	}
-	x, err := openXIDs(open, log)
+	x, err := openXIDs(open, log, cost)
 	if err != nil {
 		log.Info("GPU reports no XID events", zap.Error(err))
 		return nil
@@ -99,8 +99,8 @@ func newXIDs(l *library, g *gpu, fields []field.Reading, kept *keptXIDs, log *za
 
 // openXIDs opens an event set. If the GPU supports events but the set cannot be opened now, openXIDs succeeds and poll
 // tries again.
-func openXIDs(open func() (eventSet, error), log *zap.Logger) (*xids, error) {
-	x := &xids{open: open, log: log, now: time.Now, codes: map[uint64]struct{}{}, cost: collector.Meter{Call: "nvmlEventSetWait_v2"}}
+func openXIDs(open func() (eventSet, error), log *zap.Logger, cost *collector.Meter) (*xids, error) {
+	x := &xids{open: open, log: log, now: time.Now, codes: map[uint64]struct{}{}, cost: cost}
 	set, err := open()
 	switch {
 	case errors.Is(err, errNoEvents):
@@ -430,5 +430,3 @@ func (p *eventsPart) fillEvents(row []float64, due []bool) {
 		p.logged = p.lost
 	}
 }
-
-func (p *eventsPart) calls() []collector.CallCost { return []collector.CallCost{p.cost.Cost()} }

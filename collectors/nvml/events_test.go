@@ -74,7 +74,7 @@ func readings(ids ...field.ID) []field.Reading {
 // fakeXIDs returns a GPU's XIDs that reads from the event set.
 func fakeXIDs(t *testing.T, s *fakeEvents, log *zap.Logger) *xids {
 	t.Helper()
-	x, err := openXIDs(s.open, log)
+	x, err := openXIDs(s.open, log, (*costs)(nil).meter(""))
 	must(t, err)
 	return x
 }
@@ -235,7 +235,7 @@ func TestEventsInterrupted(t *testing.T) {
 func TestXIDOfALostGPU(t *testing.T) {
 	events := &fakeEvents{}
 	temperature := newStub(map[field.ID]float64{150: 40})
-	s := newSource([]collector.Device{{GPU: "0"}}, newEventsPart(fakeXIDs(t, events, zap.NewNop()), &gpu{}, readings(field.XIDEvent)), temperature)
+	s := newSource([]collector.Device{{GPU: "0"}}, nil, newEventsPart(fakeXIDs(t, events, zap.NewNop()), &gpu{}, readings(field.XIDEvent)), temperature)
 	defer s.close()
 	row, due := make([]float64, len(s.Columns())), slices.Repeat([]bool{true}, len(s.Columns()))
 	f := func(when string, want error, code float64) {
@@ -285,7 +285,7 @@ func (m *mockedEvents) open(lacks string) (eventSet, error) {
 
 func TestOpenEvents(t *testing.T) {
 	const xid, mig = nvml.EventTypeXidCriticalError, nvml.EventMigConfigChange
-	if x, err := openXIDs((&fakeEvents{refuse: errNoEvents}).open, zap.NewNop()); x != nil || !errors.Is(err, errNoEvents) {
+	if x, err := openXIDs((&fakeEvents{refuse: errNoEvents}).open, zap.NewNop(), nil); x != nil || !errors.Is(err, errNoEvents) {
 		t.Errorf("a GPU without events: %v, %v", x, err)
 	}
 	for _, tt := range []struct {

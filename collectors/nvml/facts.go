@@ -4,7 +4,6 @@ package nvml
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -16,34 +15,6 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
-
-// describe sets the label fields of the GPUs and their instances. A GPU that hangs here counts as not answering.
-func (c *Collector) describe(ctx context.Context, gpus []*gpu, list field.List) {
-	labels := list.Labels()
-	if len(labels) == 0 {
-		return
-	}
-	at := map[int]*gpu{}
-	var indexes []int
-	for _, g := range gpus {
-		if g.err == nil {
-			at[g.index], indexes = g, append(indexes, g.index)
-		}
-	}
-	lib := c.lib // abandoned calls still use it
-	facts := askEach(ctx, c.pending, indexes, func(i int) [][]collector.Label { return factReader{lib, at[i]}.facts(labels) }, nil)
-	for i, g := range at {
-		f := facts[i]
-		if f == nil {
-			c.gpus.silence(g)
-			continue
-		}
-		g.device.Facts = f[0]
-		for j, f := range f[1:] {
-			g.instances[j].device.Facts = f
-		}
-	}
-}
 
 // factReader reads the constant properties of a GPU.
 type factReader struct {
@@ -94,7 +65,7 @@ func (a factReader) numbers(labels []field.Field) map[field.ID]float64 {
 	if len(fields) == 0 {
 		return out
 	}
-	p, err := newReadings(a.gpu.reader, []target{{reader: a.gpu.reader, level: field.GPU}}, fields, nil, unexplained())
+	p, err := newReadings(a.gpu.reader, []target{{reader: a.gpu.reader, level: field.GPU}}, fields, nil, unexplained(), nil)
 	if err != nil || p == nil {
 		return out
 	}

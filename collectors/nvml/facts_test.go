@@ -32,10 +32,10 @@ DCGM_FI_DEV_FABRIC_CLUSTER_UUID, label, fabric
 func describe(t *testing.T, n *nvmltest.Node) map[string][]collector.Label {
 	t.Helper()
 	d := discoveryOn(t, n)
-	gpus := d.mustFind(t)
-	d.collector().describe(t.Context(), gpus, listOf(t, factsCSV))
+	a := assembly{lib: d.lib, labels: listOf(t, factsCSV).Labels()}
+	devices, _ := a.devices(d.mustFind(t)[0])
 	out := map[string][]collector.Label{}
-	for _, x := range devicesOf(gpus) {
+	for _, x := range devices {
 		out[x.ID] = x.Facts
 	}
 	return out

@@ -179,10 +179,6 @@ func (r *reading) levelOf() field.Level {
 	case getMemoryInfo, getBAR1Info, getComputeProcesses, getGraphicsProcesses:
 		return field.Instance
 	}
-	switch r.call() {
-	case getVGPUMemory, getVGPUType, getVGPUFrameRate, getVGPUInstance, getVGPULicence:
-		return field.VGPU
-	}
 	for _, t := range r.terms {
 		if t.arg[0] == ThisLink || t.arg[1] == ThisLink {
 			return field.Link

@@ -21,7 +21,6 @@ const (
 
 const (
 	maskNote     = "a mask that a 64-bit float cannot hold exactly is left out"
-	vgpuHosts    = "hosts of virtual machines"
 	maxwellTesla = "some boards up to Maxwell"
 )
 
@@ -50,12 +49,7 @@ var identityReadings = []reading{
 	{id: 89, terms: callTerms(getMemoryAffinity, 3, scopeNUMANode), note: maskNote},
 	{id: 94, terms: callTerms(getGPMSupport, 0), boards: "all; 1 from Hopper"},
 	{id: 500, terms: callTerms(getVirtualizationMode, 0)},
-	{id: 522, terms: callTerms(getVGPUType, 0), boards: vgpuHosts},
-	{id: 525, terms: callTerms(getVGPUMemory, 0), div: mebibyte, boards: vgpuHosts},
 	{id: 526, terms: callTerms(getGridLicence, 0), note: "0 if licensing does not concern the GPU, as in DCGM"},
-	{id: 526, terms: callTerms(getVGPULicence, 0), boards: vgpuHosts},
-	{id: 527, terms: callTerms(getVGPUFrameRate, 0), boards: vgpuHosts},
-	{id: 534, terms: callTerms(getVGPUInstance, 0), boards: vgpuHosts, note: "blank if the vGPU is not of a MIG instance"},
 }
 
 var clockReadings = []reading{

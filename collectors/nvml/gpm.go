@@ -50,11 +50,10 @@ type gpmPart struct {
 	samples []nvml.GpmSample // of groups
 	changed func() bool      // whether the GPU has another MIG layout
 	why     *reasons
-	log     *zap.Logger
 	now     func() time.Time
 
 	scratch      nvml.GpmMetricsGetType
-	takes, reads collector.Meter
+	takes, reads *collector.Meter
 }
 
 // gpmScale converts GPM's value to the field's unit.
@@ -95,6 +94,7 @@ type gpmGroup struct {
 	instance     int         // ID of a GPU instance on it, or wholeDevice
 	mig          bool        // an instance, which may be destroyed
 	state        nvml.Return // NVML's last answer, for the log
+	log          *zap.Logger
 	all          []gpmCandidate
 	first, n     int // range of its columns
 	older, newer nvml.GpmSample
@@ -131,9 +131,7 @@ func (p *gpmPart) sample(row []float64, due []bool) error {
 		if lost(code) || isFatal(code) {
 			return gpmError(code) // the device's state reports it
 		}
-		if code != g.state {
-			p.logState(g, code)
-		}
+		logChange(g.log, &g.state, code, "profiling samples")
 		if code != nvml.SUCCESS && g.mig && p.changed() {
 			return fmt.Errorf("%w: nvmlGpmMigSampleGet: %w", collector.ErrColumnsChanged, code)
 		}
@@ -195,21 +193,16 @@ func gpmError(code nvml.Return) error {
 	return fmt.Errorf("nvmlGpmSampleGet: %w", fatal(code))
 }
 
-func (p *gpmPart) logState(g *gpmGroup, code nvml.Return) {
-	g.state = code
-	log := p.log
-	if g.instance != wholeDevice {
-		log = log.With(zap.Int("instance", g.instance))
+// logChange logs that a call begins or ceases to fail.
+func logChange(log *zap.Logger, state *nvml.Return, code nvml.Return, what string) {
+	switch {
+	case code == *state:
+	case code == nvml.SUCCESS:
+		log.Info("reading " + what + " again")
+	default:
+		log.Warn("cannot read "+what, zap.Error(code))
 	}
-	if code == nvml.SUCCESS {
-		log.Info("reading profiling samples again")
-		return
-	}
-	log.Warn("cannot read profiling samples", zap.Error(code))
-}
-
-func (p *gpmPart) calls() []collector.CallCost {
-	return []collector.CallCost{p.takes.Cost(), p.reads.Cost()}
+	*state = code
 }
 
 func (p *gpmPart) close() {
@@ -221,14 +214,14 @@ func (p *gpmPart) close() {
 
 // newGPM makes the part for a GPU's profiling fields, nil if there are none. targets starts with the GPU; its instances
 // are in the order of g.instances.
-func newGPM(l *library, g *gpu, targets []target, fields []field.Reading, why *reasons) (part, error) {
+func newGPM(l *library, g *gpu, targets []target, fields []field.Reading, why *reasons, c *costs) (part, error) {
 	groups := planGPM(g, targets, fields, l.has("nvmlGpmMigSampleGet"))
 	if len(groups) == 0 {
 		return nil, nil //nolint:nilnil // no part, no error
 	}
 	p := &gpmPart{
-		api: l.api, why: why, log: why.log, now: time.Now, changed: func() bool { return l.migChanged(g) },
-		takes: collector.Meter{Call: "nvmlGpmSampleGet"}, reads: collector.Meter{Call: "nvmlGpmMetricsGet"},
+		api: l.api, why: why, now: time.Now, changed: func() bool { return l.migChanged(g) },
+		takes: c.meter("nvmlGpmSampleGet"), reads: c.meter("nvmlGpmMetricsGet"),
 	}
 	e, err := withoutGPM(l, g), error(nil)
 	if e.Reason == "" {
@@ -275,7 +268,7 @@ func planGPM(g *gpu, targets []target, fields []field.Reading, perInstance bool)
 	var out []*gpmGroup
 	for _, t := range targets {
 		of := groupOf(g, t)
-		if of == nil || of.instance != wholeDevice && !perInstance {
+		if of.instance != wholeDevice && !perInstance {
 			continue
 		}
 		for _, f := range fields {
@@ -311,7 +304,7 @@ func (p profiling) suits(d *field.Descriptor, level field.Level) bool {
 	return d.Level >= level && d.Level <= field.ComputeInstance
 }
 
-// groupOf returns an empty group on the device whose samples hold a target's values, nil if there is none. A GPU
+// groupOf returns an empty group on the device whose samples hold a target's values. A GPU
 // instance is sampled by its ID on the GPU, as the sum of its compute instances; a link with its GPU.
 func groupOf(g *gpu, t target) *gpmGroup {
 	switch t.level {
@@ -319,8 +312,6 @@ func groupOf(g *gpu, t target) *gpmGroup {
 		return &gpmGroup{handle: g.handle, mig: true, instance: g.instances[t.device-1].gi}
 	case field.ComputeInstance:
 		return &gpmGroup{handle: g.instances[t.device-1].handle, mig: true, instance: wholeDevice}
-	case field.VGPU:
-		return nil
 	}
 	return &gpmGroup{handle: g.handle, instance: wholeDevice}
 }
@@ -371,7 +362,10 @@ func (p *gpmPart) bind(groups []*gpmGroup) {
 	}
 	p.groups = groups
 	for _, g := range groups {
-		g.first = len(p.cols)
+		g.first, g.log = len(p.cols), p.why.log
+		if g.instance != wholeDevice {
+			g.log = g.log.With(zap.Int("instance", g.instance))
+		}
 		for _, c := range g.all {
 			switch {
 			case c.code == nvml.ERROR_NOT_SUPPORTED, c.code == nvml.ERROR_FUNCTION_NOT_FOUND:

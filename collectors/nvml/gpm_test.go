@@ -22,6 +22,7 @@ import (
 // profiler is the profiling part of GPU 0 of a simulated node. The test sets the time of both.
 type profiler struct {
 	*gpmPart
+	*costs
 	node *nvmltest.Node
 	at   time.Time
 	row  []float64
@@ -38,9 +39,10 @@ func profile(t *testing.T, n *nvmltest.Node, csv string, log *zap.Logger) *profi
 		targets = append(targets, target{device: i + 1, reader: in.reader, level: in.device.Level})
 	}
 	targets = append(targets, target{device: len(targets), reader: g.reader, level: field.Link, link: 3})
-	p, err := newGPM(d.lib, g, targets, listOf(t, csv).Readings(), newReasons("580.65.06", log))
+	c := &costs{}
+	p, err := newGPM(d.lib, g, targets, listOf(t, csv).Readings(), newReasons("580.65.06", log), c)
 	must(t, err)
-	out := &profiler{gpmPart: p.(*gpmPart), node: n, at: time.Now()}
+	out := &profiler{gpmPart: p.(*gpmPart), costs: c, node: n, at: time.Now()}
 	out.now = func() time.Time { return out.at }
 	for range out.cols {
 		out.row, out.due = append(out.row, math.NaN()), append(out.due, true)
@@ -102,7 +104,7 @@ DCGM_FI_DEV_GPU_TEMP, gauge, not of GPM
 	if v := p.row[0]; math.Abs(v-1) > 1e-9 {
 		t.Errorf("GR_ENGINE_ACTIVE is %v under full load", v)
 	}
-	for _, c := range p.calls() {
+	for _, c := range p.Calls() {
 		if c.Count == 0 || c.Time <= 0 {
 			t.Errorf("cost of %s: %+v", c.Call, c)
 		}

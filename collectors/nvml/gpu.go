@@ -25,7 +25,7 @@ type gpu struct {
 	index  int              // NVML's index; equals DCGM's GPU ID if both see all GPUs
 	handle nvml.Device      // nil if NVML did not answer
 	reader device           // the same board, for readings
-	device collector.Device // identity, Facts included
+	device collector.Device // identity, without Facts
 
 	migCapable bool // has a MIG mode, on or off
 	mig        bool // MIG is on
@@ -97,7 +97,7 @@ func (l *library) identify(index int) *gpu {
 	}
 	pci, code := board.GetPciInfo()
 	if code == nvml.SUCCESS {
-		g.device.PCIBusID = pciAddress{pci.Domain, pci.Bus, pci.Device}.String()
+		g.device.PCIBusID = busID(pci.Domain, pci.Bus, pci.Device)
 	}
 	uuid, code := board.GetUUID()
 	if code != nvml.SUCCESS && (lost(code) || g.device.PCIBusID == "") {
@@ -199,7 +199,7 @@ func arrange(parent collector.Device, found []instance) []instance {
 		}
 		whole := found[0]
 		whole.device = collector.InstanceOf(parent, whole.gi, whole.device.Instance.Profile)
-		whole.device.Facts, whole.device.Instance.UUID = nil, found[0].device.Instance.UUID
+		whole.device.Instance.UUID = found[0].device.Instance.UUID
 		if n == 1 {
 			out, found = append(out, whole), found[1:]
 			continue
@@ -296,73 +296,45 @@ func (l *library) migChanged(g *gpu) bool {
 	return now != 0 && now != g.layout
 }
 
-// watchEvery is how often a GPU is checked for other instances or vGPUs than at Open. Drivers with MIG events report a
-// new layout at once.
+// watchEvery is how often a GPU is checked for other instances than at Open. Drivers with MIG events report a new
+// layout at once.
 const watchEvery = 5 * time.Second
 
-// watchPart has no columns. It requests a new Open when the GPU's instances or vGPUs have changed, before other parts
-// read devices that no longer exist.
-type watchPart struct {
-	changed func() (bool, error)
+// migPart has no columns. It requests a new Open when the GPU's instances have changed, before other parts read
+// instances that no longer exist.
+type migPart struct {
+	changed func() bool
 	now     func() time.Time
 	asked   time.Time
-	cost    collector.Meter
+	cost    *collector.Meter
 }
 
-var _ part = (*watchPart)(nil)
-
-func newWatchPart(call string, changed func() (bool, error)) *watchPart {
-	return &watchPart{changed: changed, now: time.Now, asked: time.Now(), cost: collector.Meter{Call: call}}
-}
+var _ part = (*migPart)(nil)
 
 // newMIGPart returns nil for a GPU without MIG. It must be the first part of a source.
-func newMIGPart(l *library, g *gpu) *watchPart {
+func newMIGPart(l *library, g *gpu, c *costs) part {
 	if !g.migCapable {
 		return nil
 	}
-	return newWatchPart("nvmlDeviceGetMigDeviceHandleByIndex", func() (bool, error) { return l.migChanged(g), nil })
+	changed := func() bool { return l.migChanged(g) }
+	return &migPart{changed: changed, now: time.Now, asked: time.Now(), cost: c.meter("nvmlDeviceGetMigDeviceHandleByIndex")}
 }
 
-// newVGPUPart returns nil for a GPU that cannot have vGPUs. It detects a changed count; a replaced vGPU is detected
-// when its values are read.
-func newVGPUPart(l *library, g *gpu) (*watchPart, error) {
-	const call = "nvmlDeviceGetActiveVgpus"
-	if !l.has(call) {
-		return nil, nil //nolint:nilnil // no part, no error
-	}
-	was, code := countVGPUs(l, g.handle)
-	switch {
-	case isFatal(code):
-		return nil, fatal(code)
-	case code != nvml.SUCCESS:
-		return nil, nil //nolint:nilnil,nilerr // no part, no error: the board has no vGPUs
-	}
-	return newWatchPart(call, func() (bool, error) {
-		now, code := countVGPUs(l, g.handle)
-		if isFatal(code) {
-			return false, fatal(code)
-		}
-		return code == nvml.SUCCESS && now != was, nil
-	}), nil
-}
+func (*migPart) columns() []collector.Column { return nil }
 
-func (*watchPart) columns() []collector.Column { return nil }
-
-func (p *watchPart) sample([]float64, []bool) error {
+func (p *migPart) sample([]float64, []bool) error {
 	now := p.now()
 	if now.Sub(p.asked) < watchEvery {
 		return nil
 	}
 	p.asked = now
 	start := time.Now()
-	changed, err := p.changed()
+	changed := p.changed()
 	p.cost.Record(1, start)
 	if changed {
 		return collector.ErrColumnsChanged
 	}
-	return err
+	return nil
 }
 
-func (p *watchPart) calls() []collector.CallCost { return []collector.CallCost{p.cost.Cost()} }
-
-func (*watchPart) close() {}
+func (*migPart) close() {}

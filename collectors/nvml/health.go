@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/NVIDIA/go-nvml/pkg/nvml"
-
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
@@ -26,28 +24,30 @@ type healthPart struct {
 	inputs   part              // readings of the GPU; nil if none
 	xids     *xids             // nil if none
 	links    func() linkStates // reads its NVLinks; nil if none
-	linkCost collector.Meter
+	linkCost *collector.Meter
 	linked   bool // a link has been active
 	now      func() time.Time
 	infoROM  time.Time // when it was last read
 
 	cols    []collector.Column
 	watches []boundWatch
+	rules   []boundRule
 	row     []float64 // of inputs
 	due     []bool
 }
 
+// boundWatch is a watch with its result in the current sample.
 type boundWatch struct {
-	columns []int // by reason; the first is for none
-	rules   []boundRule
-	chosen  int // of the current sample
-	result  float64
+	name   string
+	passed int // column for "no reason"
+	chosen int // column of the result
+	result float64
 }
 
-// boundRule is a rule about readings, links or an XID for this GPU.
+// boundRule is a rule about readings, links or XIDs for this GPU.
 type boundRule struct {
-	reason   int // index into columns
-	evaluate func(now time.Time) float64
+	watch, column int // of the rule's reason
+	evaluate      func(now time.Time) float64
 }
 
 var _ part = (*healthPart)(nil)
@@ -55,8 +55,8 @@ var _ part = (*healthPart)(nil)
 // healthInputs returns the readings that newHealthPart needs.
 func healthInputs() []field.Reading {
 	var out []field.Reading
-	for _, r := range healthRules(nvml.DEVICE_ARCH_UNKNOWN) {
-		for _, id := range r.inputs {
+	for _, r := range healthRules() {
+		for _, id := range r.Readings {
 			if d, ok := field.ByID(id); ok && !wanted(out, id) {
 				out = append(out, field.Reading{Desc: d, Default: true})
 			}
@@ -68,11 +68,11 @@ func healthInputs() []field.Reading {
 // newHealth makes the part of a GPU's health. It returns nil if the list does not have the field or the GPU has no
 // inputs. While MIG is on for one of the node's GPUs, NVML reports all links as down, so they are not read
 // (UpdateNvLinkLinkStateFromNvml of DCGM does the same).
-func newHealth(l *library, g *gpu, mig bool, fields []field.Reading, x *xids) (part, error) {
+func newHealth(l *library, g *gpu, mig bool, fields []field.Reading, x *xids, c *costs) (part, error) {
 	if !wanted(fields, field.GPUHealth) {
 		return nil, nil //nolint:nilnil // no part, no error
 	}
-	inputs, err := newReadings(g.reader, []target{{reader: g.reader, level: field.GPU}}, healthInputs(), nil, unexplained())
+	inputs, err := newReadings(g.reader, []target{{reader: g.reader, level: field.GPU}}, healthInputs(), nil, unexplained(), c)
 	if err != nil {
 		return nil, err
 	}
@@ -83,19 +83,13 @@ func newHealth(l *library, g *gpu, mig bool, fields []field.Reading, x *xids) (p
 	if inputs == nil && x == nil && links == nil {
 		return nil, nil //nolint:nilnil // no part, no error
 	}
-	arch := nvml.DeviceArchitecture(nvml.DEVICE_ARCH_UNKNOWN)
-	if l.has("nvmlDeviceGetArchitecture") {
-		if a, code := g.handle.GetArchitecture(); code == nvml.SUCCESS {
-			arch = a
-		}
-	}
-	return newHealthPart(arch, inputs, x, links), nil
+	return newHealthPart(inputs, x, links, c.meter("nvmlDeviceGetNvLinkState")), nil
 }
 
 // newHealthPart makes the part. It owns inputs, the GPU's readings of healthInputs. inputs, x (the GPU's XIDs) and
 // links (which reads its NVLinks) are nil if the GPU has none.
-func newHealthPart(arch nvml.DeviceArchitecture, inputs part, x *xids, links func() linkStates) *healthPart {
-	p := &healthPart{inputs: inputs, xids: x, links: links, now: time.Now, linkCost: collector.Meter{Call: "nvmlDeviceGetNvLinkState"}}
+func newHealthPart(inputs part, x *xids, links func() linkStates, linkCost *collector.Meter) *healthPart {
+	p := &healthPart{inputs: inputs, xids: x, links: links, now: time.Now, linkCost: linkCost}
 	at := map[field.ID]int{}
 	if inputs != nil {
 		for i, c := range inputs.columns() {
@@ -105,38 +99,42 @@ func newHealthPart(arch nvml.DeviceArchitecture, inputs part, x *xids, links fun
 		}
 		p.row, p.due = make([]float64, len(inputs.columns())), make([]bool, len(inputs.columns()))
 	}
-	for _, r := range healthRules(arch) {
+	for _, r := range healthRules() {
 		if evaluate := p.bindRule(r, at); evaluate != nil {
 			p.addRule(r.watch, r.code, evaluate)
 		}
 	}
-	if x != nil {
-		for _, r := range xidRules(arch) {
-			p.addRule(r.watch, r.code, func(time.Time) float64 {
-				if _, occurred := x.codes[r.xid]; occurred {
-					return r.result
-				}
-				if r.watch == allWatch && x.set != nil {
-					return healthPass
-				}
-				return math.NaN()
-			})
+	for i := range xidRules {
+		r := &xidRules[i]
+		if x == nil {
+			break
 		}
+		p.addRule(r.watch, r.code, func(time.Time) float64 {
+			occurred := func(xid uint64) bool { _, known := x.codes[xid]; return known }
+			if slices.ContainsFunc(r.xids, occurred) {
+				return r.result
+			}
+			if r.watch == allWatch && x.set != nil {
+				return healthPass
+			}
+			return math.NaN()
+		})
 	}
 	return p
 }
 
 // bindRule returns a rule's evaluation, nil if the GPU has none of its inputs. at maps the inputs to columns.
 func (p *healthPart) bindRule(r healthRule, at map[field.ID]int) func(now time.Time) float64 {
-	if r.inputs == nil {
+	if r.Readings == nil {
 		if p.links == nil {
 			return nil
 		}
 		return p.evaluateLinks
 	}
-	states, in, grown := make([]field.ConditionState, len(r.inputs)), make([]float64, len(r.inputs)), make([]float64, len(r.inputs))
-	cells, has := make([]int, len(r.inputs)), false
-	for i, id := range r.inputs {
+	n := len(r.Readings)
+	states, in, grown := make([]field.ConditionState, n), make([]float64, n), make([]float64, n)
+	cells, has := make([]int, n), false
+	for i, id := range r.Readings {
 		cells[i] = -1
 		if c, ok := at[id]; ok {
 			cells[i], has = c, true
@@ -155,7 +153,7 @@ func (p *healthPart) bindRule(r healthRule, at map[field.ID]int) func(now time.T
 			if r.judge != nil {
 				grown[i] = states[i].Growth.Add(time.Minute, now, in[i])
 			} else {
-				worst = max(worst, r.condition.Evaluate(&states[i], in[i], now))
+				worst = max(worst, r.Evaluate(&states[i], in[i], now))
 			}
 		}
 		if r.judge != nil {
@@ -167,18 +165,16 @@ func (p *healthPart) bindRule(r healthRule, at map[field.ID]int) func(now time.T
 
 // addRule adds a rule to its watch, which it creates if needed, with a column for the rule's reason.
 func (p *healthPart) addRule(watch, code string, evaluate func(now time.Time) float64) {
-	i := slices.IndexFunc(p.watches, func(w boundWatch) bool { return p.cols[w.columns[0]].Labels[1].Value == watch })
+	i := slices.IndexFunc(p.watches, func(w boundWatch) bool { return w.name == watch })
 	if i < 0 {
 		i = len(p.watches)
-		p.watches = append(p.watches, boundWatch{columns: []int{p.addColumn(watch, healthOK)}})
+		p.watches = append(p.watches, boundWatch{name: watch, passed: p.addColumn(watch, healthOK)})
 	}
-	w := &p.watches[i]
-	reason := slices.IndexFunc(w.columns, func(c int) bool { return p.cols[c].Labels[0].Value == code })
+	reason := slices.IndexFunc(p.cols, func(c collector.Column) bool { return c.Labels[0].Value == code && c.Labels[1].Value == watch })
 	if reason < 0 {
-		reason = len(w.columns)
-		w.columns = append(w.columns, p.addColumn(watch, code))
+		reason = p.addColumn(watch, code)
 	}
-	w.rules = append(w.rules, boundRule{reason, evaluate})
+	p.rules = append(p.rules, boundRule{i, reason, evaluate})
 }
 
 func (p *healthPart) addColumn(watch, code string) int {
@@ -204,17 +200,15 @@ func (p *healthPart) sample(row []float64, due []bool) error {
 			return err
 		}
 	}
-	for i := range p.watches {
-		w := &p.watches[i]
-		w.evaluate(now)
-		for reason, c := range w.columns {
-			if !due[c] {
-				continue
-			}
+	p.evaluate(now)
+	for c := range row {
+		if due[c] {
 			row[c] = math.NaN()
-			if reason == w.chosen {
-				row[c] = w.result
-			}
+		}
+	}
+	for _, w := range p.watches {
+		if due[w.chosen] {
+			row[w.chosen] = w.result
 		}
 	}
 	return nil
@@ -231,14 +225,17 @@ func (p *healthPart) markInputs(now time.Time) {
 	}
 }
 
-// evaluate chooses the worst result and its reason.
-func (w *boundWatch) evaluate(now time.Time) {
-	w.chosen, w.result = 0, math.NaN()
-	for _, r := range w.rules {
+// evaluate chooses the worst result of each watch and its reason.
+func (p *healthPart) evaluate(now time.Time) {
+	for i := range p.watches {
+		p.watches[i].chosen, p.watches[i].result = p.watches[i].passed, math.NaN()
+	}
+	for _, r := range p.rules {
+		w := &p.watches[r.watch]
 		switch result := r.evaluate(now); {
 		case math.IsNaN(result), result <= w.result:
 		case result > healthPass:
-			w.chosen, w.result = r.reason, result
+			w.chosen, w.result = r.column, result
 		default:
 			w.result = result
 		}
@@ -258,19 +255,198 @@ func (p *healthPart) evaluateLinks(time.Time) float64 {
 	return known(0, s.known&^s.active != 0, healthFail)
 }
 
-func (p *healthPart) calls() []collector.CallCost {
-	var out []collector.CallCost
-	if p.inputs != nil {
-		out = p.inputs.calls()
-	}
-	if p.links != nil {
-		out = append(out, p.linkCost.Cost())
-	}
-	return out
-}
-
 func (p *healthPart) close() {
 	if p.inputs != nil {
 		p.inputs.close()
 	}
+}
+
+// Results of a watch, as DCGM numbers them.
+const (
+	healthPass = 0
+	healthWarn = 10
+	healthFail = 20
+)
+
+// healthOK is the label health_error_code of a watch that passes.
+const healthOK = "DCGM_FR_OK"
+
+// healthRule is one reason why a watch does not pass: a condition on each of its readings, or what judge decides. A rule
+// without readings checks the GPU's links.
+type healthRule struct {
+	watch, code string  // labels health_watch and health_error_code
+	result      float64 // of the watch if the condition holds
+	field.Condition
+	judge judge
+}
+
+// judge returns a result, or NaN if the readings do not decide. grown holds the counters' increases in the last minute.
+type judge func(in, grown []float64) float64
+
+// maxRetiredPages is DCGM's limit (common/DcgmGPUHardwareLimits.h).
+const maxRetiredPages = 63
+
+// healthRules returns the rules of the watches that NVML's readings can decide. They follow DCGM 4.6's health module (modules/health/DcgmHealthWatch.cpp of https://github.com/NVIDIA/DCGM), with the
+// codes that dcgm-exporter prints; testdata/dcgm-health.csv lists the lines there. If two rules apply, the worse
+// result counts, or the first of two equal ones. PMU, MCU and SM are missing because DCGM has no rule for them.
+func healthRules() []healthRule {
+	judged := func(watch, code string, of judge, inputs ...field.ID) healthRule {
+		return healthRule{watch: watch, code: code, Condition: field.Condition{Readings: inputs}, judge: of}
+	}
+	shown := func(watch, code string, result float64, c field.Condition) healthRule {
+		return healthRule{watch: watch, code: code, result: result, Condition: c}
+	}
+	return []healthRule{
+		judged("PCIE", "DCGM_FR_PCI_REPLAY_RATE", judgeReplays, field.PCIeReplays, field.PCIeGeneration, field.PCIeWidth),
+
+		{watch: "NVLINK", code: "DCGM_FR_NVLINK_DOWN"},
+		shown("NVLINK", linkCritical, healthFail, field.LinkReplay),
+		shown("NVLINK", linkCritical, healthFail, field.LinkErrorNow),
+		shown("NVLINK", linkCritical, healthFail, field.Link5Error),
+		shown("NVLINK", linkCritical, healthFail, field.Link5RecoveryFailed),
+		shown("NVLINK", "DCGM_FR_NVLINK_CRC_ERROR_THRESHOLD", healthFail, field.LinkCRCErrors),
+		shown("NVLINK", "DCGM_FR_NVLINK_EFFECTIVE_BER_THRESHOLD", healthFail, field.LinkEffectiveBER),
+		shown("NVLINK", "DCGM_FR_NVLINK_SYMBOL_BER_THRESHOLD", healthFail, field.LinkSymbolBER),
+		judged("NVLINK", "DCGM_FR_FIELD_VIOLATION", judgeFabric, field.FabricHealthMask),
+		judged("NVLINK", "DCGM_FR_FABRIC_PROBE_STATE", judgeFabricManager, field.FabricManagerStatus),
+		shown("NVLINK", "DCGM_FR_NVLINK_ERROR_THRESHOLD", healthWarn, field.LinkCRCError),
+		shown("NVLINK", linkCritical, healthWarn, field.Link5Recovered),
+
+		shown("MEM", "DCGM_FR_VOLATILE_DBE_DETECTED", healthFail, field.AnyUncorrectedError),
+		shown("MEM", rowRemapFailure, healthFail, field.RowRemapFailed),
+		shown("MEM", "DCGM_FR_FAULTY_MEMORY", healthFail, field.UnrepairableMemory),
+		judged("MEM", "DCGM_FR_RETIRED_PAGES_LIMIT", judgeRetired, field.RetiredPagesCorrected, field.RetiredPagesUncorrected),
+		// DCGM also demands more than one page within a week, but it keeps samples for ten minutes only
+		// (dcgmHealthSet) and uses 0 for the missing one.
+		shown("MEM", "DCGM_FR_RETIRED_PAGES_DBE_LIMIT", healthFail, field.ManyUncorrectablePages),
+		shown("MEM", pendingRetirements, healthWarn, field.PageRetirementPending),
+		shown("MEM", "DCGM_FR_UNCORRECTABLE_ROW_REMAP_LIMIT", healthWarn, field.ManyRemappedRows),
+
+		shown("INFOROM", "DCGM_FR_CORRUPT_INFOROM", healthWarn, field.InfoROMCorrupt),
+
+		shown("THERMAL", slowedByHeat, healthWarn, field.SlowedByHeat),
+		shown("POWER", slowedByPower, healthWarn, field.SlowedByPower),
+		judged("POWER", "DCGM_FR_POWER_UNREADABLE", unreadable(), field.PowerUsage),
+
+		shown("DRIVER", "DCGM_FR_GPU_RECOVERY_RESET", healthFail, field.RecoveryReset),
+		shown("DRIVER", "DCGM_FR_GPU_RECOVERY_REBOOT", healthFail, field.RecoveryReboot),
+		shown("DRIVER", "DCGM_FR_GPU_RECOVERY_DRAIN_RESET", healthFail, field.RecoveryDrainReset),
+		shown("DRIVER", "DCGM_FR_GPU_RECOVERY_DRAIN_P2P", healthWarn, field.RecoveryDrainP2P),
+	}
+}
+
+// Codes that readings and XIDs share. DCGM 4 renamed the codes of slowed clocks to CLOCKS_EVENT_…; dcgm-exporter's
+// labels keep the old names.
+const (
+	linkCritical       = "DCGM_FR_NVLINK_ERROR_CRITICAL"
+	rowRemapFailure    = "DCGM_FR_ROW_REMAP_FAILURE"
+	pendingRetirements = "DCGM_FR_PENDING_PAGE_RETIREMENTS"
+	slowedByHeat       = "DCGM_FR_CLOCK_THROTTLE_THERMAL"
+	slowedByPower      = "DCGM_FR_CLOCK_THROTTLE_POWER"
+	otherXID           = "DCGM_FR_XID_ERROR"
+)
+
+// allWatch is the watch of XIDs that make a GPU unusable. It passes while none has occurred. In other watches an XID
+// can only make the result worse.
+const allWatch = "ALL"
+
+// xidRule names the XIDs that make a watch warn or fail.
+type xidRule struct {
+	watch, code string
+	result      float64
+	xids        []uint64
+}
+
+// xidRules are DCGM's (BuildXidMappings), but for XID 93 of Volta, whose InfoROM is judged by its checksums. An XID counts
+// until the collector is closed, as it must be for a reset of the GPU; in DCGM it counts until the host engine ends.
+var xidRules = [...]xidRule{
+	{allWatch, "DCGM_FR_FALLEN_OFF_BUS", healthFail, []uint64{79}},
+	{allWatch, "DCGM_FR_UNCONTAINED_ERROR", healthFail, []uint64{95}},
+	{allWatch, otherXID, healthFail, []uint64{48, 74, 119, 120, 140}},
+	{allWatch, "DCGM_FR_CONTAINED_ERROR", healthWarn, []uint64{94}},
+	{"PCIE", otherXID, healthWarn, []uint64{38, 39, 42}},
+	{"NVLINK", otherXID, healthWarn, []uint64{67, 73, 121, 137}},
+	{"MEM", rowRemapFailure, healthFail, []uint64{64}},
+	{"MEM", pendingRetirements, healthWarn, []uint64{63}},
+	{"MEM", otherXID, healthWarn, []uint64{31, 32, 43}},
+	{"THERMAL", slowedByHeat, healthWarn, []uint64{60}},
+	{"THERMAL", otherXID, healthWarn, []uint64{61, 62}},
+	{"POWER", slowedByPower, healthWarn, []uint64{57}},
+	{"POWER", otherXID, healthWarn, []uint64{54, 56, 58, 78}},
+}
+
+// known returns NaN if v is blank, result if is holds, and pass otherwise.
+func known(v float64, is bool, result float64) float64 {
+	switch {
+	case math.IsNaN(v):
+		return v
+	case is:
+		return result
+	}
+	return healthPass
+}
+
+// unreadable warns if a reading that had a value is blank now.
+func unreadable() judge {
+	had := false
+	return func(in, _ []float64) float64 {
+		missing := math.IsNaN(in[0])
+		had = had || !missing
+		switch {
+		case !missing:
+			return healthPass
+		case had:
+			return healthWarn
+		}
+		return math.NaN()
+	}
+}
+
+// judgeReplays allows the bit error rate of PCIe's specification, 1e-12. Each bit error costs a replay.
+func judgeReplays(in, grown []float64) float64 {
+	perLane := [...]float64{2.5, 5, 8, 16, 32, 64} // Gbit/s by generation
+	gen, lanes := in[1], in[2]
+	if grown[0] == 0 {
+		return healthPass
+	}
+	if math.IsNaN(grown[0]) || !(gen >= 1) || !(lanes >= 1) {
+		return math.NaN()
+	}
+	g := perLane[int(min(gen, float64(len(perLane))))-1]
+	return known(grown[0], grown[0] > math.Ceil(g*1e9*1e-12*60*lanes), healthWarn)
+}
+
+// judgeRetired adds up pages of both kinds. One kind may be blank.
+func judgeRetired(in, _ []float64) float64 {
+	sum := in[0] + in[1]
+	for _, v := range in {
+		if math.IsNaN(sum) {
+			sum = v
+		}
+	}
+	return known(sum, sum >= maxRetiredPages, healthFail)
+}
+
+// judgeFabric decodes the mask NVML_GPU_FABRIC_HEALTH_MASK_* of nvml.h: two bits each for bandwidth, route recovery,
+// route and access time-outs, where 1 means trouble, then four bits where 1 means a correct configuration. 0 means
+// that the GPU does not know; a mask of zeros only gives no result.
+func judgeFabric(in, _ []float64) float64 {
+	if !(in[0] >= 0) || uint64(in[0])&0xfff == 0 {
+		return math.NaN()
+	}
+	mask := uint64(in[0])
+	bad := mask>>8&0xf > 1
+	for shift := 0; shift < 8; shift += 2 {
+		bad = bad || mask>>shift&3 == 1
+	}
+	return known(in[0], bad, healthFail)
+}
+
+// judgeFabricManager decodes DCGM's state: 0 means that the GPU is in no fabric, 2 starting, 3 started. All other
+// states are failures: not started, failed, unrecognised.
+func judgeFabricManager(in, _ []float64) float64 {
+	if state := in[0]; state >= 0 && state <= 3 {
+		return [...]float64{math.NaN(), healthFail, healthWarn, healthPass}[int(state)]
+	}
+	return known(in[0], true, healthFail)
 }

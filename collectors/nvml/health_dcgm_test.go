@@ -14,7 +14,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
 
@@ -23,12 +22,8 @@ import (
 
 // dcgmRule is a line of testdata/dcgm-health.csv, whose header describes the columns.
 type dcgmRule struct {
-	watch, code, result, arch, reading string
-	bad, good                          []string
-}
-
-var architectures = map[string]nvml.DeviceArchitecture{
-	"": nvml.DEVICE_ARCH_HOPPER, "volta": nvml.DEVICE_ARCH_VOLTA, "hopper": nvml.DEVICE_ARCH_HOPPER, "blackwell": nvml.DEVICE_ARCH_BLACKWELL,
+	watch, code, result, reading string
+	bad, good                    []string
 }
 
 func dcgmRules(t *testing.T) []dcgmRule {
@@ -41,10 +36,10 @@ func dcgmRules(t *testing.T) []dcgmRule {
 			continue
 		}
 		f := strings.Split(strings.TrimSpace(line), ",")
-		if len(f) != 8 || f[7] == "" {
+		if len(f) != 7 || f[6] == "" {
 			t.Fatalf("not a rule with its lines: %q", line)
 		}
-		out = append(out, dcgmRule{f[0], f[1], f[2], f[3], f[4], strings.Fields(f[5]), strings.Fields(f[6])})
+		out = append(out, dcgmRule{f[0], f[1], f[2], f[3], strings.Fields(f[4]), strings.Fields(f[5])})
 	}
 	return out
 }
@@ -61,12 +56,12 @@ func TestHealthIsDCGMs(t *testing.T) {
 		}
 		for _, v := range r.bad {
 			if got, want := judge(t, v), r.result+" "+r.code; got != want {
-				t.Errorf("%s %s %s: watch %s is %q, DCGM says %q", r.arch, r.reading, v, r.watch, got, want)
+				t.Errorf("%s %s: watch %s is %q, DCGM says %q", r.reading, v, r.watch, got, want)
 			}
 		}
 		for _, v := range r.good {
 			if got := judge(t, v); strings.HasSuffix(got, " "+r.code) {
-				t.Errorf("%s %s %s: watch %s is %q, not for DCGM", r.arch, r.reading, v, r.watch, got)
+				t.Errorf("%s %s: watch %s is %q, not for DCGM", r.reading, v, r.watch, got)
 			}
 		}
 	}
@@ -76,7 +71,7 @@ func (r dcgmRule) judgeXID(t *testing.T, code string) string {
 	n, err := strconv.ParseUint(code, 10, 64)
 	must(t, err)
 	s := &fakeEvents{}
-	p := newHealthPart(architectures[r.arch], nil, fakeXIDs(t, s, zap.NewNop()), nil)
+	p := newHealthPart(nil, fakeXIDs(t, s, zap.NewNop()), nil, nil)
 	defer p.close()
 	s.xid(n, noInstance, noInstance)
 	return watches(t, p)[r.watch]
@@ -100,7 +95,7 @@ func (r dcgmRule) judgeReading(t *testing.T, value string) (got string) {
 		if minute {
 			v += before
 		}
-		p := newHealthPart(architectures[r.arch], stub, nil, nil)
+		p := newHealthPart(stub, nil, nil, nil)
 		defer p.close()
 		for range 3 {
 			watches(t, p)
@@ -118,20 +113,19 @@ func (r dcgmRule) judgeReading(t *testing.T, value string) (got string) {
 // TestNoRuleOfOurOwn checks that each rule here is one of DCGM's.
 func TestNoRuleOfOurOwn(t *testing.T) {
 	ours, theirs := map[string]bool{}, map[string]bool{}
-	for _, arch := range architectures {
-		for _, r := range healthRules(arch) {
-			for _, id := range r.inputs {
-				if slices.Contains([]field.ID{237, 238, 1216, 1218}, id) {
-					continue // inputs of the replay limit; substitutes for 1215 and 1217
-				}
+	for _, r := range healthRules() {
+		for _, id := range r.Readings {
+			if id != field.PCIeGeneration && id != field.PCIeWidth { // inputs of the replay limit
 				ours[fmt.Sprintf("%s %s %d", r.watch, r.code, id)] = true
 			}
-			if r.inputs == nil {
-				ours[r.watch+" "+r.code+" links"] = true
-			}
 		}
-		for _, r := range xidRules(arch) {
-			ours[fmt.Sprintf("%s %s xid %d %v", r.watch, r.code, r.xid, r.result)] = true
+		if r.Readings == nil {
+			ours[r.watch+" "+r.code+" links"] = true
+		}
+	}
+	for _, r := range xidRules {
+		for _, xid := range r.xids {
+			ours[fmt.Sprintf("%s %s xid %d %v", r.watch, r.code, xid, r.result)] = true
 		}
 	}
 	for _, r := range dcgmRules(t) {

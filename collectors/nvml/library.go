@@ -15,7 +15,6 @@ import (
 	"go.uber.org/zap"
 
 	"warpgauge/collectors/internal/dl"
-	"warpgauge/collectors/nvml/internal/driver"
 	"warpgauge/pkg/collector"
 )
 
@@ -112,8 +111,8 @@ func (l *library) initialize(o Options) error {
 		return nil
 	}
 	was := l.versions()
-	err := o.host().Explain(l.path, was.nvml, code)
-	if other := l.other(o.host()); other != "" {
+	err := o.explain(l.path, was.nvml, code)
+	if other := l.other(o); other != "" {
 		return fmt.Errorf("%w: this process is bound to %s of driver %s, and there is %s now: restart warpgauge, or run it with --isolation=process (%w)",
 			collector.ErrOutdated, l.path, was.driver, other, err)
 	}
@@ -138,13 +137,13 @@ func (l *library) start() nvml.Return {
 }
 
 // other returns the library that a new process would load, or "" if it is the same one.
-func (l *library) other(h driver.Host) string {
-	for _, name := range h.Candidates() {
-		if name == driver.Soname {
+func (l *library) other(o Options) string {
+	for _, name := range o.candidates() {
+		if name == soname {
 			name = l.path // the file that the loader found for that name
 		}
 		st, err := os.Stat(name)
-		if err == nil && !os.SameFile(st, l.file) && driver.Problem(name) == "" {
+		if err == nil && !os.SameFile(st, l.file) && problemOf(name) == "" {
 			return name
 		}
 	}
@@ -154,26 +153,26 @@ func (l *library) other(h driver.Host) string {
 // load tries the candidates and binds go-nvml to the first that can be initialised. It unloads the candidates before,
 // to which nothing is bound yet.
 func load(o Options) (*library, error) {
-	var tried driver.Attempts
-	for _, name := range o.host().Candidates() {
-		l, err := try(o.host(), name)
+	var tried attempts
+	for _, name := range o.candidates() {
+		l, err := try(o, name)
 		if err == nil {
 			if err = l.bind(); err == nil {
 				o.Log.Info("library loaded", zap.String("file", l.path), zap.String("driver", l.versions().driver))
 				return l, nil
 			}
 		}
-		if tried.Add(name, err) {
+		if tried.add(name, err) {
 			break
 		}
 	}
-	return nil, tried.Err(o.host())
+	return nil, tried.err(o)
 }
 
 // try loads and initialises one candidate.
-func try(h driver.Host, name string) (*library, error) {
-	if problem := driver.Problem(name); problem != "" {
-		return nil, &driver.UnusableError{Path: name, Problem: problem}
+func try(o Options, name string) (*library, error) {
+	if problem := problemOf(name); problem != "" {
+		return nil, unusable(name, problem)
 	}
 	d, err := dl.Open([]string{name})
 	if err != nil {
@@ -181,7 +180,7 @@ func try(h driver.Host, name string) (*library, error) {
 	}
 	l := &library{path: d.Path(), dl: d, has: d.Has}
 	if l.file, err = os.Stat(l.path); err == nil {
-		err = l.check(h)
+		err = l.check(o)
 	}
 	if err != nil {
 		return nil, errors.Join(err, d.Close())
@@ -190,10 +189,10 @@ func try(h driver.Host, name string) (*library, error) {
 }
 
 // check initialises the library. After an error the library is unchanged.
-func (l *library) check(h driver.Host) error {
+func (l *library) check(o Options) error {
 	for _, s := range required {
 		if !l.has(s) {
-			return &driver.UnusableError{Path: l.path, Problem: "it lacks " + s + ", so it is no NVML of a driver that is supported (470 or newer)"}
+			return unusable(l.path, "it lacks "+s+", so it is no NVML of a driver that is supported (470 or newer)")
 		}
 	}
 	code := l.start()
@@ -201,7 +200,7 @@ func (l *library) check(h driver.Host) error {
 		return nil
 	}
 	version, _ := textOf(l.dl, "nvmlSystemGetNVMLVersion") // works without initialisation
-	return &driver.InitError{Code: code, Err: h.Explain(l.path, version, code)}
+	return &initError{o.explain(l.path, version, code), code}
 }
 
 // required lists the functions without which nothing works. NVML of driver 470 has all of them, most since driver 319.
@@ -217,7 +216,7 @@ func (l *library) bind() error {
 	code := l.api.Init()
 	_ = shutdown(l.dl) // NVML is initialised twice: drop one reference, or the only one if Init failed
 	if code != nvml.SUCCESS {
-		return errors.Join(&driver.InitError{Code: code, Err: fmt.Errorf("initialise %s again: %w", l.path, code)}, l.dl.Close())
+		return errors.Join(&initError{fmt.Errorf("initialise %s again: %w", l.path, code), code}, l.dl.Close())
 	}
 	return nil
 }

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"warpgauge/collectors/nvml/internal/driver"
 	"warpgauge/collectors/nvml/nvmltest"
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/collector"
@@ -150,7 +149,7 @@ func TestDriverThatIsUpgraded(t *testing.T) {
 	}
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 1})
 	o := at(n)
-	o.Library = n.Install(filepath.Join(t.TempDir(), driver.Soname))
+	o.Library = n.Install(filepath.Join(t.TempDir(), soname))
 	c, _ := open(t, o)
 	must(t, c.Close())
 	n.Unload()
@@ -158,7 +157,7 @@ func TestDriverThatIsUpgraded(t *testing.T) {
 	if _, err := New(o).Open(t.Context(), temperature(t)); err == nil || errors.Is(err, collector.ErrOutdated) || !strings.Contains(err.Error(), "999.10.01") {
 		t.Errorf("the driver alone was upgraded: %v, want a mismatch that a new process would not mend", err)
 	}
-	next := n.Install(filepath.Join(t.TempDir(), driver.Soname)) // the library is new as well
+	next := n.Install(filepath.Join(t.TempDir(), soname)) // the library is new as well
 	must(t, os.Rename(next, o.Library))
 	_, err := New(o).Open(t.Context(), temperature(t))
 	if !errors.Is(err, collector.ErrOutdated) || !strings.Contains(err.Error(), "--isolation=process") {

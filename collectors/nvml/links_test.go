@@ -47,7 +47,7 @@ func (f *fabric) open(t *testing.T, ids ...field.ID) (part, *fakeDevice) {
 	for n := range f.links {
 		targets = append(targets, target{device: n + 1, reader: d, level: field.Link, link: uint32(n)})
 	}
-	p, err := newReadings(d, targets, readings(ids...), nil, unexplained())
+	p, err := newReadings(d, targets, readings(ids...), nil, unexplained(), nil)
 	must(t, err)
 	return p, d
 }

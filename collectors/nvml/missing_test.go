@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"warpgauge/collectors/nvml/internal/driver"
 	"warpgauge/collectors/nvml/nvmltest"
 	"warpgauge/internal/testkit/race"
 	"warpgauge/pkg/collector"
@@ -106,7 +105,7 @@ func TestEachMissingSymbol(t *testing.T) {
 			}
 			n := nvmltest.New(t, nvmltest.Config{Preset: "h100-mig", GPUs: 2, Driver: "610"})
 			o := at(n)
-			o.Library = n.Install(filepath.Join(t.TempDir(), driver.Soname))
+			o.Library = n.Install(filepath.Join(t.TempDir(), soname))
 			cut(t, o.Library, symbol)
 			err := exercise(t, o, everything(t))
 			switch {

@@ -101,7 +101,7 @@ func TestOddities(t *testing.T) {
 			fields = append(fields, field.Reading{Desc: d})
 		}
 	}
-	p, err := newReadings(odd, []target{{reader: odd, level: field.GPU}}, fields, nil, unexplained())
+	p, err := newReadings(odd, []target{{reader: odd, level: field.GPU}}, fields, nil, unexplained(), nil)
 	must(t, err)
 	defer p.close()
 	got := map[string]float64{}

@@ -19,8 +19,6 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-
-	"warpgauge/collectors/nvml/internal/driver"
 )
 
 // Names of the collectors: the readings of GPUs, and the processes on them.
@@ -60,10 +58,6 @@ func (o Options) withDefaults(name string) Options {
 	}
 	o.Log = o.Log.Named("nvml").With(zap.String("collector", name))
 	return o
-}
-
-func (o Options) host() driver.Host {
-	return driver.Host{Library: o.Library, Roots: o.DriverRoots, Root: o.Root, Getenv: o.Getenv}
 }
 
 // Present reports whether the machine below root ("" for "/") seems to have an NVIDIA GPU or its driver: a device node,

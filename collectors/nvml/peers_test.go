@@ -29,7 +29,8 @@ func TestPeers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		status, asked := 0, 0
 		release := make(chan struct{})
-		p := &peersPart{}
+		c := &costs{}
+		p := &peersPart{cost: c.meter("")}
 		p.add(0, func() int { return status })
 		p.add(2, func() int { return 3 })
 		p.add(3, func() int { asked++; <-release; return 5 })
@@ -44,7 +45,7 @@ func TestPeers(t *testing.T) {
 		close(release)
 		synctest.Wait()
 		equal(t, map[string]float64{"0 DisabledByRegKey": 4, "2 TopologyNotSupported": 3, "3 NotSupported": 5}, p2p(t, p), "when no peer hangs any more")
-		if c := p.calls()[0]; c.Count != 14 {
+		if c := c.Calls()[0]; c.Count != 14 {
 			t.Errorf("%d calls are counted, want 14", c.Count)
 		}
 		p.close()

@@ -23,7 +23,7 @@ type processPart struct {
 	subjects []processSubject
 	now      func() time.Time
 	begin    time.Time
-	meters   [numAsks]collector.Meter
+	meters   [numAsks]*collector.Meter
 }
 
 // processSubject lists the processes of a GPU or MIG device. It allocates only when there are more processes than ever
@@ -51,10 +51,10 @@ var _ part = (*processPart)(nil)
 
 // newProcessPart makes the part for a GPU's processes. With MIG, the GPU lists the processes outside its instances, and
 // a split GPU instance leaves its processes to its compute instances.
-func newProcessPart(l *library, g *gpu, log *zap.Logger) *processPart {
+func newProcessPart(l *library, g *gpu, log *zap.Logger, c *costs) *processPart {
 	p := &processPart{now: time.Now, begin: time.Now()}
 	for i := range p.meters {
-		p.meters[i].Call = processCalls[i][0].symbol
+		p.meters[i] = c.meter(processCalls[i][0].symbol)
 	}
 	p.addSubject(l, processSubject{handle: g.handle, outside: g.mig, log: log.With(zap.String("device", g.device.ID))}, !g.mig)
 	for i, in := range g.instances {
@@ -102,7 +102,7 @@ func (p *processPart) sample(row []float64, due []bool) error {
 	return errs
 }
 
-func (s *processSubject) sample(block []float64, now time.Time, up time.Duration, meters *[numAsks]collector.Meter) error {
+func (s *processSubject) sample(block []float64, now time.Time, up time.Duration, meters *[numAsks]*collector.Meter) error {
 	var since uint64
 	if s.means != nil {
 		since = s.means.begin(now, up)
@@ -195,14 +195,6 @@ func (s *processSubject) logState(lists nvml.Return) {
 	}
 }
 
-func (p *processPart) calls() []collector.CallCost {
-	out := make([]collector.CallCost, numAsks)
-	for i := range out {
-		out[i] = p.meters[i].Cost()
-	}
-	return out
-}
-
 func (*processPart) close() {}
 
 // Layout of the structs that the functions fill, in bytes, from nvml.h.
@@ -240,7 +232,7 @@ func (s *processSubject) grow(n int) bool {
 
 // ask reads all lists, then utilization samples newer than since. It stops at a fatal answer. It may hang when the
 // driver does.
-func (s *processSubject) ask(since uint64, meters *[numAsks]collector.Meter) {
+func (s *processSubject) ask(since uint64, meters *[numAsks]*collector.Meter) {
 	s.found, s.samples, s.nameless = s.found[:0], s.samples[:0], 0
 	for i := range s.codes {
 		s.codes[i] = nvml.ERROR_FUNCTION_NOT_FOUND
@@ -249,7 +241,7 @@ func (s *processSubject) ask(since uint64, meters *[numAsks]collector.Meter) {
 		if f == nil {
 			continue
 		}
-		count, code := s.fill(&meters[list], func(room int) (int, nvml.Return) { return listProcesses(f, s.handle, s.buf, room) })
+		count, code := s.fill(meters[list], func(room int) (int, nvml.Return) { return listProcesses(f, s.handle, s.buf, room) })
 		s.codes[list] = code
 		if isFatal(code) {
 			return
@@ -259,7 +251,7 @@ func (s *processSubject) ask(since uint64, meters *[numAsks]collector.Meter) {
 		}
 	}
 	if s.busy != nil {
-		count, code := s.fill(&meters[askBusy], func(room int) (int, nvml.Return) { return listBusy(s.busy, s.handle, since, s.buf, room) })
+		count, code := s.fill(meters[askBusy], func(room int) (int, nvml.Return) { return listBusy(s.busy, s.handle, since, s.buf, room) })
 		s.codes[askBusy] = code
 		for i := range count {
 			e := s.buf[i*sampleSize:]

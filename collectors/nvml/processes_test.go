@@ -168,7 +168,7 @@ func TestProcessesOfInstances(t *testing.T) {
 		t.Errorf("%d calls that MIG does not serve", calls)
 	}
 	n.SetMIG(0, "7g.80gb")
-	partOf[*watchPart](s).now = func() time.Time { return time.Now().Add(watchEvery) }
+	partOf[*migPart](s).now = func() time.Time { return time.Now().Add(watchEvery) }
 	if err := s.Sample(s.row, s.due); !errors.Is(err, collector.ErrColumnsChanged) {
 		t.Errorf("partitioned in another way: got %v, want %v", err, collector.ErrColumnsChanged)
 	}

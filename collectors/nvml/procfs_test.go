@@ -13,9 +13,8 @@ import (
 func TestParsePCI(t *testing.T) {
 	f := func(in, want string) {
 		t.Helper()
-		a, ok := parsePCI(in)
-		if got := a.String(); ok != (want != "") || ok && got != want {
-			t.Errorf("parsePCI(%q) = %s, %v; want %q", in, got, ok, want)
+		if got := parsePCI(in); got != want {
+			t.Errorf("parsePCI(%q) = %q, want %q", in, got, want)
 		}
 	}
 	f("0000:3b:00.0", "00000000:3B:00.0")
@@ -43,12 +42,12 @@ func TestKernelGPUs(t *testing.T) {
 	})
 	const model = "NVIDIA A100-SXM4-40GB"
 	want := []kernelGPU{
-		{pciAddress{0, 0x07, 0}, "GPU-a", model, "0"},
-		{pciAddress{0, 0x3b, 0}, "GPU-b", model, "1"},
-		{pciAddress{0, 0xaf, 0}, "", model, "3"},
-		{pciAddress{1, 0x01, 0}, "", "", ""},
+		{busID(0, 0x07, 0), "GPU-a", model, "0"},
+		{busID(0, 0x3b, 0), "GPU-b", model, "1"},
+		{busID(0, 0xaf, 0), "", model, "3"},
+		{busID(1, 0x01, 0), "", "", ""},
 	}
-	if diff := cmp.Diff(want, kernelGPUs(root), cmp.AllowUnexported(kernelGPU{}, pciAddress{})); diff != "" {
+	if diff := cmp.Diff(want, kernelGPUs(root), cmp.AllowUnexported(kernelGPU{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if got := kernelGPUs(t.TempDir()); got != nil {
@@ -56,31 +55,32 @@ func TestKernelGPUs(t *testing.T) {
 	}
 }
 
-// The address of an index that NVML has not answered for is zero.
-func TestIdentifyRest(t *testing.T) {
-	f := func(what string, buses, kernel []uint32, want map[int]uint32) {
+// TestFillIn checks which GPUs get the kernel's address for their place. "" is a GPU that NVML has not answered for.
+func TestFillIn(t *testing.T) {
+	root := tree.Write(t, map[string]string{
+		"proc/driver/nvidia/gpus/0000:0a:00.0/x": "", "proc/driver/nvidia/gpus/0000:14:00.0/x": "", "proc/driver/nvidia/gpus/0000:1e:00.0/x": "",
+	})
+	f := func(what string, from, want []string) {
 		t.Helper()
-		unknown, at := make([]bool, len(buses)), make([]pciAddress, len(buses))
-		for i, b := range buses {
-			unknown[i], at[i].bus = b == 0, b
+		var found []*gpu
+		for i, id := range from {
+			g := newGPU(i)
+			if g.device.PCIBusID = id; id == "" {
+				g.err = errHangs
+			}
+			found = append(found, g)
 		}
-		var known []kernelGPU
-		for _, b := range kernel {
-			known = append(known, kernelGPU{at: pciAddress{bus: b}})
-		}
-		got := map[int]uint32{}
-		for i, k := range identifyRest(unknown, at, known) {
-			got[i] = k.at.bus
+		(&discovery{o: Options{Root: root}}).fillIn(found)
+		var got []string
+		for _, g := range found {
+			got = append(got, g.device.PCIBusID)
 		}
 		equal(t, want, got, "%s", what)
 	}
-	four := []uint32{10, 20, 30, 40}
-	f("one in the middle", []uint32{10, 0, 30, 40}, four, map[int]uint32{1: 20})
-	f("the ends", []uint32{0, 20, 30, 0}, four, map[int]uint32{0: 10, 3: 40})
-	f("two next to each other", []uint32{10, 0, 0, 40}, four, map[int]uint32{1: 20, 2: 30})
-	f("all", []uint32{0, 0, 0, 0}, four, map[int]uint32{0: 10, 1: 20, 2: 30, 3: 40})
-	f("more than there are", []uint32{0, 20, 0}, four, map[int]uint32{})
-	f("none of the kernel's", []uint32{10, 0}, nil, map[int]uint32{})
-	f("not in the order of addresses", []uint32{30, 0, 10, 40}, four, map[int]uint32{})
-	f("nothing to find", four, four, map[int]uint32{})
+	a, b, c := busID(0, 10, 0), busID(0, 20, 0), busID(0, 30, 0)
+	f("one in the middle", []string{a, "", c}, []string{a, b, c})
+	f("all", []string{"", "", ""}, []string{a, b, c})
+	f("fewer than there are", []string{"", b}, []string{"", b})
+	f("more than there are", []string{"", "", "", ""}, []string{"", "", "", ""})
+	f("not in the order of addresses", []string{c, "", a}, []string{c, "", a})
 }

@@ -13,7 +13,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// readingsPart supplies the fields of the table of readings for a GPU, its instances, links and vGPUs.
+// readingsPart supplies the fields of the table of readings for a GPU, its instances and links.
 type readingsPart struct {
 	cols  []collector.Column
 	cells []cell
@@ -78,7 +78,7 @@ func (p *readingsPart) fill(row []float64, due []bool) error {
 		}
 		row[i] = v
 		switch {
-		case (c.level == field.Instance || c.level == field.VGPU) && gone(code):
+		case c.level == field.Instance && gone(code):
 			return fmt.Errorf("device %d: %w: %w", p.cols[i].Device, collector.ErrColumnsChanged, code)
 		case !troubled(code):
 			answers++
@@ -137,8 +137,6 @@ func (c *cell) moment(b *batch) moment {
 	return m
 }
 
-func (p *readingsPart) calls() []collector.CallCost { return p.batch.costs() }
-
 func (p *readingsPart) close() { p.batch.close() }
 
 // candidate is a possible column with the table rows that are still to be tried. The first row is the current one.
@@ -168,12 +166,12 @@ func columnIDs(p part) map[columnID]bool {
 	return out
 }
 
-// newReadings returns a part that polls fields on gpu and targets: the GPU itself, its instances, links and vGPUs. It
+// newReadings returns a part that polls fields on gpu and targets: the GPU itself, its instances and links. It
 // skips the columns in except, which other parts supply. It returns nil if nothing is left. It makes each call once:
 // fields that the device does not support get no column, and why records the reason. It may hang when the driver does.
 // Errors: collector.ErrDeviceLost, collector.ErrOutdated.
-func newReadings(gpu device, targets []target, fields []field.Reading, except map[columnID]bool, why *reasons) (part, error) {
-	b := &binder{gpu: gpu, why: why}
+func newReadings(gpu device, targets []target, fields []field.Reading, except map[columnID]bool, why *reasons, c *costs) (part, error) {
+	b := &binder{gpu: gpu, why: why, costs: c}
 	for rest := candidates(targets, fields, except); len(rest) > 0; {
 		var err error
 		if rest, err = b.round(rest); err != nil {
@@ -224,12 +222,13 @@ func rowsAt(level field.Level, id field.ID) [][]*reading {
 type binder struct {
 	gpu   device
 	why   *reasons
+	costs *costs
 	found []*candidate
 }
 
 // round tries the current rows and returns the candidates that have another row to try.
 func (b *binder) round(all []*candidate) ([]*candidate, error) {
-	batch := newBatch(b.gpu)
+	batch := newBatch(b.gpu, nil)
 	defer batch.close()
 	for _, c := range all {
 		c.plan(batch, b.why)
@@ -303,7 +302,7 @@ func (c *candidate) narrow(f *plannedField) bool {
 
 // part builds the part, with a batch that makes only the calls of the accepted rows.
 func (b *binder) part() *readingsPart {
-	out := &readingsPart{batch: newBatch(b.gpu), why: b.why}
+	out := &readingsPart{batch: newBatch(b.gpu, b.costs), why: b.why}
 	for _, c := range b.found {
 		for i, in := range c.cell.inputs {
 			c.cell.inputs[i], _ = out.batch.planTerm(in.term, c.reader, c.link)

@@ -19,15 +19,11 @@ type part interface {
 	// concerns the whole GPU, unless it is a collector.DeviceError.
 	sample(row []float64, due []bool) error
 
-	// calls returns the cost of the part's library calls since Open. It may run concurrently with sample and does not
-	// wait for it.
-	calls() []collector.CallCost
-
 	// close releases what the part holds. It waits for a call that hangs.
 	close()
 }
 
-// target is a device that a part reads: a GPU, one of its instances, links or vGPUs.
+// target is a device that a part reads: a GPU, one of its instances or links.
 type target struct {
 	device int    // index in the source's devices
 	reader device // for a link, its GPU's
@@ -42,6 +38,7 @@ type source struct {
 	parts   []span
 	events  *eventsPart // the last part; nil if there is none
 	*collector.Absences
+	*costs
 }
 
 // span is a part with the range of its cells in the row.
@@ -56,10 +53,36 @@ var (
 	_ collector.Explainer = (*source)(nil)
 )
 
+// costs holds the meters of a source's library calls, one for each function. Parts add theirs in Open.
+type costs []*collector.Meter
+
+// meter returns the meter of a function. A nil *costs measures for nobody.
+func (c *costs) meter(call string) *collector.Meter {
+	if c == nil {
+		return &collector.Meter{Call: call}
+	}
+	for _, m := range *c {
+		if m.Call == call {
+			return m
+		}
+	}
+	m := &collector.Meter{Call: call}
+	*c = append(*c, m)
+	return m
+}
+
+// Calls implements collector.CallMeter.
+func (c *costs) Calls() (out []collector.CallCost) {
+	for _, m := range *c {
+		out = append(out, m.Cost())
+	}
+	return out
+}
+
 // newSource joins the parts of a GPU in sampling order and its events, which come last. It skips nil parts. The source
 // owns the parts.
-func newSource(devices []collector.Device, events *eventsPart, parts ...part) *source {
-	s := &source{devices: devices, events: events, Absences: &collector.Absences{}}
+func newSource(devices []collector.Device, c *costs, events *eventsPart, parts ...part) *source {
+	s := &source{devices: devices, events: events, Absences: &collector.Absences{}, costs: c}
 	if events != nil {
 		parts = append(parts, events)
 	}
@@ -107,25 +130,6 @@ func (s *source) Sample(row []float64, due []bool) error {
 // ends reports whether an error makes the remaining parts useless.
 func ends(err error) bool {
 	return errors.Is(err, collector.ErrDeviceLost) || errors.Is(err, collector.ErrOutdated) || errors.Is(err, collector.ErrColumnsChanged)
-}
-
-// Calls returns the summed cost of the parts' calls.
-func (s *source) Calls() []collector.CallCost {
-	var out []collector.CallCost
-	at := map[string]int{}
-	for i := range s.parts {
-		for _, c := range s.parts[i].calls() {
-			j, known := at[c.Call]
-			if !known {
-				j = len(out)
-				at[c.Call] = j
-				out = append(out, collector.CallCost{Call: c.Call})
-			}
-			out[j].Count += c.Count
-			out[j].Time += c.Time
-		}
-	}
-	return out
 }
 
 func (s *source) close() {

@@ -34,42 +34,6 @@ func TestLinks(t *testing.T) {
 	s.want(t, "link 7", 8, map[string]float64{"DCGM_FI_DEV_NVLINK_GET_STATE": 0})
 }
 
-// TestVGPUs checks that each vGPU of a host is a device, and that the source detects new and removed vGPUs.
-func TestVGPUs(t *testing.T) {
-	n := nvmltest.New(t, nvmltest.Config{GPUs: 1, Lines: []string{
-		"gpu * vgpu.host 0", "vgpu 0 id=7 uuid=aaaa-7 typeid=471 memory=4294967296 licensed=1", "vgpu 0 id=9 uuid=aaaa-9 typeid=472 memory=1048576 licensed=0",
-	}})
-	plain := openReadings(t, n, "DCGM_FI_DEV_GPU_TEMP")[0]
-	if got := len(plain.Devices()); got != 1 {
-		t.Errorf("%d devices for a list without fields of vGPUs, want 1", got)
-	}
-	s := openReadings(t, n, "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_VGPU_MEMORY_USAGE", "DCGM_FI_DEV_VGPU_TYPE", "DCGM_FI_DEV_VGPU_LICENSE_STATUS")[0]
-	devices := s.Devices()
-	if len(devices) != 3 {
-		t.Fatalf("%d devices, want a board and 2 vGPUs", len(devices))
-	}
-	if v := devices[2]; v.Level != field.VGPU || v.UUID != "aaaa-9" || v.Parent != devices[0].ID || v.GPU != "0" || v.ID == devices[1].ID {
-		t.Errorf("the second vGPU: %+v", v)
-	}
-	s.want(t, "the first", 1, map[string]float64{"DCGM_FI_DEV_VGPU_MEMORY_USAGE": 4096, "DCGM_FI_DEV_VGPU_TYPE": 471, "DCGM_FI_DEV_VGPU_LICENSE_STATUS": 1, "DCGM_FI_DEV_GPU_TEMP": noColumn})
-	s.want(t, "the second", 2, map[string]float64{"DCGM_FI_DEV_VGPU_MEMORY_USAGE": 1, "DCGM_FI_DEV_VGPU_TYPE": 472, "DCGM_FI_DEV_VGPU_LICENSE_STATUS": 0})
-	s.want(t, "the board", 0, map[string]float64{"DCGM_FI_DEV_VGPU_LICENSE_STATUS": 0, "DCGM_FI_DEV_VGPU_MEMORY_USAGE": noColumn})
-
-	n.Line("vgpu 0 id=11 uuid=aaaa-11 typeid=471 memory=0 licensed=1")
-	if err := s.sample(); err != nil {
-		t.Errorf("right after: %v", err)
-	}
-	partOf[*watchPart](s).now = func() time.Time { return time.Now().Add(watchEvery) }
-	if err := s.sample(); !errors.Is(err, collector.ErrColumnsChanged) {
-		t.Errorf("with a third: got %v, want %v", err, collector.ErrColumnsChanged)
-	}
-	gone := openReadings(t, n, "DCGM_FI_DEV_VGPU_MEMORY_USAGE")[0]
-	n.Return(nvmltest.Host, "nvmlVgpuInstanceGetFbUsage", "NOT_FOUND")
-	if err := gone.sample(); !errors.Is(err, collector.ErrColumnsChanged) {
-		t.Errorf("a virtual machine has ended: got %v, want %v", err, collector.ErrColumnsChanged)
-	}
-}
-
 // TestAllocations checks that a tick allocates no more than go-nvml does: a few times per call.
 func TestAllocations(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 1})
@@ -120,7 +84,7 @@ func TestSourceOfParts(t *testing.T) {
 		t.Helper()
 		first, failing, last := newStub(map[field.ID]float64{150: 1}), newStub(map[field.ID]float64{150: 2}), newStub(map[field.ID]float64{150: 3})
 		failing.err = err
-		s := newSource([]collector.Device{{GPU: "3"}}, nil, first, nil, failing, last)
+		s := newSource([]collector.Device{{GPU: "3"}}, nil, nil, first, nil, failing, last)
 		row := []float64{nan, nan, nan}
 		if got := s.Sample(row, []bool{true, true, true}); !errors.Is(got, err) {
 			t.Errorf("got %v, want %v", got, err)
@@ -130,9 +94,6 @@ func TestSourceOfParts(t *testing.T) {
 		}
 		if s.close(); first.closed+failing.closed+last.closed != 3 {
 			t.Error("not every part is closed")
-		}
-		if got := s.Calls(); len(got) != 1 || got[0].Count != 6 || got[0].Time != 9 {
-			t.Errorf("costs: %+v", got)
 		}
 	}
 	f(nil, true)

@@ -12,21 +12,10 @@ import (
 
 	"go.uber.org/zap"
 
-	"warpgauge/collectors/rocm/internal/amdsmi"
+	"warpgauge/collectors/rocm/internal/smi"
 	"warpgauge/collectors/rocm/internal/sysfs"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
-)
-
-// Indexes of libamd_smi's values in a row.
-const (
-	addedCount     = 0                                                             // number of records, by severity
-	addedTime      = addedCount + int(amdsmi.Severities)                           // time of the newest record, by severity, Unix seconds
-	addedAFID      = addedTime + int(amdsmi.Severities)                            // AFIDs of the newest record, by severity and position
-	addedViolation = addedAFID + int(amdsmi.Severities)*amdsmi.MaxAFIDs            // violations of the board
-	addedXCC       = addedViolation + len(amdsmi.Violations{}.Board)               // violations by reason, partition and chiplet
-	addedMemory    = addedXCC + amdsmi.XCCViolations*amdsmi.Partitions*amdsmi.XCCs // memory bus width, bandwidth
-	addedWidth     = addedMemory + 2
 )
 
 // startPatience is how long Open waits for the library, whose facts become labels. Then Open continues without it.
@@ -35,14 +24,14 @@ const startPatience = 5 * time.Second
 // added reads libamd_smi in addition to /sys. Only its own goroutine calls the library. While a library call hangs, the
 // added values are blank, and the values of /sys are not delayed.
 type added struct {
-	lib   *amdsmi.Library
+	lib   *smi.AMD
 	log   *zap.Logger
 	every time.Duration
 
-	tried     chan struct{}           // closed when the first start has succeeded or failed
-	facts     map[string]amdsmi.Facts // nil if the start failed
-	ready     chan struct{}           // closed when gpus is complete
-	firstTurn chan struct{}           // closed when every GPU has been read once
+	tried     chan struct{}        // closed when the first start has succeeded or failed
+	facts     map[string]smi.Facts // nil if the start failed
+	ready     chan struct{}        // closed when gpus is complete
+	firstTurn chan struct{}        // closed when every GPU has been read once
 	gpus      []*addedGPU
 	stop      context.CancelFunc
 	ended     sync.WaitGroup
@@ -50,27 +39,26 @@ type added struct {
 
 // addedGPU is the part of added that one source uses.
 type addedGPU struct {
-	pci                 string
-	all                 *added
-	files               *sysfs.Handle
-	records, violations bool // needed by the list
-	memory              [2]float64
-	latest              atomic.Pointer[addedRow]
-	said                [2]string // last logged errors; only for added's goroutine
+	pci    string
+	all    *added
+	files  *sysfs.Handle
+	needed bool // by the list
+	latest atomic.Pointer[addedRow]
+	said   string // last logged error; only for added's goroutine
 }
 
-// addedRow holds the values of one turn.
+// addedRow holds the records of one turn; nil if they cannot be read.
 type addedRow struct {
-	at     time.Time
-	values [addedWidth]float64
+	at      time.Time
+	records *[smi.Severities]smi.Records
 }
 
 // startAdded loads and starts the library. It waits at most startPatience or until ctx ends. Errors:
 // collector.ErrNotLoaded, collector.ErrNotBuiltIn, wrapped.
 func startAdded(ctx context.Context, o Options, gpus []sysfs.GPU, every time.Duration) (*added, error) {
-	lib, err := amdsmi.Load(o.Library)
+	lib, err := smi.LoadAMD(o.Library)
 	if err != nil {
-		return nil, err
+		return nil, notLoaded(err)
 	}
 	// The goroutine outlives Open.
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -130,7 +118,7 @@ func (a *added) run(ctx context.Context, gpus []sysfs.GPU) {
 		}
 	}
 	if first {
-		a.facts = map[string]amdsmi.Facts{}
+		a.facts = map[string]smi.Facts{}
 		for i := range gpus {
 			a.facts[gpus[i].PCI] = a.lib.Facts(gpus[i].PCI)
 		}
@@ -143,7 +131,7 @@ func (a *added) run(ctx context.Context, gpus []sysfs.GPU) {
 	}
 	for turn := 0; ctx.Err() == nil; turn++ {
 		for _, g := range a.gpus {
-			if ctx.Err() == nil && !g.files.Suspended() {
+			if g.needed && ctx.Err() == nil && !g.files.Suspended() {
 				a.readGPU(g)
 			}
 		}
@@ -169,69 +157,27 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// readGPU reads the needed values of a GPU.
+// readGPU reads the records of a GPU.
 func (a *added) readGPU(g *addedGPU) {
-	row := &addedRow{}
-	for i := range row.values {
-		row.values[i] = math.NaN()
-	}
-	copy(row.values[addedMemory:], g.memory[:])
 	if !a.lib.Lists(g.pci) {
-		a.logChange(g, 0, errors.New("the library does not list the GPU"))
+		a.logChange(g, errors.New("the library does not list the GPU"))
 		return
 	}
-	if g.records {
-		records, err := a.lib.Records(g.pci, time.Now())
-		row.putRecords(records)
-		a.logChange(g, 0, err)
-	}
-	if g.violations {
-		v, err := a.lib.Violations(g.pci)
-		row.putViolations(v)
-		a.logChange(g, 1, err)
-	}
-	row.at = time.Now()
-	g.latest.Store(row)
-}
-
-func (r *addedRow) putRecords(all *[amdsmi.Severities]amdsmi.Records) {
-	if all == nil {
-		return
-	}
-	for i := range all {
-		of := &all[i]
-		r.values[addedCount+i] = float64(of.Count)
-		if !of.Time.IsZero() {
-			r.values[addedTime+i] = float64(of.Time.Unix())
-		}
-		for n, id := range of.AFIDs {
-			r.values[addedAFID+i*amdsmi.MaxAFIDs+n] = float64(id)
-		}
-	}
-}
-
-func (r *addedRow) putViolations(v *amdsmi.Violations) {
-	if v == nil {
-		return
-	}
-	at := addedXCC + copy(r.values[addedViolation:], v.Board[:]) - len(v.Board)
-	for i := range v.XCC {
-		for p := range v.XCC[i] {
-			at += copy(r.values[at:], v.XCC[i][p][:])
-		}
-	}
+	records, err := a.lib.Records(g.pci, time.Now())
+	a.logChange(g, err)
+	g.latest.Store(&addedRow{time.Now(), records})
 }
 
 // logChange logs when an error about a GPU begins, changes or ends.
-func (a *added) logChange(g *addedGPU, about int, err error) {
+func (a *added) logChange(g *addedGPU, err error) {
 	text := ""
 	if err != nil {
 		text = err.Error()
 	}
-	if text == g.said[about] {
+	if text == g.said {
 		return
 	}
-	if g.said[about] = text; err != nil {
+	if g.said = text; err != nil {
 		a.log.Warn("AMD SMI cannot read some values of a gpu", zap.String("device", g.pci), zap.Error(err))
 	} else {
 		a.log.Info("AMD SMI reads all values of a gpu again", zap.String("device", g.pci))
@@ -239,7 +185,7 @@ func (a *added) logChange(g *addedGPU, about int, err error) {
 }
 
 // factsOf returns the facts of a GPU. They are empty if the library did not start in time for Open.
-func (a *added) factsOf(pci string) amdsmi.Facts {
+func (a *added) factsOf(pci string) smi.Facts {
 	if a != nil {
 		select {
 		case <-a.tried:
@@ -249,38 +195,20 @@ func (a *added) factsOf(pci string) amdsmi.Facts {
 		default:
 		}
 	}
-	return amdsmi.Facts{MemoryWidth: math.NaN(), MemoryBandwidth: math.NaN()}
-}
-
-// refusal returns why the library must not read value i of its row, or "" if it may. gpu_metrics has the same violation
-// status, so the library reads it only if gpu_metrics has an unknown revision, and only for MI300 and later: for other
-// GPUs some releases read memory out of bounds.
-func (b *binder) refusal(i int) string {
-	switch {
-	case b.added == nil:
-		return "only AMD SMI has it: --rocm-source=amdsmi"
-	case i >= addedMemory:
-		return b.added.lib.Refuses(amdsmi.MemoryFacts)
-	case i >= addedViolation && (b.family != mi300 || b.metrics != nil):
-		return "gpu_metrics has it"
-	case i >= addedViolation:
-		return b.added.lib.Refuses(amdsmi.ViolationStatus)
-	}
-	return b.added.lib.Refuses(amdsmi.ErrorRecords)
+	return smi.Facts{MemoryWidth: math.NaN(), MemoryBandwidth: math.NaN()}
 }
 
 // addedTexts returns the text facts by field.
-func addedTexts(f amdsmi.Facts) map[field.ID]string {
+func addedTexts(f smi.Facts) map[field.ID]string {
 	return map[field.ID]string{
 		field.AMDManufacturer: f.Manufacturer, field.AMDModelNumber: f.Number, field.AMDFRU: f.FRU, field.AMDVBIOSName: f.VBIOSName,
 		field.AMDVBIOSDate: f.VBIOSDate, field.AMDVBIOSPart: f.PartNumber, field.AMDMemoryKind: f.MemoryKind, field.AMDMemoryMaker: f.MemoryMaker,
 	}
 }
 
-// addGPU returns the part for one source.
-func (a *added) addGPU(g *sysfs.GPU, files *sysfs.Handle, records, violations bool) *addedGPU {
-	f := a.factsOf(g.PCI)
-	out := &addedGPU{pci: g.PCI, files: files, all: a, records: records, violations: violations, memory: [2]float64{f.MemoryWidth, f.MemoryBandwidth}}
+// addGPU returns the part for one source. needed says that the list has records.
+func (a *added) addGPU(g *sysfs.GPU, files *sysfs.Handle, needed bool) *addedGPU {
+	out := &addedGPU{pci: g.PCI, files: files, all: a, needed: needed}
 	a.gpus = append(a.gpus, out)
 	return out
 }
@@ -290,7 +218,7 @@ func (g *addedGPU) calls() []collector.CallCost {
 	if g != g.all.gpus[0] {
 		return nil
 	}
-	return g.all.lib.Calls()
+	return costs(g.all.lib.Caller)
 }
 
 // close ends the goroutine and waits for a running call.
@@ -308,41 +236,54 @@ func (g *addedGPU) row(now time.Time) *addedRow {
 	return r
 }
 
-// fromAdded returns a term for value i of libamd_smi's row, multiplied by scale.
-func fromAdded(i int, scale float64) term { return term{op: opAdded, first: i, scale: scale} }
+// Values of the records of a severity, for term.at. The newest record's AFIDs follow from recordAFID.
+const (
+	recordCount = iota
+	recordTime  // of the newest, Unix seconds
+	recordAge   // of the newest, seconds
+	recordAFID
+)
+
+// ofRecord computes opRecord.
+func (b *bound) ofRecord(f *frame) float64 {
+	if f.added == nil || f.added.records == nil {
+		return math.NaN()
+	}
+	switch r := &f.added.records[b.first]; {
+	case b.at == recordCount:
+		return float64(r.Count)
+	case b.at >= recordAFID && b.at-recordAFID < len(r.AFIDs):
+		return float64(r.AFIDs[b.at-recordAFID])
+	case b.at >= recordAFID, r.Time.IsZero():
+		return math.NaN()
+	case b.at == recordTime:
+		return float64(r.Time.Unix())
+	default:
+		return max(f.wall.Sub(r.Time).Seconds(), 0)
+	}
+}
 
 // addedSpecs returns the columns that libamd_smi adds to a GPU.
-func addedSpecs() []spec {
-	out := []spec{
-		one(field.AMDMemoryWidth, fromAdded(addedMemory, 1)),
-	}
-	for i := range int(amdsmi.Severities) {
-		severity := collector.Label{Name: "severity", Value: amdsmi.Severity(i).String()}
-		add := func(id field.ID, t term, more ...collector.Label) {
-			out = append(out, spec{id, append(more, severity), []term{t}})
+func addedSpecs(more smi.Facts) []spec {
+	out := []spec{fixed(field.AMDMemoryWidth, more.MemoryWidth)}
+	for i := range smi.Severities {
+		severity := collector.Label{Name: "severity", Value: i.String()}
+		add := func(id field.ID, at int, labels ...collector.Label) {
+			out = append(out, spec{id, append(labels, severity), []term{{op: opRecord, first: int(i), at: at, scale: 1}}})
 		}
-		add(field.AMDRecords, fromAdded(addedCount+i, 1))
-		add(field.AMDRecordTime, fromAdded(addedTime+i, 1))
-		add(field.AMDRecordAge, term{op: opAge, first: addedTime + i, scale: 1})
-		for n := range amdsmi.MaxAFIDs {
-			add(field.AMDAFID, fromAdded(addedAFID+i*amdsmi.MaxAFIDs+n, 1), collector.Label{Name: "index", Value: strconv.Itoa(n)})
+		add(field.AMDRecords, recordCount)
+		add(field.AMDRecordTime, recordTime)
+		add(field.AMDRecordAge, recordAge)
+		for n := range smi.MaxAFIDs {
+			add(field.AMDAFID, recordAFID+n, collector.Label{Name: "index", Value: strconv.Itoa(n)})
 		}
 	}
 	return out
 }
 
-// addedShare returns the term for the share of a chiplet's clock below the host's limit, by reason. at counts the
-// chiplets of all partitions.
-func addedShare(reason, at int) []term {
-	if reason >= amdsmi.XCCViolations {
-		return nil
-	}
-	return []term{fromAdded(addedXCC+reason*amdsmi.Partitions*amdsmi.XCCs+at, fromPercent)}
-}
-
 // addedInterval returns the interval for reading the library: the shortest interval of a list row that needs it, at most
 // the interval of slow fields.
 func addedInterval(fields field.List) time.Duration {
-	values := []field.ID{field.AMDRecords, field.AMDRecordTime, field.AMDRecordAge, field.AMDAFID, field.AMDMemoryWidth}
+	values := []field.ID{field.AMDRecords, field.AMDRecordTime, field.AMDRecordAge, field.AMDAFID}
 	return max(shortestInterval(fields, values, 30*time.Second), time.Second)
 }

@@ -36,7 +36,7 @@ func amdFake(t testing.TB, tree *rocmtest.Tree, release smitest.AMDSMI, version 
 	f := smitest.CompileAMD(t, release).New(t, without...)
 	f.SetDevices(t, tree)
 	f.Set(t, "version", "ok "+version)
-	for _, name := range []string{"amdsmi_get_gpu_board_info", "amdsmi_get_gpu_vbios_info", "amdsmi_get_gpu_vram_info", "amdsmi_get_violation_status"} {
+	for _, name := range []string{"amdsmi_get_gpu_board_info", "amdsmi_get_gpu_vbios_info", "amdsmi_get_gpu_vram_info"} {
 		f.Set(t, name, "ok")
 	}
 	return f
@@ -89,20 +89,15 @@ func TestAMDReleases(t *testing.T) {
 						t.Errorf("%s is %q, want %q", name, got, want)
 					}
 				}
-				width, bandwidth, ppt, third := 8192.0, 5300e9, 0.11, 0.43
+				width, bandwidth := 8192.0, 5300e9
 				if release < 2407 {
-					width, ppt = nan, nan
+					width = absent
 				}
 				if release < 2502 {
 					bandwidth = nan
 				}
-				if release < 2601 {
-					third = nan
-				}
 				s.want(1, "amd_gpu_memory_bus_width_bits", "", width)
 				s.want(1, "amd_gpu_memory_max_bandwidth_bytes_per_second", "", bandwidth)
-				s.want(1, "amd_gpu_throttle_ratio", "reason=ppt", ppt)
-				s.want(1, "amd_gpu_gfxclk_below_limit_ratio", "reason=low_utilization,xcc=3", third)
 				s.want(1, "amd_gpu_cper_records", "severity=fatal", nan)
 				s.want(1, "amd_gpu_cper_age_seconds", "severity=fatal", nan)
 				// Values of /sys still come from /sys.
@@ -123,7 +118,6 @@ func TestAMDUnknownReleases(t *testing.T) {
 			s := withAMD(t, tree, fake)
 			s.sample()
 			s.want(0, "amd_gpu_cper_records", "severity=fatal", 0)
-			s.want(0, "amd_gpu_throttle_ratio", "reason=ppt", nan)
 			if got, want := s.reason("amd_gpu_memory_bus_width_bits"), "the structures of libamd_smi "+shown+" are not known: those of 24.5 to 27.1 are, in part"; !strings.Contains(got, want) {
 				t.Errorf("reason %q, want %q", got, want)
 			}
@@ -131,7 +125,7 @@ func TestAMDUnknownReleases(t *testing.T) {
 				t.Errorf("the manufacturer is %q", got)
 			}
 			for _, c := range fake.Calls(t) {
-				if strings.HasSuffix(c.Function, "_info") || c.Function == "amdsmi_get_violation_status" {
+				if strings.HasSuffix(c.Function, "_info") {
 					t.Errorf("%s was called", c.Function)
 				}
 			}
@@ -159,7 +153,7 @@ func TestAMDLibraryWithoutSymbols(t *testing.T) {
 		unused(t, tree, fake.Path, symbol)
 	}
 	unused(t, tree, "/nowhere/libamd_smi.so", "the loader finds no")
-	s := withAMD(t, tree, amdFake(t, tree, 2601, "26 5 0", "amdsmi_get_gpu_cper_entries", "amdsmi_get_gpu_vram_info", "amdsmi_get_violation_status", "amdsmi_get_gpu_board_info"))
+	s := withAMD(t, tree, amdFake(t, tree, 2601, "26 5 0", "amdsmi_get_gpu_cper_entries", "amdsmi_get_gpu_vram_info", "amdsmi_get_gpu_board_info"))
 	s.sample()
 	for _, name := range []string{"amd_gpu_cper_records", "amd_gpu_memory_bus_width_bits"} {
 		if got := s.reason(name); !strings.HasPrefix(got, "no_symbol: this libamd_smi has no amdsmi_get_") {
@@ -320,7 +314,7 @@ func TestAMDStartFails(t *testing.T) {
 	s := withAMD(t, tree, fake)
 	s.sample()
 	s.want(0, "DCGM_FI_DEV_GPU_UTIL", "", float64(tree.GPUs[0].State.Util))
-	s.want(0, "amd_gpu_memory_bus_width_bits", "", nan)
+	s.want(0, "amd_gpu_memory_bus_width_bits", "", absent)
 
 	fake = amdFake(t, tree, 2601, "26 5 0")
 	fake.Set(t, "amdsmi_get_gpu_device_bdf.0", "ok 0")                    // as without DRM
@@ -328,7 +322,7 @@ func TestAMDStartFails(t *testing.T) {
 	fake.Set(t, "amdsmi_get_gpu_device_bdf.2", "ok 18446744073709551615") // no address
 	s = withAMD(t, tree, fake)
 	s.sample()
-	s.want(0, "amd_gpu_memory_bus_width_bits", "", nan)
+	s.want(0, "amd_gpu_memory_bus_width_bits", "", absent)
 	s.want(1, "amd_gpu_memory_bus_width_bits", "", 8192)
 
 	fake = amdFake(t, tree, 2601, "26 5 0")
@@ -339,15 +333,13 @@ func TestAMDStartFails(t *testing.T) {
 	}
 	s = withAMD(t, tree, fake)
 	s.sample()
-	s.want(0, "amd_gpu_memory_bus_width_bits", "", nan)
+	s.want(0, "amd_gpu_memory_bus_width_bits", "", absent)
 	s.want(1, "amd_gpu_memory_bus_width_bits", "", 8192)
 }
 
-// TestAMDAsksNoMore checks that the violation status is read only for MI300 and later, only if gpu_metrics does not have
-// it, and not for a suspended board.
-func TestAMDAsksNoMore(t *testing.T) {
+// TestAMDSuspended checks that a suspended board's records are not read, and that calls are counted.
+func TestAMDSuspended(t *testing.T) {
 	tree := radeons(t, 2)
-	futureMetrics(t, tree)
 	tree.GPUs[1].Set(t, "power/runtime_status", "suspended\n")
 	fake := amdFake(t, tree, 2601, "26 5 0")
 	fake.Set(t, "amdsmi_get_gpu_cper_entries", "ok")
@@ -355,15 +347,9 @@ func TestAMDAsksNoMore(t *testing.T) {
 	s.sample()
 	s.want(0, "amd_gpu_cper_records", "severity=fatal", 0)
 	for _, c := range fake.Calls(t) {
-		if c.Function == "amdsmi_get_violation_status" || c.Function == "amdsmi_get_gpu_cper_entries" && c.Device == 1 {
+		if c.Function == "amdsmi_get_gpu_cper_entries" && c.Device == 1 {
 			t.Errorf("%s was called for GPU %d", c.Function, c.Device)
 		}
-	}
-	tree = rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X, Metrics: "1.8"})
-	fake = amdFake(t, tree, 2601, "26 5 0")
-	withAMD(t, tree, fake).sample()
-	if n := fake.Count(t, "amdsmi_get_violation_status"); n != 0 {
-		t.Errorf("the violation status, which gpu_metrics has, was read %d times", n)
 	}
 	calls := s.sources[0].(collector.CallMeter).Calls()
 	if !slices.ContainsFunc(calls, func(c collector.CallCost) bool {

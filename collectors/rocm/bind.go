@@ -1,6 +1,7 @@
 package rocm
 
 import (
+	"math"
 	"slices"
 
 	"warpgauge/collectors/rocm/internal/gpumetrics"
@@ -63,20 +64,18 @@ type binder struct {
 	metrics *gpumetrics.Metrics   // as read in Open; nil if unknown, then any member may exist
 	bus     bool                  // pcie_bw exists
 	added   *added                // nil if not used
-	family  family
 }
 
 // cell is a bound column.
 type cell struct {
-	terms               []bound
-	whole               bool // the field is an integer
-	slots               []int
-	metrics             bool // needs gpu_metrics
-	bus                 bool
-	growth              bool // needs two samples
-	added               bool // needs libamd_smi
-	records, violations bool
-	blank               float64 // placeholder for a missing value, see explain
+	terms   []bound
+	whole   bool // the field is an integer
+	slots   []int
+	metrics bool // needs gpu_metrics
+	bus     bool
+	growth  bool    // needs two samples
+	records bool    // needs libamd_smi
+	blank   float64 // placeholder for a missing value, see explain
 }
 
 // absentSlot marks an optional reading that does not exist.
@@ -102,11 +101,8 @@ func (b *binder) bind(s *spec) (cell, bool) {
 		c.slots = append(c.slots, made.slots...)
 		c.metrics = c.metrics || len(t.metric) > 0 || t.op == opUnread
 		c.bus = c.bus || t.op == opBus
-		if t.op == opAdded || t.op == opAge {
-			c.added = len(c.terms) == 0
-			c.records, c.violations = t.first < addedViolation, t.first >= addedViolation && t.first < addedMemory
-		}
-		c.growth = c.growth || t.op == opRate || t.op == opMeanRate || t.op == opPart || t.op == opMoved || t.op == opMovedReasons
+		c.records = c.records || t.op == opRecord
+		c.growth = c.growth || t.op == opRate || t.op == opMeanRate || t.op == opPart || t.ofResidencies()
 		c.terms = append(c.terms, made)
 	}
 	if d, ok := field.ByID(s.field); ok {
@@ -156,16 +152,18 @@ func (b *binder) possible(t term) (term, bool) {
 	has := func(r sysfs.Reading) bool { _, ok := b.slots[r]; return ok }
 	had := func(f gpumetrics.Field) bool { return b.metrics == nil || b.metrics.Has(f) }
 	switch t.op {
-	case opFixed, opUnread:
+	case opFixed:
+		return t, !math.IsNaN(t.scale)
+	case opUnread:
 		return t, true
 	case opBus:
 		return t, b.bus
-	case opAdded, opAge:
-		return t, b.refusal(t.first) == ""
+	case opRecord:
+		return t, b.added != nil && b.added.lib.RefusesRecords() == ""
 	case opSum:
 		t.raw = slices.DeleteFunc(slices.Clone(t.raw), func(r sysfs.Reading) bool { return !has(r) })
 		return t, len(t.raw) > 0
-	case opHeld, opMovedReasons, opPart:
+	case opHeld, opReasons, opPart:
 		return t, !slices.ContainsFunc(t.metric, func(f gpumetrics.Field) bool { return !had(f) })
 	}
 	if len(t.raw) > 0 && len(t.confirm) == 0 {

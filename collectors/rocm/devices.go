@@ -2,21 +2,22 @@ package rocm
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
 
-	"warpgauge/collectors/rocm/internal/amdsmi"
 	"warpgauge/collectors/rocm/internal/gpumetrics"
+	"warpgauge/collectors/rocm/internal/smi"
 	"warpgauge/collectors/rocm/internal/sysfs"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
 
 // units returns the devices of a GPU: the GPU, its partitions if it has several, and its XGMI links.
-func (n node) units(g *sysfs.GPU, more amdsmi.Facts, driver string, fields field.List, m *gpumetrics.Metrics) []unit {
+func (n node) units(g *sysfs.GPU, more smi.Facts, driver string, fields field.List, m *gpumetrics.Metrics) []unit {
 	board := n.board(g)
-	specs := boardSpecs(g, n)
+	specs := boardSpecs(g, n, more)
 	words := texts(g, board, driver)
 	for id, text := range addedTexts(more) {
 		if words[id] == "" {
@@ -133,8 +134,8 @@ func facts(fields field.List, texts map[field.ID]string, specs []spec) []collect
 	for _, f := range fields.Labels() {
 		text := texts[f.Desc.ID]
 		for _, s := range specs {
-			if s.field == f.Desc.ID && s.terms[0].op == opFixed && len(s.labels) == 0 {
-				text = strconv.FormatFloat(s.terms[0].scale*scaleOf(f), 'f', -1, 64)
+			if t := s.terms[0]; s.field == f.Desc.ID && t.op == opFixed && len(s.labels) == 0 && !math.IsNaN(t.scale) {
+				text = strconv.FormatFloat(t.scale*scaleOf(f), 'f', -1, 64)
 			}
 		}
 		if text != "" {

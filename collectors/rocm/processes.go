@@ -130,7 +130,7 @@ func (s *processSource) Sample(row []float64, due []bool) error {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, sysfs.ErrTooMany):
 		what = err.Error()
 	case err != nil:
-		return err
+		return ofDevice(err)
 	}
 	for i := range s.units {
 		at := i * collector.ProcessWidth

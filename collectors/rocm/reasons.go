@@ -39,8 +39,6 @@ func (s *source) blankOf(c *cell, p *spec, wanted []sysfs.Reading, denied []bool
 		return s.Blank(collector.ReasonPermission, "this process may not read gpu_metrics of the GPU in /sys")
 	case c.records:
 		return s.Blank(collector.ReasonBlank, "the driver keeps no such record, or AMD SMI may not read them: they are in /sys/kernel/debug, for root")
-	case c.added:
-		return s.Blank(collector.ReasonBlank, "AMD SMI has no value of it")
 	case c.bus:
 		return s.Blank(collector.ReasonBlank, "the driver has given no text in pcie_bw, or not yet")
 	case c.metrics && len(c.slots) == 0:
@@ -52,8 +50,18 @@ func (s *source) blankOf(c *cell, p *spec, wanted []sysfs.Reading, denied []bool
 // lacks returns why a board does not have a spec.
 func (b *binder) lacks(p *spec) collector.Explanation {
 	m := b.metrics
-	if t := &p.terms[0]; t.op == opAdded || t.op == opAge {
-		return collector.Explanation{Reason: collector.ReasonNoSymbol, Detail: b.refusal(t.first)}
+	if t := &p.terms[0]; t.op == opRecord || t.op == opFixed {
+		e := collector.Explanation{Reason: collector.ReasonNoSymbol, Detail: "only AMD SMI has it: --rocm-source=amdsmi"}
+		switch {
+		case b.added == nil:
+		case t.op == opRecord:
+			e.Detail = b.added.lib.RefusesRecords()
+		default:
+			if e.Detail = b.added.lib.RefusesMemory(); e.Detail == "" {
+				e.Reason, e.Detail = collector.ReasonBlank, "AMD SMI has no value of it"
+			}
+		}
+		return e
 	}
 	files := p.files()
 	detail := "the driver has no " + strings.Join(files, ", ") + " for this GPU"
@@ -88,7 +96,7 @@ func (s *source) explain(c *cell, v float64) float64 {
 	switch {
 	case !math.IsNaN(v):
 		return v
-	case c.added && s.frame.added == nil:
+	case c.records && s.frame.added == nil:
 		return s.blanks.silent
 	case c.metrics && s.frame.unread[unreadMetrics] == 1:
 		return s.blanks.revision

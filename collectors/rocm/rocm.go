@@ -46,8 +46,8 @@ func Present(root string) bool { return sysfs.New(sysfs.Options{Root: root}).Pre
 // Collector reads the AMD GPUs of a node.
 type Collector struct {
 	machine
-	smi     *smi   // nil if not used
-	added   *added // nil if not used
+	smi     *rocmSMI // nil if not used
+	added   *added   // nil if not used
 	sources []*source
 	peeks   sync.WaitGroup
 }
@@ -161,7 +161,7 @@ func (c *Collector) source(n node, g *sysfs.GPU, found *sysfs.Found, fields fiel
 	s.files = c.files.Open(g, wanted)
 	s.reader = c.reader(s.files, g, wanted)
 	s.due, s.frame.values = make([]bool, len(wanted)), make([]float64, len(wanted))
-	b := binder{slots: map[sysfs.Reading]int{}, metrics: m, bus: s.files.HasBus(), added: c.added, family: familyOf(g.Device)}
+	b := binder{slots: map[sysfs.Reading]int{}, metrics: m, bus: s.files.HasBus(), added: c.added}
 	for i, has := range s.reader.Has() {
 		s.frame.values[i] = math.NaN()
 		if has {
@@ -170,7 +170,7 @@ func (c *Collector) source(n node, g *sysfs.GPU, found *sysfs.Found, fields fiel
 	}
 	denied := s.files.Denied()
 	s.blanks = s.newBlanks()
-	bus, records, violations := false, false, false
+	bus, records := false, false
 	for _, u := range units {
 		device := len(s.devices)
 		s.devices = append(s.devices, u.device)
@@ -184,7 +184,7 @@ func (c *Collector) source(n node, g *sysfs.GPU, found *sysfs.Found, fields fiel
 			s.columns = append(s.columns, collector.Column{Device: device, Field: u.specs[i].field, Labels: u.specs[i].labels})
 			s.cells = append(s.cells, cell)
 			bus = bus || cell.bus
-			records, violations = records || cell.records, violations || cell.violations
+			records = records || cell.records
 		}
 	}
 	s.Complete(s.devices, s.columns, fields.Readings(), s.rest)
@@ -192,7 +192,7 @@ func (c *Collector) source(n node, g *sysfs.GPU, found *sysfs.Found, fields fiel
 		s.bus = startBus(s.files, shortestInterval(fields, busFields, time.Hour))
 	}
 	if c.added != nil {
-		s.added = c.added.addGPU(g, s.files, records, violations)
+		s.added = c.added.addGPU(g, s.files, records)
 	}
 	return s
 }

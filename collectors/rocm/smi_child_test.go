@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"warpgauge/collectors/rocm/internal/native"
+	"warpgauge/collectors/rocm/internal/smi"
 	"warpgauge/collectors/rocm/internal/sysfs"
 	"warpgauge/collectors/rocm/rocmtest"
 	"warpgauge/collectors/rocm/rocmtest/smitest"
@@ -60,11 +60,11 @@ func TestChild(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	f := strings.Fields(what)
-	c, err := native.Open(&smiAPI, f[1])
+	c, err := smi.Open(&smiAPI, f[1])
 	must(t, err)
 	must(t, c.Must(smiInit, 0))
 	fmt.Fprintln(os.Stdout, "asking")
-	status := smiCall(c, 0, smiAsk{function: smiTemperature, a: uint32(sysfs.SensorJunction)}, native.New[[2]uint64]())
+	status := smiCall(c, 0, smiAsk{function: smiTemperature, a: uint32(sysfs.SensorJunction)}, smi.New[[2]uint64]())
 	fmt.Fprintln(os.Stdout, "answered", status)
 }
 

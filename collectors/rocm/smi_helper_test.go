@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"warpgauge/collectors/rocm/internal/native"
+	"warpgauge/collectors/rocm/internal/smi"
 	"warpgauge/collectors/rocm/internal/sysfs"
 	"warpgauge/collectors/rocm/rocmtest"
 	"warpgauge/collectors/rocm/rocmtest/smitest"
@@ -23,7 +23,7 @@ func boards(t *testing.T, tree *rocmtest.Tree) []sysfs.GPU {
 
 // started is a started library with a tree.
 type started struct {
-	*smi
+	*rocmSMI
 	tree *rocmtest.Tree
 }
 
@@ -116,4 +116,4 @@ func fakeFor(t *testing.T, tree *rocmtest.Tree, abi smitest.ABI, without ...stri
 	return f
 }
 
-func smiStatus(code int32) error { return native.StatusError{API: &smiAPI, Code: code} }
+func smiStatus(code int32) error { return smi.StatusError{API: &smiAPI, Code: code} }

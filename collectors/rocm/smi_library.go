@@ -5,7 +5,7 @@ import (
 	"math"
 	"os"
 
-	"warpgauge/collectors/rocm/internal/native"
+	"warpgauge/collectors/rocm/internal/smi"
 	"warpgauge/collectors/rocm/internal/sysfs"
 )
 
@@ -30,7 +30,7 @@ const (
 // smiAPI describes the library. The required functions start and stop it and map indexes to GPUs. AMD's packages use
 // sonames 5, 6 and, since ROCm 6.1, 7. Distributions and builds without version tags use 1. The number does not
 // determine the layouts.
-var smiAPI = native.API{ //nolint:gochecknoglobals // a constant
+var smiAPI = smi.API{ //nolint:gochecknoglobals // a constant
 	Name: "ROCm SMI", Folders: []string{"lib", "lib64"}, Prefix: "RSMI_STATUS_",
 	Sonames: []string{
 		"librocm_smi64.so.7", "librocm_smi64.so.6", "librocm_smi64.so.5",
@@ -47,7 +47,7 @@ var smiAPI = native.API{ //nolint:gochecknoglobals // a constant
 // smiInitError is a status of rsmi_init with several possible causes.
 const smiInitError = 8
 
-var smiFunctions = []native.Function{ //nolint:gochecknoglobals // a constant
+var smiFunctions = []smi.Function{ //nolint:gochecknoglobals // a constant
 	smiInit:          {Name: "rsmi_init", Required: true},
 	smiShutDown:      {Name: "rsmi_shut_down", Required: true},
 	smiNumDevices:    {Name: "rsmi_num_monitor_devices", Required: true},
@@ -116,9 +116,9 @@ var smiReadings = [sysfs.Kinds]struct { //nolint:gochecknoglobals // a constant
 	sysfs.Voltage:         {function: smiVoltage},
 }
 
-// smiCall makes one call for a device. out must come from native.New. Outputs that the function does not write are
+// smiCall makes one call for a device. out must come from smi.New. Outputs that the function does not write are
 // smiUnset. smiCall allocates nothing.
-func smiCall(c *native.Caller, device uint32, q smiAsk, out *[2]uint64) (status int32) {
+func smiCall(c *smi.Caller, device uint32, q smiAsk, out *[2]uint64) (status int32) {
 	const none = math.MaxUint32
 	*out = [2]uint64{smiUnset, smiUnset}
 	if q.function == smiMemoryBusy { // the only function that writes 32 bits
@@ -126,7 +126,7 @@ func smiCall(c *native.Caller, device uint32, q smiAsk, out *[2]uint64) (status 
 	}
 	args := [5]uint64{uint64(device), uint64(q.a), uint64(q.b)}
 	n := 1 + smiTakes[q.function]
-	args[n], args[n+1] = native.Address(&out[0]), native.Address(&out[1])
+	args[n], args[n+1] = smi.Address(&out[0]), smi.Address(&out[1])
 	status = c.Call(q.function, args[:n+2]...)
 	if q.function == smiMemoryBusy && out[0] == none {
 		out[0] = smiUnset

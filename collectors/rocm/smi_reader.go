@@ -6,28 +6,44 @@ import (
 	"math"
 	"runtime"
 
-	"warpgauge/collectors/rocm/internal/native"
+	"warpgauge/collectors/rocm/internal/smi"
 	"warpgauge/collectors/rocm/internal/sysfs"
 	"warpgauge/pkg/collector"
 )
 
+// notLoaded adds the collector's error to an error of opening a library.
+func notLoaded(err error) error {
+	if errors.Is(err, smi.ErrNotBuiltIn) {
+		return fmt.Errorf("%w: %w", collector.ErrNotBuiltIn, err)
+	}
+	return fmt.Errorf("%w: %w", collector.ErrNotLoaded, err)
+}
+
+// costs returns the cost of a library's calls.
+func costs(c *smi.Caller) (out []collector.CallCost) {
+	for _, cost := range c.Calls() {
+		out = append(out, collector.CallCost(cost))
+	}
+	return out
+}
+
 // maxSMIDevices bounds the number of devices whose address is queried, whatever number the library returns.
 const maxSMIDevices = 256
 
-// smi is a started librocm_smi64. Its indexes are fixed until the next rsmi_init.
-type smi struct {
-	*native.Caller
+// rocmSMI is a started librocm_smi64. Its indexes are fixed until the next rsmi_init.
+type rocmSMI struct {
+	*smi.Caller
 	index map[string]uint32 // by PCI address
 }
 
 // startSMI loads and starts the library. It waits for rsmi_init, which takes seconds if another process holds a lock and
-// may hang. Errors: collector.ErrNotBuiltIn, collector.ErrNotLoaded, native.StatusError, wrapped.
-func startSMI(library string) (*smi, error) {
-	caller, err := native.Open(&smiAPI, library)
+// may hang. Errors: collector.ErrNotBuiltIn, collector.ErrNotLoaded, smi.StatusError, wrapped.
+func startSMI(library string) (*rocmSMI, error) {
+	caller, err := smi.Open(&smiAPI, library)
 	if err != nil {
-		return nil, err
+		return nil, notLoaded(err)
 	}
-	s := &smi{Caller: caller}
+	s := &rocmSMI{Caller: caller}
 	started := make(chan error)
 	go func() {
 		// After an error the thread ends with this goroutine: it may own device locks, and the kernel passes the locks
@@ -48,7 +64,7 @@ func startSMI(library string) (*smi, error) {
 // start calls rsmi_init and lists the GPUs. In libraries with locks in /dev/shm, rsmi_init acquires the lock of each GPU
 // whose last holder was killed, and all other threads would wait for it for ever. rsmi_shut_down on the same thread
 // releases these locks, and then the second rsmi_init finds them free.
-func (s *smi) start() error {
+func (s *rocmSMI) start() error {
 	// RSMI_INIT_FLAG_THRAD_ONLY_MUTEX makes locks within this process, so that no other process, alive or dead, can
 	// block it.
 	const threadOnly = 0x400000000000000
@@ -71,28 +87,28 @@ func (s *smi) start() error {
 }
 
 // init calls rsmi_init, which may take seconds or hang. It explains the status that has several causes.
-func (s *smi) init(flags uint64) error {
+func (s *rocmSMI) init(flags uint64) error {
 	err := s.Must(smiInit, flags)
-	if !errors.Is(err, native.StatusError{API: &smiAPI, Code: smiInitError}) {
+	if !errors.Is(err, smi.StatusError{API: &smiAPI, Code: smiInitError}) {
 		return err
 	}
 	return fmt.Errorf("%w: it finds no GPU with the amdgpu driver, or cannot write to /dev/shm, or another process holds a lock there (rocm_smi_*)", err)
 }
 
 // list maps PCI addresses to indexes. If two indexes have the same address, the first counts.
-func (s *smi) list() error {
-	out := native.New[[2]uint64]()
-	defer native.Free(out)
-	if err := s.Must(smiNumDevices, native.Address(out)); err != nil {
+func (s *rocmSMI) list() error {
+	out := smi.New[[2]uint64]()
+	defer smi.Free(out)
+	if err := s.Must(smiNumDevices, smi.Address(out)); err != nil {
 		return errors.Join(err, s.close())
 	}
 	s.index = map[string]uint32{}
 	for i := range min(uint32(out[0]), maxSMIDevices) {
-		if smiCall(s.Caller, i, smiAsk{function: smiPCIID}, out) != native.Success {
+		if smiCall(s.Caller, i, smiAsk{function: smiPCIID}, out) != smi.Success {
 			continue // it was removed in the meantime
 		}
 		// Domain in bits 63:32, partition in 31:28, bus in 15:8, device in 7:3, function in 2:0.
-		pci, partition := native.PCI(out[0]>>32, out[0]), out[0]>>28&0xf
+		pci, partition := smi.PCI(out[0]>>32, out[0]), out[0]>>28&0xf
 		if _, ok := s.index[pci]; !ok && partition == 0 {
 			s.index[pci] = i
 		}
@@ -101,12 +117,12 @@ func (s *smi) list() error {
 }
 
 // close calls rsmi_shut_down. All readers must be closed first.
-func (s *smi) close() error { return s.Must(smiShutDown) }
+func (s *rocmSMI) close() error { return s.Must(smiShutDown) }
 
 // smiReader reads one GPU. It uses the library for readings that smiAskFor allows and that have a file, and reads the
 // rest from files.
 type smiReader struct {
-	*native.Caller
+	*smi.Caller
 	files   *sysfs.Handle
 	device  uint32
 	sensors string // the library's directory of sensors
@@ -127,12 +143,12 @@ type smiCell struct {
 var _ collector.CallMeter = (*smiReader)(nil)
 
 // open returns a reader of the GPU, or false if the library does not list the GPU.
-func (s *smi) open(files *sysfs.Handle, g *sysfs.GPU, wanted []sysfs.Reading) (*smiReader, bool) {
+func (s *rocmSMI) open(files *sysfs.Handle, g *sysfs.GPU, wanted []sysfs.Reading) (*smiReader, bool) {
 	device, ok := s.index[g.PCI]
 	if !ok {
 		return nil, false
 	}
-	r := &smiReader{Caller: s.NewCaller(), files: files, device: device, has: files.Has(), rest: make([]bool, len(wanted)), out: native.New[[2]uint64]()}
+	r := &smiReader{Caller: s.NewCaller(), files: files, device: device, has: files.Has(), rest: make([]bool, len(wanted)), out: smi.New[[2]uint64]()}
 	// Before ROCm 6 a function for a missing sensor dereferences a null pointer, so only readings with a file use the
 	// library.
 	r.sensors = files.Sensors()
@@ -148,7 +164,7 @@ func (s *smi) open(files *sysfs.Handle, g *sysfs.GPU, wanted []sysfs.Reading) (*
 func (r *smiReader) Has() []bool { return r.has }
 
 // Read reads the files, then calls the library. A hanging library call stalls only this Read. After an error due cells
-// are NaN. Errors: collector.ErrDeviceLost, or collector.ErrColumnsChanged if the GPU's sensors have another number,
+// are NaN. Errors: sysfs.ErrLost, or collector.ErrColumnsChanged if the GPU's sensors have another number,
 // which the library does not notice before its next start.
 func (r *smiReader) Read(values []float64, due []bool) error {
 	copy(r.rest, due)
@@ -160,7 +176,7 @@ func (r *smiReader) Read(values []float64, due []bool) error {
 		err = fmt.Errorf("sensors are at %q, were at %q: %w", r.files.Sensors(), r.sensors, collector.ErrColumnsChanged)
 	}
 	if err == nil && !r.ask(values, due) && !r.files.Exists() {
-		err = collector.ErrDeviceLost
+		err = sysfs.ErrLost
 	}
 	if err == nil {
 		return nil
@@ -182,7 +198,7 @@ func (r *smiReader) ask(values []float64, due []bool) bool {
 			continue
 		}
 		status := smiCall(r.Caller, r.device, c.ask, r.out)
-		asked, answered = true, answered || status == native.Success
+		asked, answered = true, answered || status == smi.Success
 		values[c.cell] = c.value(status, r.out)
 	}
 	if asked && !answered {
@@ -198,7 +214,7 @@ func (c *smiCell) value(status int32, out *[2]uint64) float64 {
 		v = out[1]
 	}
 	signed := c.ask.function == smiTemperature || c.ask.function == smiVoltage
-	if status != native.Success || v == smiUnset || !signed && v == math.MaxUint64 {
+	if status != smi.Success || v == smiUnset || !signed && v == math.MaxUint64 {
 		return math.NaN()
 	}
 	if signed {
@@ -207,9 +223,12 @@ func (c *smiCell) value(status int32, out *[2]uint64) float64 {
 	return c.reading.Convert(float64(v))
 }
 
+// Calls returns the cost of this reader's calls.
+func (r *smiReader) Calls() []collector.CallCost { return costs(r.Caller) }
+
 // Close closes the files. The reader cannot be used after it.
 func (r *smiReader) Close() error {
-	native.Free(r.out)
+	smi.Free(r.out)
 	r.out = nil
 	return r.files.Close()
 }

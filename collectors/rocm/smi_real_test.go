@@ -68,12 +68,12 @@ func TestRealLibraryVanishAndReturn(t *testing.T) {
 	is(last, tree.GPUs[2])
 	tree.GPUs[2].Vanish(t)
 	for range 2 {
-		if v, err := readAll(last); !errors.Is(err, collector.ErrDeviceLost) || !math.IsNaN(v[0]) {
-			t.Fatalf("Read of a GPU that left = %v, %v, want NaN and ErrDeviceLost", v, err)
+		if v, err := readAll(last); !errors.Is(err, sysfs.ErrLost) || !math.IsNaN(v[0]) {
+			t.Fatalf("Read of a GPU that left = %v, %v, want NaN and ErrLost", v, err)
 		}
 		// The same if only the library is called.
-		if err := last.Read(make([]float64, 2), []bool{true, false}); !errors.Is(err, collector.ErrDeviceLost) {
-			t.Fatalf("Read of a GPU that left = %v, want ErrDeviceLost", err)
+		if err := last.Read(make([]float64, 2), []bool{true, false}); !errors.Is(err, sysfs.ErrLost) {
+			t.Fatalf("Read of a GPU that left = %v, want ErrLost", err)
 		}
 	}
 	tree.Step(t, time.Second)
@@ -83,8 +83,8 @@ func TestRealLibraryVanishAndReturn(t *testing.T) {
 	is(last, tree.GPUs[2])
 
 	tree.GPUs[2].Vanish(t)
-	if _, err := readAll(last); !errors.Is(err, collector.ErrDeviceLost) {
-		t.Fatalf("Read of a GPU that left = %v, want ErrDeviceLost", err)
+	if _, err := readAll(last); !errors.Is(err, sysfs.ErrLost) {
+		t.Fatalf("Read of a GPU that left = %v, want ErrLost", err)
 	}
 	tree.GPUs[2].Return(t)
 	hwmon := tree.GPUs[2].Path("hwmon/")

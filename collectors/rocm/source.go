@@ -24,7 +24,7 @@ import (
 type reader interface {
 	// Has returns for each reading whether it can ever have a value.
 	Has() []bool
-	// Read stores the due readings in values, NaN for missing ones. Errors: collector.ErrDeviceLost,
+	// Read stores the due readings in values, NaN for missing ones. Errors: sysfs.ErrLost, sysfs.ErrReplaced,
 	// collector.ErrColumnsChanged, wrapped.
 	Read(values []float64, due []bool) error
 	Close() error
@@ -147,14 +147,25 @@ func (s *source) readFrame(metrics bool) error {
 		return nil
 	}
 	if err := s.reader.Read(f.values, s.due); err != nil {
-		return fmt.Errorf("read GPU %q: %w", s.gpu.PCI, err)
+		return fmt.Errorf("read GPU %q: %w", s.gpu.PCI, ofDevice(err))
 	}
 	return nil
 }
 
+// ofDevice adds the collector's meaning to an error of package sysfs about a whole GPU.
+func ofDevice(err error) error {
+	switch {
+	case errors.Is(err, sysfs.ErrLost):
+		return fmt.Errorf("%w: %w", collector.ErrDeviceLost, err)
+	case errors.Is(err, sysfs.ErrReplaced):
+		return fmt.Errorf("%w: %w", collector.ErrColumnsChanged, err)
+	}
+	return err
+}
+
 func (s *source) readMetrics() error {
 	f := &s.frame
-	err := s.files.Metrics(&f.metrics)
+	err := ofDevice(s.files.Metrics(&f.metrics))
 	f.unread[unreadMetrics], f.unread[unreadAttributes] = math.NaN(), math.NaN()
 	switch {
 	case errors.Is(err, collector.ErrDeviceLost):

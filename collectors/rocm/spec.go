@@ -13,27 +13,24 @@ import (
 type op uint8
 
 const (
-	opRaw          op = iota // a raw reading
-	opSum                    // sum of raw readings; a missing one keeps its last value
-	opFree                   // first raw reading minus the second
-	opShare                  // first raw reading divided by the second
-	opAny                    // 1 if the raw reading is above 0
-	opMetric                 // the first element of gpu_metrics
-	opCount                  // opMetric for a counter; continued when 32 bits wrap
-	opMax                    // maximum of the available elements
-	opRate                   // growth of the sum of counters per second
-	opMeanRate               // growth of the mean of counters per second
-	opMask                   // 1 if one of the mask's bits is set in gpu_metrics
-	opMoved                  // 1 if one of the counters has grown
-	opReasons                // NVIDIA's clock event bits from the throttle status
-	opMovedReasons           // NVIDIA's clock event bits from residencies: power, heat × 3, PROCHOT
-	opPart                   // growth of the second counter as a share of the first one's
-	opHeld                   // nanoseconds: Σ (largest residency ÷ all cycles × time)
-	opBus                    // pcie_bw, 0 sent, 1 received
-	opUnread                 // unread part of the GPU; first is one of unread…
-	opAdded                  // value of libamd_smi: first is the index in its row
-	opAge                    // seconds since a time from libamd_smi
-	opFixed                  // constant: scale
+	opRaw      op = iota // a raw reading
+	opSum                // sum of raw readings; a missing one keeps its last value
+	opFree               // first raw reading minus the second
+	opShare              // first raw reading divided by the second
+	opAny                // 1 if the raw reading is above 0
+	opMetric             // the first element of gpu_metrics
+	opCount              // opMetric for a counter; continued when 32 bits wrap
+	opMax                // maximum of the available elements
+	opRate               // growth of the sum of counters per second
+	opMeanRate           // growth of the mean of counters per second
+	opMask               // 1 if one of the mask's bits is set in the throttle status
+	opReasons            // NVIDIA's clock event bits from the throttle status
+	opPart               // growth of the second counter as a share of the first one's
+	opHeld               // nanoseconds: Σ (largest residency ÷ all cycles × time)
+	opBus                // pcie_bw, 0 sent, 1 received
+	opUnread             // unread part of the GPU; first is one of unread…
+	opRecord             // records from libamd_smi: first is the severity, at one of record…
+	opFixed              // constant: scale
 )
 
 // Unread parts of a GPU.
@@ -51,6 +48,7 @@ type term struct {
 	first   int // elements first … first+count-1 of each metric
 	count   int
 	scale   float64 // of the result
+	plus    float64 // added to the result
 	mask    uint64
 	maxRate float64 // maximum growth of a counter per second
 	nonzero bool    // 0 means "not reported"
@@ -58,7 +56,7 @@ type term struct {
 	// The limits are in raw.
 	confirm []confirmation
 	speed   bool // GT/s, converted to the PCIe generation
-	at      int  // opPart: element of the second counter
+	at      int  // opPart: element of the second counter; opRecord
 	// group numbers alternative sources of one quantity. Only the first group that the board supports counts, so that a
 	// value never jumps from one sensor to another.
 	group int
@@ -75,6 +73,11 @@ type spec struct {
 	field  field.ID
 	labels []collector.Label
 	terms  []term // the first term with a value counts
+}
+
+// ofResidencies reports whether the throttle status comes from the growth of residencies.
+func (t *term) ofResidencies() bool {
+	return (t.op == opMask || t.op == opReasons) && t.metric[0] != gpumetrics.IndepThrottleStatus
 }
 
 func label(name, value string) []collector.Label {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	gm "warpgauge/collectors/rocm/internal/gpumetrics"
+	"warpgauge/collectors/rocm/internal/smi"
 	"warpgauge/collectors/rocm/internal/sysfs"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
@@ -32,17 +33,23 @@ const (
 	maxCycleRate = 1000       // the firmware's cycles: 5,008 in 5 s on an MI300X
 )
 
-// residencyFields has the order of moved and throttleReasons.
-var residencyFields = []gm.Field{gm.ProchotResidency, gm.PPTResidency, gm.SocketThmResidency, gm.VRThmResidency, gm.HBMThmResidency} //nolint:gochecknoglobals // a constant
-
-// throttleReasons names the residencyFields.
-var throttleReasons = []string{"prochot", "ppt", "socket_thermal", "vr_thermal", "hbm_thermal"} //nolint:gochecknoglobals // a constant
+// residencies are the counters of throttled cycles, in the order of package gpumetrics, with the throttle bits that they
+// stand for.
+var residencies = []struct { //nolint:gochecknoglobals // a constant
+	field  gm.Field
+	reason string
+	mask   uint64
+}{
+	{gm.ProchotResidency, "prochot", throttleProchot}, {gm.PPTResidency, "ppt", throttlePower},
+	{gm.SocketThmResidency, "socket_thermal", throttleThermal}, {gm.VRThmResidency, "vr_thermal", throttleThermal},
+	{gm.HBMThmResidency, "hbm_thermal", throttleThermal},
+}
 
 // boardSpecs returns the possible columns of a GPU.
-func boardSpecs(g *sysfs.GPU, n node) []spec {
+func boardSpecs(g *sysfs.GPU, n node, more smi.Facts) []spec {
 	return slices.Concat(
-		identitySpecs(g, n), clockSpecs(), temperatureSpecs(), powerSpecs(g), utilisationSpecs(), memorySpecs(),
-		busSpecs(), errorSpecs(), throttleSpecs(g), fabricSpecs(), hardwareSpecs(g), processSpecs(sysfs.Whole, units(g)), addedSpecs(),
+		identitySpecs(g, n), clockSpecs(), temperatureSpecs(), powerSpecs(g), utilisationSpecs(), memorySpecs(more),
+		busSpecs(), errorSpecs(), throttleSpecs(g), fabricSpecs(), hardwareSpecs(g), processSpecs(sysfs.Whole, units(g)), addedSpecs(more),
 	)
 }
 
@@ -234,7 +241,7 @@ func utilisationSpecs() []spec {
 	}
 }
 
-func memorySpecs() []spec {
+func memorySpecs(more smi.Facts) []spec {
 	total := sysfs.Reading{Kind: sysfs.MemoryTotal, Index: sysfs.MemoryVRAM}
 	used := sysfs.Reading{Kind: sysfs.MemoryUsed, Index: sysfs.MemoryVRAM}
 	out := []spec{
@@ -243,7 +250,7 @@ func memorySpecs() []spec {
 		one(dcgmFBFree, pair(opFree, total, used, toMiB)),
 		one(dcgmFBUsedRatio, pair(opShare, used, total, 1)),
 	}
-	out = append(out, one(field.AMDMaxBandwidth, metric(gm.MemMaxBandwidth, 0, fromGB).nonzeroOnly(), fromAdded(addedMemory+1, 1)))
+	out = append(out, one(field.AMDMaxBandwidth, metric(gm.MemMaxBandwidth, 0, fromGB).nonzeroOnly(), term{op: opFixed, scale: more.MemoryBandwidth}))
 	for i, name := range []string{sysfs.MemoryVRAM: "vram", sysfs.MemoryVisible: "visible", sysfs.MemoryGTT: "gtt"} {
 		out = append(out,
 			spec{field.AMDMemoryUsed, label("memory", name), []term{rawTerm(sysfs.MemoryUsed, uint8(i), 1)}},
@@ -315,7 +322,7 @@ func throttleSpecs(g *sysfs.GPU) []spec {
 	const cycles = gm.AccumulationCounter
 	count := func(op op, f ...gm.Field) term { return over(op, 1, 0, 1, f...) }
 	var out []spec
-	add := func(id field.ID, labels []collector.Label, op op, mask uint64, counts ...term) {
+	add := func(id field.ID, labels []collector.Label, op op, mask uint64, counts ...gm.Field) {
 		var terms []term
 		if f := familyOf(g.Device); f != mi300 {
 			t := count(op, gm.IndepThrottleStatus)
@@ -325,18 +332,20 @@ func throttleSpecs(g *sysfs.GPU) []spec {
 			}
 			terms = append(terms, t)
 		}
-		if terms = append(terms, counts...); len(terms) > 0 {
+		if len(counts) > 0 {
+			t := count(op, counts...)
+			t.mask = mask
+			terms = append(terms, t)
+		}
+		if len(terms) > 0 {
 			out = append(out, spec{id, labels, terms})
 		}
 	}
 	active := func(reason string, mask uint64, counts ...gm.Field) {
-		var moved []term
-		if len(counts) > 0 {
-			moved = []term{count(opMoved, counts...)}
-		}
-		add(field.AMDThrottleActive, label("reason", reason), opMask, mask, moved...)
+		add(field.AMDThrottleActive, label("reason", reason), opMask, mask, counts...)
 	}
-	add(field.ClockEventReasons, nil, opReasons, throttleKnown, count(opMovedReasons, residencyFields...))
+	add(field.ClockEventReasons, nil, opReasons, throttleKnown,
+		gm.ProchotResidency, gm.PPTResidency, gm.SocketThmResidency, gm.VRThmResidency, gm.HBMThmResidency)
 	active("power", throttlePower, gm.PPTResidency)
 	active("current", throttleCurrent)
 	active("thermal", throttleThermal, gm.SocketThmResidency, gm.VRThmResidency, gm.HBMThmResidency)
@@ -345,10 +354,10 @@ func throttleSpecs(g *sysfs.GPU) []spec {
 		one(dcgmPowerViolation, count(opHeld, cycles, gm.PPTResidency)),
 		one(dcgmThermalViolation, count(opHeld, cycles, gm.SocketThmResidency, gm.VRThmResidency, gm.HBMThmResidency)),
 		one(field.AMDAccumulationCycles, counter(cycles, 1, maxCycleRate)))
-	for i, reason := range throttleReasons {
+	for _, r := range residencies {
 		out = append(out,
-			spec{field.AMDThrottleResidency, label("reason", reason), []term{counter(residencyFields[i], 1, maxCycleRate)}},
-			spec{field.AMDThrottleShare, label("reason", reason), []term{part(residencyFields[i], 0), fromAdded(addedViolation+i, fromPercent)}})
+			spec{field.AMDThrottleResidency, label("reason", r.reason), []term{counter(r.field, 1, maxCycleRate)}},
+			spec{field.AMDThrottleShare, label("reason", r.reason), []term{part(r.field, 0)}})
 	}
 	return out
 }
@@ -444,7 +453,7 @@ func engineSpecs(partition int) []spec {
 		out = append(out,
 			spec{field.AMDXCCBusy, []collector.Label{xcc}, []term{metric(gm.XCPGfxBusy, at, fromPercent)}},
 			spec{field.AMDXCCBusySeconds, []collector.Label{xcc}, []term{metric(gm.XCPGfxBusyAcc, at, toBusy)}})
-		for n, r := range []struct { // AMD SMI has all except the last
+		for _, r := range []struct {
 			name string
 			f    gm.Field
 		}{
@@ -453,7 +462,7 @@ func engineSpecs(partition int) []spec {
 		} {
 			labels := []collector.Label{{Name: "reason", Value: r.name}, xcc}
 			out = append(out, spec{field.AMDBelowLimit, labels, []term{metric(r.f, at, 1)}},
-				spec{field.AMDBelowLimitShare, labels, append([]term{part(r.f, at)}, addedShare(n, at)...)})
+				spec{field.AMDBelowLimitShare, labels, []term{part(r.f, at)}})
 		}
 	}
 	return out
@@ -475,15 +484,15 @@ func processSpecs(index uint8, units int) []spec {
 // instanceSpecs returns the columns of a partition: the values that the driver and KFD report per partition. Only boards
 // have other columns.
 func instanceSpecs(i sysfs.Instance) []spec {
-	index := uint8(i.ID)
-	total := sysfs.Reading{Kind: sysfs.InstanceTotal, Index: index}
-	used := sysfs.Reading{Kind: sysfs.ProcessMemory, Index: index}
+	index, total := uint8(i.ID), float64(i.Memory)
+	left := rawTerm(sysfs.ProcessMemory, index, -toMiB)
+	left.plus = total * toMiB
 	out := []spec{
-		one(dcgmFBTotal, rawTerm(sysfs.InstanceTotal, index, toMiB).nonzeroOnly()),
 		one(dcgmFBUsed, rawTerm(sysfs.ProcessMemory, index, toMiB)),
-		one(dcgmFBFree, pair(opFree, total, used, toMiB)),
-		one(dcgmFBUsedRatio, pair(opShare, used, total, 1)),
 		one(dcgmEngineActive, over(opMeanRate, toBusy, i.ID*gm.XCCs, gm.XCCs, gm.XCPGfxBusyAcc)),
+	}
+	if total > 0 {
+		out = append(out, fixed(dcgmFBTotal, total*toMiB), one(dcgmFBFree, left), one(dcgmFBUsedRatio, rawTerm(sysfs.ProcessMemory, index, 1/total)))
 	}
 	out = append(out, engineSpecs(i.ID)...)
 	return append(out, processSpecs(index, i.Units)...)

@@ -14,7 +14,7 @@ type frame struct {
 	bus     [2]float64 // pcie_bw, sent and received
 	unread  [3]float64 // by unread…
 	added   *addedRow  // nil if missing or too old
-	wall    time.Time  // wall-clock time of the sample; set if added is
+	wall    time.Time  // of the sample; set if added is
 	// now is the time of the counters in gpu_metrics. Counters can be compared within one era only: a new era begins
 	// when the clock changes or the GPU comes back.
 	now nanos
@@ -29,7 +29,7 @@ type bound struct {
 	slots []int
 	last  []float64 // opSum: last known readings
 	sum   history
-	part  [5]history // opMoved, opMovedReasons, opHeld, opPart
+	part  [5]history // opMask and opReasons of residencies, opHeld, opPart
 	total float64    // opHeld, opCount
 }
 
@@ -51,7 +51,7 @@ func (b *bound) value(f *frame) float64 {
 	if b.speed {
 		return pcieGeneration(v)
 	}
-	return v * b.scale
+	return v*b.scale + b.plus
 }
 
 func (b *bound) compute(f *frame) float64 {
@@ -78,24 +78,24 @@ func (b *bound) compute(f *frame) float64 {
 		return f.bus[b.first]
 	case opUnread:
 		return f.unread[b.first]
-	case opAdded, opAge:
-		return b.fromAdded(f)
+	case opRecord:
+		return b.ofRecord(f)
 	case opFixed:
 		return 1
+	case opMask:
+		v, ok := b.status(f)
+		if v&b.mask != 0 {
+			return 1
+		}
+		return ok
+	case opReasons:
+		v, ok := b.status(f)
+		return ok + reasons(v)
+	case opPart:
+		return b.grownPart(f)
 	default:
-		return b.throttling(f)
+		return b.held(f)
 	}
-}
-
-// fromAdded returns a value of libamd_smi's row, or for opAge the time since that value.
-func (b *bound) fromAdded(f *frame) float64 {
-	switch {
-	case f.added == nil:
-		return math.NaN()
-	case b.op == opAge:
-		return max(float64(f.wall.UnixMilli())/1e3-f.added.values[b.first], 0)
-	}
-	return f.added.values[b.first]
 }
 
 func positive(v float64) float64 {
@@ -243,30 +243,6 @@ const (
 	reasonBrake   = 0x80 // hw_power_brake
 )
 
-func (b *bound) throttling(f *frame) float64 {
-	switch b.op {
-	case opMask:
-		v, ok := b.status(f)
-		return oneIf(ok, v&b.mask != 0)
-	case opReasons:
-		v, ok := b.status(f)
-		return ok + reasons(v)
-	case opMoved:
-		moved, all := b.moved(f)
-		if moved != 0 {
-			return 1
-		}
-		return all
-	case opMovedReasons:
-		moved, all := b.moved(f)
-		return movedReasons(moved) + all
-	case opPart:
-		return b.grownPart(f)
-	default:
-		return b.held(f)
-	}
-}
-
 // grownPart returns the growth of one counter as a share of another's, or the last share if no time has passed.
 func (b *bound) grownPart(f *frame) float64 {
 	count, of, wraps := b.counters(&f.metrics, b.metric[:1])
@@ -285,9 +261,12 @@ func (b *bound) grownPart(f *frame) float64 {
 	return b.sum.rate
 }
 
-// status returns the throttle status without the bits whose temperature is not near its limit. ok is 0, or NaN if the
-// firmware has no status or if a needed temperature or limit is unknown.
+// status returns the throttle status: from residencies, or without the bits whose temperature is not known to be near its
+// limit. ok is 0, or NaN if something is unknown that would add bits.
 func (b *bound) status(f *frame) (bits uint64, ok float64) {
+	if b.ofResidencies() {
+		return b.moved(f)
+	}
 	bits = f.metrics.Raw(b.metric[0], b.first)
 	if bits == gpumetrics.NA {
 		return 0, math.NaN()
@@ -301,7 +280,7 @@ func (b *bound) status(f *frame) (bits uint64, ok float64) {
 			limit = f.values[b.slots[i]]
 		}
 		distance := limit - f.metrics.Float(c.temperature, 0)
-		if ok += 0 * distance; distance > nearLimit {
+		if ok += 0 * distance; !(distance <= nearLimit) {
 			bits &^= c.bit
 		}
 	}
@@ -323,10 +302,10 @@ func reasons(status uint64) float64 {
 	return float64(out)
 }
 
-// moved returns a bit for each counter that has grown since the last sample. all is 0, or NaN if a counter is not
-// available or cannot be compared yet.
-func (b *bound) moved(f *frame) (bits uint, all float64) {
-	for i := range b.metric {
+// moved returns the throttle bits of the residencies that have grown since the last sample. all is 0, or NaN if a residency
+// is not available or cannot be compared yet.
+func (b *bound) moved(f *frame) (bits uint64, all float64) {
+	for i, r := range b.metric {
 		count, of, wraps := b.counters(&f.metrics, b.metric[i:i+1])
 		c := &b.part[i]
 		d, seconds, compared := c.advance(f, count, of, wraps)
@@ -338,21 +317,10 @@ func (b *bound) moved(f *frame) (bits uint, all float64) {
 			c.rate = d
 		}
 		if c.rate > 0 {
-			bits |= 1 << i
+			bits |= residencies[r-gpumetrics.ProchotResidency].mask
 		}
 	}
 	return bits, all
-}
-
-// movedReasons converts the bits of moved, in the order of residencyFields, to NVIDIA's clock event bits.
-func movedReasons(moved uint) float64 {
-	var status uint64
-	for i, mask := range [...]uint64{throttleProchot, throttlePower, throttleThermal, throttleThermal, throttleThermal} {
-		if moved&(1<<i) != 0 {
-			status |= mask
-		}
-	}
-	return reasons(status)
 }
 
 // held sums the throttled time since the first sample. For each span between two samples it adds the residency's share of

@@ -18,6 +18,7 @@ import (
 	"warpgauge/extensions/amd"
 	health "warpgauge/extensions/health/extension"
 	"warpgauge/extensions/live"
+	recorder "warpgauge/extensions/recorder/extension"
 	"warpgauge/extensions/remote"
 	"warpgauge/pkg/config"
 )
@@ -61,10 +62,6 @@ func TestPods(t *testing.T) {
 		{"shared-processes", "nvidia", pod{
 			Kinds: roles, Rules: []string{"pods: list watch"}, Token: true, Host: []string{kubelet, "pid"},
 			Args: []string{"--kubernetes", "--kubernetes-virtual-gpus", "--process-values=true"},
-		}},
-		{"container-runtime", "nvidia", pod{
-			Host: []string{"/run/containerd", kubelet, "pid"},
-			Args: []string{"--kubernetes", "--kubernetes-virtual-gpus", "--process-values=true", "--container-runtime-socket=/run/containerd/containerd.sock"},
 		}},
 		{"mig", "nvidia", pod{
 			Host: []string{kubelet, "SYS_ADMIN"},
@@ -141,11 +138,11 @@ func TestPods(t *testing.T) {
 		}},
 		{"kernel-log", "nvidia", pod{Host: []string{"/dev/kmsg", kubelet, "privileged"}, Args: []string{"--kubernetes", "--kernel-log=/dev/kmsg"}}},
 		{"remote", "nvidia", pod{
-			Kinds: []string{"Role", "RoleBinding"}, Rules: []string{"pods: patch"}, Token: true, Host: []string{kubelet},
+			Host: []string{kubelet},
 			Args: []string{
 				"--kubernetes", "--remote-config=apply", "--remote-url=https://lists.example/gpu.csv", "--remote-directory=/var/lib/warpgauge-remote",
 				"--remote-limit=cost=0.2,series=20000", "--node-label=node=$(NODE_NAME)", "--node-label=pool=training",
-				"--remote-token-file=/etc/warpgauge/remote-token/token", "--remote-ca-file=/etc/warpgauge/remote-ca/ca.crt", "--kubernetes-annotate-pod",
+				"--remote-token-file=/etc/warpgauge/remote-token/token", "--remote-ca-file=/etc/warpgauge/remote-ca/ca.crt",
 			},
 		}},
 		{"fleet", "nvidia", pod{
@@ -389,7 +386,7 @@ func TestTheExporterTakesTheFlags(t *testing.T) {
 func parse(t *testing.T, args []string) (*config.Config, error) {
 	t.Helper()
 	set := config.NewSet(func(string) (string, bool) { return "", false })
-	for _, e := range []interface{ Flags(*config.Set) }{live.New(), health.New(), remote.NewExtension(), new(amd.Extension)} {
+	for _, e := range []interface{ Flags(*config.Set) }{live.New(), recorder.New(), health.New(), remote.NewExtension(), new(amd.Extension)} {
 		e.Flags(set)
 	}
 	var rest []string

@@ -266,7 +266,7 @@ func TestRunbooksNameReasons(t *testing.T) {
 }
 
 // mappings matches the rows of another table of the runbooks.
-var mappings = []string{"pod_resources", "pod_metadata", "resource_slices", "container_runtime", "hpc_jobs", "processes"}
+var mappings = []string{"pod_resources", "pod_metadata", "resource_slices", "hpc_jobs", "processes"}
 
 // firing returns the alerts that some test expects to fire.
 func firing(t *testing.T) map[string]bool {

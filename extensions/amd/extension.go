@@ -15,13 +15,14 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"warpgauge/pkg/events"
+
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/exporter"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/verdict"
 )
 
 // Dialect is the value of --field-names for AMD's names.
@@ -45,8 +46,8 @@ type Extension struct {
 	given bool // the file must exist: the user named it, or it was valid once
 	later bool // after the first read
 
-	used     atomic.Pointer[configFile]    // applied with the list in service, or nil
-	verdicts atomic.Pointer[verdict.Board] // nil before Start
+	used     atomic.Pointer[configFile]   // applied with the list in service, or nil
+	verdicts atomic.Pointer[events.Board] // nil before Start
 }
 
 var (
@@ -148,11 +149,11 @@ func (e *Extension) Use(data []byte, log *zap.Logger, level *zap.AtomicLevel) {
 }
 
 // snapshot returns the current verdicts.
-func (e *Extension) snapshot() *verdict.Snapshot {
+func (e *Extension) snapshot() *events.Snapshot {
 	if b := e.verdicts.Load(); b != nil {
 		return b.Load()
 	}
-	return &verdict.Snapshot{}
+	return &events.Snapshot{}
 }
 
 // together merges lines of the form NAME: REASON that have the same reason.

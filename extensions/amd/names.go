@@ -8,9 +8,10 @@ import (
 	"strconv"
 	"strings"
 
+	"warpgauge/pkg/events"
+
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/verdict"
 )
 
 // Settings holds the names and labels of AMD's configuration. The zero Settings are the defaults of AMD's exporter.
@@ -30,11 +31,11 @@ type Pair struct{ Name, Value string }
 type Names struct {
 	Settings
 	metrics  []*Metric
-	verdicts func() *verdict.Snapshot // nil: no verdicts
+	verdicts func() *events.Snapshot // nil: no verdicts
 }
 
 // NewNames returns the names for s, and a message for each part of s that cannot be applied. verdicts may be nil.
-func NewNames(s Settings, verdicts func() *verdict.Snapshot) (*Names, []string) {
+func NewNames(s Settings, verdicts func() *events.Snapshot) (*Names, []string) {
 	s, why := s.check()
 	n := &Names{Settings: s, verdicts: verdicts}
 	for i := range Metrics() {

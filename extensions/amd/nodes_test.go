@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"warpgauge/pkg/events"
+
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
@@ -21,7 +23,6 @@ import (
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
-	"warpgauge/pkg/verdict"
 	"warpgauge/pkg/view"
 )
 
@@ -91,16 +92,16 @@ func amdPage(t *testing.T, o rocmtest.Options, names *Names, inPlace bool) []byt
 }
 
 // healthyBut1 returns verdicts for a view: GPU 1 is unknown, all others are ok.
-func healthyBut1(v *view.View) func() *verdict.Snapshot {
-	s := &verdict.Snapshot{}
+func healthyBut1(v *view.View) func() *events.Snapshot {
+	s := &events.Snapshot{}
 	for _, source := range v.Sources {
 		for _, d := range source.Devices {
 			if d.Level != field.GPU || d.GPU != "1" {
-				s.Verdicts = append(s.Verdicts, verdict.Verdict{Device: d, State: verdict.OK})
+				s.Verdicts = append(s.Verdicts, events.Verdict{Device: d, State: events.OK})
 			}
 		}
 	}
-	return func() *verdict.Snapshot { return s }
+	return func() *events.Snapshot { return s }
 }
 
 // namesOf returns the Names of valid settings.

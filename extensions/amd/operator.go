@@ -73,7 +73,7 @@ func (e *Extension) Flags(s *config.Set) {
 		config.Idle("exit-on-agent-down", "", config.Bool(new(false)), "there is no agent; what fails is tried again"),
 		config.Idle("exit-on-rocpctl-error", "", config.Bool(new(false)), profilerUnread),
 		config.Idle("enable-k8s", "", config.Bool(new(true)), "it is asked only for what other flags want of it"),
-		config.Idle("enable-cri", "", config.Bool(new(true)), networkUnread+"; see --container-runtime-socket"),
+		config.Idle("enable-cri", "", config.Bool(new(true)), networkUnread),
 		config.Idle("agent-grpc-port", "", config.Int(new(0)), "there is no agent"),
 		config.Idle("log-file-path", "", config.Text(new("/var/log/exporter.log")), logToStderr),
 	}})

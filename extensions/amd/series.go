@@ -7,10 +7,11 @@ import (
 	"strconv"
 	"strings"
 
+	"warpgauge/pkg/events"
+
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/verdict"
 	"warpgauge/pkg/view"
 )
 
@@ -246,15 +247,15 @@ func (l *layout) value(name string, d *collector.Device, o *view.Owner) string {
 }
 
 // health returns 0 if the device or its GPU has failed, 1 if at least one of them works, and NaN otherwise.
-func health(s *verdict.Snapshot, d *collector.Device) float64 {
+func health(s *events.Snapshot, d *collector.Device) float64 {
 	out := math.NaN()
 	for i := range s.Verdicts {
 		v := &s.Verdicts[i]
 		switch {
 		case v.Device.ID != d.ID && v.Device.ID != d.Parent:
-		case v.State == verdict.Failed:
+		case v.State == events.Failed:
 			return 0
-		case v.State != verdict.Unknown:
+		case v.State != events.Unknown:
 			out = 1
 		}
 	}

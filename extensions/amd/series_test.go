@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"warpgauge/pkg/events"
+
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	"google.golang.org/protobuf/encoding/protodelim"
@@ -18,7 +20,6 @@ import (
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
-	"warpgauge/pkg/verdict"
 	"warpgauge/pkg/view"
 )
 
@@ -132,8 +133,8 @@ func amdFeed(list field.List) *feed {
 // TestFormats: both dialects on one page, in each format. AMD's metrics are all gauges, even counters.
 func TestFormats(t *testing.T) {
 	f := amdFeed(field.List{})
-	verdicts := &verdict.Snapshot{Verdicts: []verdict.Verdict{{Device: f.Devices[0], State: verdict.Failed}, {Device: f.Devices[1], State: verdict.Unknown}}}
-	names, _ := NewNames(Settings{Fields: amdFields}, func() *verdict.Snapshot { return verdicts })
+	verdicts := &events.Snapshot{Verdicts: []events.Verdict{{Device: f.Devices[0], State: events.Failed}, {Device: f.Devices[1], State: events.Unknown}}}
+	names, _ := NewNames(Settings{Fields: amdFields}, func() *events.Snapshot { return verdicts })
 	f.Fields = amdList(t, amdCounters, names, false)
 	f.tick(time.Now())
 	reg := prometheus.NewRegistry()
@@ -145,7 +146,7 @@ func TestFormats(t *testing.T) {
 	if got := leftOut(t, reg); len(got) > 0 {
 		t.Errorf("left out: %v", got)
 	}
-	verdicts = &verdict.Snapshot{Verdicts: []verdict.Verdict{{Device: f.Devices[0], State: verdict.OK}, {Device: f.Devices[1], State: verdict.Degraded}}}
+	verdicts = &events.Snapshot{Verdicts: []events.Verdict{{Device: f.Devices[0], State: events.OK}, {Device: f.Devices[1], State: events.Degraded}}}
 	f.tick(time.Now())
 	if got := pageOf(t, boardOf(1, f), exposition.Options{}, exposition.Text); strings.Count(got, "gpu_health{") != 2 || strings.Contains(got, `serial_number="S0"} 0`) {
 		t.Errorf("healthy and degraded devices:\n%s", got)
@@ -286,8 +287,8 @@ func TestAllocations(t *testing.T) {
 		}
 		return testing.AllocsPerRun(100, render)
 	}
-	verdicts := &verdict.Snapshot{}
-	names, _ := NewNames(Settings{}, func() *verdict.Snapshot { return verdicts })
+	verdicts := &events.Snapshot{}
+	names, _ := NewNames(Settings{}, func() *events.Snapshot { return verdicts })
 	both := amdList(t, amdCounters, names, false)
 	ours := both
 	ours.Dialect = nil

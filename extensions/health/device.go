@@ -6,8 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"warpgauge/pkg/events"
+
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/verdict"
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/session"
@@ -32,11 +33,11 @@ type tracked struct {
 	restored  bool      // restored from the file; no collector has reported it since
 
 	conditions []*condition
-	unjudged   []verdict.Unjudged
+	unjudged   []events.Unjudged
 	resets     map[string]float64 // last values of readings that a reset sets to 0, by source and field
 	reset      time.Time          // time of the last detected reset
 
-	verdict  verdict.Verdict
+	verdict  events.Verdict
 	reported reported // last published verdict
 	dirty    bool     // the verdict may have changed
 	touched  bool     // a condition was confirmed
@@ -49,7 +50,7 @@ type tracked struct {
 
 // reported is the verdict in the last event of a device.
 type reported struct {
-	State  verdict.State
+	State  events.State
 	Reason string
 }
 
@@ -61,7 +62,7 @@ type condition struct {
 	since  time.Time
 	last   time.Time
 	// evidence is replaced, never changed, because published Conditions share it.
-	evidence []verdict.Evidence
+	evidence []events.Evidence
 }
 
 // condition returns the condition of a rule and creates it if necessary.
@@ -85,7 +86,7 @@ func (t *tracked) find(name string) *condition {
 }
 
 // raise records that a rule holds at a time.
-func (t *tracked) raise(c *condition, now time.Time, e verdict.Evidence) {
+func (t *tracked) raise(c *condition, now time.Time, e events.Evidence) {
 	if c.holds.IsZero() || now.Before(c.holds) {
 		c.holds = now
 	}
@@ -134,7 +135,7 @@ func (c *condition) needsEvidence(now time.Time) bool {
 }
 
 // addEvidence adds evidence. If the text repeats, it only updates the time.
-func (c *condition) addEvidence(e verdict.Evidence) {
+func (c *condition) addEvidence(e events.Evidence) {
 	if e.Text == "" && e.Source == "" {
 		return
 	}
@@ -181,21 +182,21 @@ func (t *tracked) makeVerdict(now time.Time, parent *tracked, order func(*Rule) 
 	slices.SortFunc(all, func(a, b *condition) int {
 		return cmp.Or(-cmp.Compare(a.rule.State, b.rule.State), cmp.Compare(order(a.rule), order(b.rule)))
 	})
-	v := verdict.Verdict{Device: t.device, Collector: t.collector, Action: verdict.ActionNone, Unjudged: t.unjudged}
+	v := events.Verdict{Device: t.device, Collector: t.collector, Action: events.ActionNone, Unjudged: t.unjudged}
 	for _, c := range all {
-		v.Conditions = append(v.Conditions, verdict.Condition{
+		v.Conditions = append(v.Conditions, events.Condition{
 			Reason: c.rule.Name, State: c.rule.State, Action: c.rule.Action, Text: c.text(), Since: c.since, Last: c.last, Evidence: c.evidence,
 		})
 	}
 	switch {
-	case len(all) > 0 && all[0].rule.State == verdict.OK && t.valued: // an informational rule
-	case len(all) > 0 && (t.valued || all[0].rule.State > verdict.Unknown):
+	case len(all) > 0 && all[0].rule.State == events.OK && t.valued: // an informational rule
+	case len(all) > 0 && (t.valued || all[0].rule.State > events.Unknown):
 		first := &v.Conditions[0]
 		v.State, v.Reason, v.Text, v.Action = first.State, first.Reason, first.Text, first.Action
 	case len(all) > 0: // the reason why there are no values yet
-		v.State, v.Reason, v.Text = verdict.Unknown, v.Conditions[0].Reason, v.Conditions[0].Text
+		v.State, v.Reason, v.Text = events.Unknown, v.Conditions[0].Reason, v.Conditions[0].Text
 	case !t.valued:
-		v.State, v.Reason, v.Text = verdict.Unknown, ruleStarting, "no values yet"
+		v.State, v.Reason, v.Text = events.Unknown, ruleStarting, "no values yet"
 	}
 	v.Since = t.verdict.Since
 	if v.State != t.verdict.State || v.Reason != t.verdict.Reason || v.Since.IsZero() {

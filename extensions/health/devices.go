@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"warpgauge/pkg/verdict"
+	"warpgauge/pkg/events"
 
 	"go.uber.org/zap"
 
@@ -123,9 +123,9 @@ func (w *Watch) setCondition(t *tracked, name string, holds bool, now time.Time,
 	switch c := t.find(name); {
 	case holds:
 		c = t.condition(&w.o.Rules[i])
-		e := verdict.Evidence{}
+		e := events.Evidence{}
 		if why != "" && c.needsEvidence(now) {
-			e = verdict.Evidence{Time: now, Source: t.collector, Text: why}
+			e = events.Evidence{Time: now, Source: t.collector, Text: why}
 		}
 		t.raise(c, now, e)
 	case c == nil:

@@ -8,10 +8,11 @@ import (
 	"strconv"
 	"time"
 
+	"warpgauge/pkg/events"
+
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/rows"
-	"warpgauge/pkg/verdict"
 	"warpgauge/pkg/view"
 )
 
@@ -220,7 +221,7 @@ func nameOf(d *collector.Device, c *collector.Column) string {
 
 // unjudged lists the rules that no column of a board decides, although such boards have the
 // reading. It skips rules about readings of other vendors.
-func unjudged(s *view.Source, device int, table Rules) (out []verdict.Unjudged) {
+func unjudged(s *view.Source, device int, table Rules) (out []events.Unjudged) {
 	if s.Devices[device].Parent != "" {
 		return nil
 	}
@@ -250,7 +251,7 @@ func unjudged(s *view.Source, device int, table Rules) (out []verdict.Unjudged) 
 			}
 		}
 		if asked && !found && len(out) < maxUnjudged {
-			out = append(out, verdict.Unjudged{Rule: r.Name, Why: why})
+			out = append(out, events.Unjudged{Rule: r.Name, Why: why})
 		}
 	}
 	return out
@@ -329,7 +330,7 @@ func (s *sourceRules) applyCondition(c *judgedCondition, t *tracked, derived Der
 				known = t.condition(c.rule)
 			}
 			if known.needsEvidence(now) {
-				e := verdict.Evidence{Time: now, Source: s.Collector, Text: in.name + " is " + strconv.FormatFloat(in.value, 'g', -1, 64)}
+				e := events.Evidence{Time: now, Source: s.Collector, Text: in.name + " is " + strconv.FormatFloat(in.value, 'g', -1, 64)}
 				if in.cell < 0 {
 					e.Source, e.Text = sourceDerived, derived.Evidence(s.Devices[in.device].ID, c.rule.Derived)
 				}
@@ -342,7 +343,7 @@ func (s *sourceRules) applyCondition(c *judgedCondition, t *tracked, derived Der
 	}
 	switch {
 	case worst == field.Unwell, worst == field.Between && !known.inactive():
-		t.raise(known, now, verdict.Evidence{})
+		t.raise(known, now, events.Evidence{})
 	case worst != field.Silent && known != nil:
 		t.clear(known, now)
 	}

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"warpgauge/pkg/verdict"
+	"warpgauge/pkg/events"
 
 	"go.uber.org/zap"
 
@@ -54,10 +54,10 @@ type savedDevice struct {
 }
 
 type savedCondition struct {
-	Reason   string             `json:"reason"`
-	Since    time.Time          `json:"since"`
-	Last     time.Time          `json:"last"`
-	Evidence []verdict.Evidence `json:"evidence,omitempty"`
+	Reason   string            `json:"reason"`
+	Since    time.Time         `json:"since"`
+	Last     time.Time         `json:"last"`
+	Evidence []events.Evidence `json:"evidence,omitempty"`
 }
 
 // files is the directory with a slot for the next content.
@@ -111,7 +111,7 @@ func (w *Watch) restore(data []byte) error {
 
 func (w *Watch) restoreDevice(t *tracked, d *savedDevice, rebooted bool) {
 	t.restored, t.seen, t.reset, t.reported, t.resets = true, d.Seen, d.Reset, d.Told, d.Resets
-	if t.reported.State > verdict.Failed {
+	if t.reported.State > events.Failed {
 		t.reported = reported{}
 	}
 	for _, c := range d.Conditions {
@@ -158,7 +158,7 @@ func (w *Watch) content() *saved {
 	for _, t := range w.devices {
 		d := savedDevice{Device: t.device, Collector: t.collector, Seen: t.seen, Reset: t.reset, Resets: t.resets, Told: t.reported}
 		for _, c := range t.conditions {
-			if c.active && c.rule.State > verdict.Unknown {
+			if c.active && c.rule.State > events.Unknown {
 				d.Conditions = append(d.Conditions, savedCondition{Reason: c.rule.Name, Since: c.since, Last: c.last, Evidence: c.evidence})
 			}
 		}

@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"warpgauge/pkg/verdict"
+	"warpgauge/pkg/events"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
@@ -73,8 +73,8 @@ func TestRestart(t *testing.T) {
 	// In the same boot, nothing ends and no event is repeated.
 	again(Options{BootID: "boot-1", Scope: "all"})
 	n.tick(time.Second)
-	n.want("GPU-a", verdict.Failed, "xid_48")
-	n.want("GPU-b", verdict.Degraded, "xid_92")
+	n.want("GPU-a", events.Failed, "xid_48")
+	n.want("GPU-b", events.Degraded, "xid_92")
 	if v := n.of("GPU-a"); len(n.heard) != 0 || len(v.Conditions[0].Evidence) != 1 || v.Conditions[0].Evidence[0].Source != "kernel log" {
 		t.Errorf("heard %v; the verdict is %+v", n.heard, v)
 	}
@@ -83,14 +83,14 @@ func TestRestart(t *testing.T) {
 	again(Options{BootID: "boot-1", Scope: "all"})
 	n.tick(time.Second)
 	n.tick(time.Second)
-	n.want("GPU-a", verdict.OK, "")
-	n.want("GPU-b", verdict.Degraded, "xid_92")
+	n.want("GPU-a", events.OK, "")
+	n.want("GPU-b", events.Degraded, "xid_92")
 	// The node was rebooted.
 	n.rows[0][1] = 1e9
 	again(Options{BootID: "boot-2", Scope: "all"})
 	n.tick(time.Second)
-	n.want("GPU-a", verdict.OK, "")
-	n.want("GPU-b", verdict.Degraded, "xid_92") // ends after its quiet time
+	n.want("GPU-a", events.OK, "")
+	n.want("GPU-b", events.Degraded, "xid_92") // ends after its quiet time
 	if len(n.heard) != 1 {
 		t.Errorf("heard %+v", n.heard)
 	}
@@ -99,7 +99,7 @@ func TestRestart(t *testing.T) {
 	must(t, err)
 	again(Options{BootID: "boot-1", Scope: "all", Rules: rules})
 	n.tick(time.Second)
-	n.want("GPU-a", verdict.OK, "")
+	n.want("GPU-a", events.OK, "")
 }
 
 // TestADeviceThatIsMissingAfterARestart: a device in the file that no collector finds is missing.
@@ -116,23 +116,23 @@ func TestADeviceThatIsMissingAfterARestart(t *testing.T) {
 	again("all")
 	n.status[0].Up, n.status[0].Cause, n.status[0].Devices = false, session.CauseOpening, nil
 	n.tick(time.Second)
-	if v := n.of("GPU-b"); v.State != verdict.Degraded || len(n.heard) > 0 {
+	if v := n.of("GPU-b"); v.State != events.Degraded || len(n.heard) > 0 {
 		t.Errorf("while the library is opened: %v %q, heard %v", v.State, v.Reason, n.heard)
 	}
 	n.status[0].Cause, n.status[0].Reason = session.CauseNotLoaded, "the driver is not loaded"
 	for range 40 {
 		n.tick(time.Second)
 	}
-	n.want("GPU-a", verdict.Unknown, "not_served")
+	n.want("GPU-a", events.Unknown, "not_served")
 	n.status[0].Up, n.status[0].Cause, n.status[0].Devices = true, "", devices[:1]
 	for range 130 {
 		n.tick(time.Second)
 	}
-	n.want("GPU-a", verdict.OK, "")
-	n.want("GPU-b", verdict.Failed, "missing")
+	n.want("GPU-a", events.OK, "")
+	n.want("GPU-b", events.Failed, "missing")
 	n.status[0].Devices = devices
 	n.tick(time.Second)
-	n.want("GPU-b", verdict.Degraded, "xid_92")
+	n.want("GPU-b", events.Degraded, "xid_92")
 	// Another board has its address: it was replaced.
 	again("all")
 	other := devices[1]
@@ -189,12 +189,12 @@ func TestTheFile(t *testing.T) {
 	if err := os.Chtimes(leftover, time.Time{}, time.Unix(1, 0)); err != nil { // synctest bubbles start in 2000
 		t.Fatal(err)
 	}
-	run(func(n *node) { n.want("GPU-a", verdict.Failed, "xid_48") })
+	run(func(n *node) { n.want("GPU-a", events.Failed, "xid_48") })
 	if _, err := os.Stat(leftover); err == nil {
 		t.Error("a file that was not finished is still there")
 	}
 	must(t, os.WriteFile(name, data[:len(data)/2], 0o600))
-	run(func(n *node) { n.want("GPU-a", verdict.OK, "") })
+	run(func(n *node) { n.want("GPU-a", events.OK, "") })
 	if got := logs.FilterMessageSnippet("cannot be used").Len(); got != 1 {
 		t.Errorf("%d lines of the log on a file that is broken", got)
 	}

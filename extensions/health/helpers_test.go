@@ -14,7 +14,6 @@ import (
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/rows"
 	"warpgauge/pkg/session"
-	"warpgauge/pkg/verdict"
 	"warpgauge/pkg/view"
 )
 
@@ -28,8 +27,8 @@ type node struct {
 	view   view.View
 	board  view.Board
 	status []session.CollectorStatus
-	rows   [][]float64       // by GPU
-	heard  []verdict.Verdict // verdicts published as events
+	rows   [][]float64      // by GPU
+	heard  []events.Verdict // verdicts published as events
 	events *events.Subscription
 }
 
@@ -87,16 +86,16 @@ func (n *node) tick(d time.Duration) {
 }
 
 // of returns the verdict on a device.
-func (n *node) of(id string) verdict.Verdict {
+func (n *node) of(id string) events.Verdict {
 	for _, v := range n.Board().Load().Verdicts {
 		if v.Device.ID == id {
 			return v
 		}
 	}
-	return verdict.Verdict{Text: "not there"}
+	return events.Verdict{Text: "not there"}
 }
 
-func (n *node) want(id string, s verdict.State, reason string) {
+func (n *node) want(id string, s events.State, reason string) {
 	n.Helper()
 	if v := n.of(id); v.State != s || v.Reason != reason {
 		n.Errorf("%s: the verdict on %s is %v %q (%s), want %v %q", n.now.Sub(start), id, v.State, v.Reason, v.Text, s, reason)

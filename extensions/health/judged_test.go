@@ -4,11 +4,12 @@ import (
 	"testing"
 	"time"
 
+	"warpgauge/pkg/events"
+
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/session"
-	"warpgauge/pkg/verdict"
 	"warpgauge/pkg/view"
 )
 
@@ -20,23 +21,23 @@ func TestForIsWaited(t *testing.T) {
 	if hot.For != time.Minute || hot.Threshold != 95 {
 		t.Fatalf("the rule is %+v", hot)
 	}
-	temperature := func(celsius float64, ticks int, want verdict.State) {
+	temperature := func(celsius float64, ticks int, want events.State) {
 		t.Helper()
 		n.rows[0][0] = celsius
 		for range ticks {
 			n.tick(time.Second)
 		}
 		reason := ""
-		if want != verdict.OK {
+		if want != events.OK {
 			reason = "hot"
 		}
 		n.want("GPU-a", want, reason)
 	}
-	temperature(60, 2, verdict.OK)
-	temperature(96, 59, verdict.OK)
-	temperature(60, 1, verdict.OK) // interrupts the duration
-	temperature(96, 60, verdict.OK)
-	temperature(96, 1, verdict.Degraded)
+	temperature(60, 2, events.OK)
+	temperature(96, 59, events.OK)
+	temperature(60, 1, events.OK) // interrupts the duration
+	temperature(96, 60, events.OK)
+	temperature(96, 1, events.Degraded)
 	if since := n.of("GPU-a").Since; !since.Equal(n.now.Add(-time.Minute)) {
 		t.Errorf("since %v, want a minute before %v", since, n.now)
 	}
@@ -141,15 +142,15 @@ func TestNotReported(t *testing.T) {
 	for name, c := range map[string]struct {
 		status session.CollectorStatus
 		after  time.Duration
-		state  verdict.State
+		state  events.State
 		reason string // "forgotten": there is no verdict
 	}{
-		"in service":     {session.CollectorStatus{Name: "test", Up: true}, MissingFor + time.Second, verdict.Failed, ReasonMissing},
-		"not yet":        {session.CollectorStatus{Name: "test", Up: true}, MissingFor - time.Second, verdict.OK, ""},
-		"standby":        {session.CollectorStatus{Name: "test", Cause: session.CauseStandby}, MissingFor + time.Second, verdict.Failed, ReasonMissing},
-		"released":       {session.CollectorStatus{Name: "test", Cause: session.CauseReleased}, time.Second, verdict.Unknown, "released"},
-		"cannot open":    {session.CollectorStatus{Name: "test", Cause: session.CauseError}, 31 * time.Second, verdict.Unknown, "not_served"},
-		"opening":        {session.CollectorStatus{Name: "test", Cause: session.CauseOpening}, 31 * time.Second, verdict.Unknown, "starting"},
+		"in service":     {session.CollectorStatus{Name: "test", Up: true}, MissingFor + time.Second, events.Failed, ReasonMissing},
+		"not yet":        {session.CollectorStatus{Name: "test", Up: true}, MissingFor - time.Second, events.OK, ""},
+		"standby":        {session.CollectorStatus{Name: "test", Cause: session.CauseStandby}, MissingFor + time.Second, events.Failed, ReasonMissing},
+		"released":       {session.CollectorStatus{Name: "test", Cause: session.CauseReleased}, time.Second, events.Unknown, "released"},
+		"cannot open":    {session.CollectorStatus{Name: "test", Cause: session.CauseError}, 31 * time.Second, events.Unknown, "not_served"},
+		"opening":        {session.CollectorStatus{Name: "test", Cause: session.CauseOpening}, 31 * time.Second, events.Unknown, "starting"},
 		"collector off":  {session.CollectorStatus{Name: "other", Up: true}, time.Second, 0, "forgotten"},
 		"for eight days": {session.CollectorStatus{Name: "test", Up: true}, 8 * 24 * time.Hour, 0, "forgotten"},
 	} {
@@ -157,7 +158,7 @@ func TestNotReported(t *testing.T) {
 			n := newNode(t, 1, Options{}, field.GPUTemperature)
 			n.tick(time.Second)
 			n.tick(time.Second)
-			n.want("GPU-a", verdict.OK, "")
+			n.want("GPU-a", events.OK, "")
 			n.status, n.view = []session.CollectorStatus{c.status}, view.View{}
 			n.board.Store(&view.View{Version: 2})
 			n.tick(time.Millisecond)

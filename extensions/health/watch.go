@@ -17,7 +17,6 @@ import (
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/rows"
 	"warpgauge/pkg/session"
-	"warpgauge/pkg/verdict"
 	"warpgauge/pkg/view"
 )
 
@@ -55,8 +54,8 @@ type Options struct {
 	Rows    *rows.Reader                     // source of the rows to judge
 	Status  func() []session.CollectorStatus // in order of priority
 	Rules   Rules
-	Derived Derived        // early signs, or nil
-	Board   *verdict.Board // for the verdicts; nil: New creates one
+	Derived Derived       // early signs, or nil
+	Board   *events.Board // for the verdicts; nil: New creates one
 	// Events supplies the XIDs, and receives each verdict whose state or reason changed. It may be
 	// nil.
 	Events *events.Bus
@@ -74,7 +73,7 @@ type Options struct {
 type Watch struct {
 	o        Options
 	log      *zap.Logger
-	board    *verdict.Board
+	board    *events.Board
 	xids     *events.Subscription // nil without a bus
 	observed chan Observation
 	dropped  atomic.Uint64 // number of Observations
@@ -101,7 +100,7 @@ type Watch struct {
 // New returns a Watch. Run starts it. New panics if two rules have the same name.
 func New(o Options) *Watch {
 	w := &Watch{
-		o: o, board: cmp.Or(o.Board, new(verdict.Board)), log: o.Logger.Named("health"), observed: make(chan Observation, maxObservations),
+		o: o, board: cmp.Or(o.Board, new(events.Board)), log: o.Logger.Named("health"), observed: make(chan Observation, maxObservations),
 		evaluations: evaluations{}, byID: map[string]*tracked{}, byPCI: map[pci.Address]*tracked{}, order: map[string]int{},
 	}
 	for i := range o.Rules {
@@ -118,7 +117,7 @@ func New(o Options) *Watch {
 }
 
 // Board returns the board with the verdicts.
-func (w *Watch) Board() *verdict.Board { return w.board }
+func (w *Watch) Board() *events.Board { return w.board }
 
 // Observe queues an Observation. It never blocks.
 func (w *Watch) Observe(o Observation) {
@@ -130,7 +129,7 @@ func (w *Watch) Observe(o Observation) {
 }
 
 // Once judges one snapshot of rows and states.
-func Once(v *view.View, status []session.CollectorStatus, rules Rules, now time.Time) *verdict.Snapshot {
+func Once(v *view.View, status []session.CollectorStatus, rules Rules, now time.Time) *events.Snapshot {
 	w := New(Options{Rows: rows.New(nil, nil), Status: func() []session.CollectorStatus { return status }, Rules: rules, Logger: zap.NewNop()})
 	w.o.Rows.Read(v, now)
 	w.Sync(now)
@@ -233,7 +232,7 @@ func (w *Watch) judgeRows(now time.Time) {
 func (w *Watch) advance(t *tracked, c *condition, now time.Time) {
 	switch {
 	case c.rule.End == WhenTold && !c.active && !c.holds.IsZero():
-		t.raise(c, now, verdict.Evidence{})
+		t.raise(c, now, events.Evidence{})
 	case c.rule.Test == field.Observed, c.rule.Test == field.AtMost:
 		t.expire(c, now)
 	}
@@ -289,7 +288,7 @@ func (w *Watch) applyObservation(o *Observation, now time.Time) {
 		if text == "" {
 			text = rule.Text
 		}
-		t.raise(t.condition(rule), at, verdict.Evidence{Time: at, Source: o.Source, Text: text})
+		t.raise(t.condition(rule), at, events.Evidence{Time: at, Source: o.Source, Text: text})
 	}
 }
 
@@ -344,7 +343,7 @@ func (w *Watch) conclude(now time.Time) {
 	if again {
 		w.refresh = now
 	}
-	next := &verdict.Snapshot{Version: before.Version + 1, Time: now, Verdicts: make([]verdict.Verdict, 0, len(w.devices))}
+	next := &events.Snapshot{Version: before.Version + 1, Time: now, Verdicts: make([]events.Verdict, 0, len(w.devices))}
 	for _, t := range w.devices {
 		next.Verdicts = append(next.Verdicts, t.verdict)
 	}
@@ -375,7 +374,7 @@ func (w *Watch) report(t *tracked) {
 	if t.device.Parent != "" {
 		return
 	}
-	bad, level := v.State >= verdict.Degraded, zap.InfoLevel
+	bad, level := v.State >= events.Degraded, zap.InfoLevel
 	if bad {
 		level = zap.WarnLevel
 	}
@@ -384,10 +383,10 @@ func (w *Watch) report(t *tracked) {
 		zap.String("reason", v.Reason), zap.String("action", string(v.Action)), zap.String("text", v.Text))
 	device := v.Device
 	e := events.Event{Kind: events.Health, Device: &device, Text: "health is " + v.State.String(), Bad: bad}
-	if v.State != verdict.OK {
+	if v.State != events.OK {
 		e.Text += ": " + v.Text + " (" + v.Reason + ")"
 	}
-	if v.Action != verdict.ActionNone {
+	if v.Action != events.ActionNone {
 		e.Text += "; action: " + string(v.Action)
 	}
 	w.o.Events.Publish(e)

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"warpgauge/pkg/verdict"
+	"warpgauge/pkg/events"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
@@ -22,14 +22,14 @@ const remapPending, energy, temperature = 396, 156, 150
 func TestRulesAreConsistent(t *testing.T) {
 	seen := map[string]bool{}
 	for _, r := range Table() {
-		if seen[r.Name] || r.Text == "" || r.Source == "" || r.Action == "" || r.State == verdict.OK && r.Action != verdict.ActionNone {
+		if seen[r.Name] || r.Text == "" || r.Source == "" || r.Action == "" || r.State == events.OK && r.Action != events.ActionNone {
 			t.Errorf("rule %s: it is there twice, or lacks text, link, state or action: %+v", r.Name, r)
 		}
 		seen[r.Name] = true
 		if r.Test > field.OfState && len(r.Readings) == 0 && r.Derived == field.NotDerived || r.Test == field.OfState && len(r.Readings) > 0 {
 			t.Errorf("rule %s: a test of readings needs some, and one of states none", r.Name)
 		}
-		if r.End == AfterQuiet && r.Quiet == 0 && r.Clear == 0 && r.State > verdict.Unknown {
+		if r.End == AfterQuiet && r.Quiet == 0 && r.Clear == 0 && r.State > events.Unknown {
 			t.Errorf("rule %s ends at once, so that its verdict could flap", r.Name)
 		}
 		if r.Test == field.Rises && r.Within == 0 || r.Test != field.Rises && r.Within > 0 && r.Clear == 0 || r.Clear > r.Threshold {
@@ -105,13 +105,13 @@ func TestAReadingThatIsAbsentSaysNothing(t *testing.T) {
 	n := newNode(t, 1, Options{}, temperature)
 	n.rows[0][0] = 40
 	n.tick(time.Second)
-	n.want("GPU-a", verdict.OK, "")
+	n.want("GPU-a", events.OK, "")
 	for _, u := range n.of("GPU-a").Unjudged {
 		if u.Rule == "hot" {
 			t.Error("the rule of the reading that there is cannot be judged")
 		}
 	}
-	if !slices.ContainsFunc(n.of("GPU-a").Unjudged, func(u verdict.Unjudged) bool {
+	if !slices.ContainsFunc(n.of("GPU-a").Unjudged, func(u events.Unjudged) bool {
 		return u.Rule == "row_remap_failed" && u.Why == collector.ReasonNotListed
 	}) {
 		t.Errorf("the rules that cannot be judged are %v", n.of("GPU-a").Unjudged)
@@ -123,28 +123,28 @@ func TestABlankKeepsTheCondition(t *testing.T) {
 	n := newNode(t, 1, Options{}, remapPending)
 	n.rows[0][0] = 1
 	n.tick(time.Second)
-	n.want("GPU-a", verdict.Degraded, "row_remap_pending")
+	n.want("GPU-a", events.Degraded, "row_remap_pending")
 	n.rows[0][0] = blank
 	for range 10 {
 		n.tick(time.Minute)
 	}
-	n.want("GPU-a", verdict.Degraded, "row_remap_pending")
+	n.want("GPU-a", events.Degraded, "row_remap_pending")
 	n.rows[0][0] = 0
 	n.tick(time.Second)
-	n.want("GPU-a", verdict.OK, "")
+	n.want("GPU-a", events.OK, "")
 }
 
 // TestAGPUWithoutAnyValue: a GPU that answers without any value is up, but faulty.
 func TestAGPUWithoutAnyValue(t *testing.T) {
 	n := newNode(t, 2, Options{}, 150, 155, 203)
 	n.tick(time.Second)
-	n.want("GPU-a", verdict.OK, "")
+	n.want("GPU-a", events.OK, "")
 	n.rows[0] = []float64{blank, blank, blank}
 	n.rows[1] = []float64{blank, 100, blank}
 	n.tick(time.Second)
 	n.tick(time.Second)
-	n.want("GPU-a", verdict.Unknown, "stalled")
-	n.want("GPU-b", verdict.OK, "")
+	n.want("GPU-a", events.Unknown, "stalled")
+	n.want("GPU-b", events.OK, "")
 	if v := n.of("GPU-a"); !strings.Contains(v.Text, "no reading has a value") {
 		t.Errorf("it says %q", v.Text)
 	}
@@ -152,7 +152,7 @@ func TestAGPUWithoutAnyValue(t *testing.T) {
 	for range 40 {
 		n.tick(time.Second)
 	}
-	n.want("GPU-a", verdict.OK, "")
+	n.want("GPU-a", events.OK, "")
 }
 
 func TestXIDs(t *testing.T) {
@@ -163,10 +163,10 @@ func TestXIDs(t *testing.T) {
 	n.Observe(Observation{Reason: "xid", Code: 79, PCIBusID: "PCI:0000:02:00", Time: n.now, Source: "kernel log", Text: "NVRM: Xid 79"})
 	n.Observe(Observation{Reason: "sxid_fatal", PCIBusID: "nonsense", Time: n.now})
 	n.tick(time.Second)
-	n.want("GPU-a", verdict.OK, "")
-	n.want("GPU-b", verdict.Failed, "xid_79")
+	n.want("GPU-a", events.OK, "")
+	n.want("GPU-b", events.Failed, "xid_79")
 	v := n.of("GPU-b")
-	if v.Action != verdict.ActionReboot || len(v.Conditions[0].Evidence) != 1 || v.Conditions[0].Evidence[0].Source != "kernel log" {
+	if v.Action != events.ActionReboot || len(v.Conditions[0].Evidence) != 1 || v.Conditions[0].Evidence[0].Source != "kernel log" {
 		t.Errorf("the verdict is %+v", v)
 	}
 	if len(n.heard) != 1 {
@@ -175,16 +175,16 @@ func TestXIDs(t *testing.T) {
 	for range 48 { // time alone does not end it
 		n.tick(time.Hour)
 	}
-	n.want("GPU-b", verdict.Failed, "xid_79")
+	n.want("GPU-b", events.Failed, "xid_79")
 	n.rows[1][0] = 9e8 // the same reading from another library
 	n.tick(time.Second)
-	n.want("GPU-b", verdict.Failed, "xid_79")
+	n.want("GPU-b", events.Failed, "xid_79")
 	n.rows[1][0] = 1e3
 	n.tick(time.Second)
-	n.want("GPU-b", verdict.OK, "")
+	n.want("GPU-b", events.OK, "")
 	n.Observe(Observation{Reason: "xid", Code: 79, Device: "GPU-b", Time: n.now.Add(-time.Minute)}) // observed late
 	n.tick(time.Second)
-	n.want("GPU-b", verdict.OK, "")
+	n.want("GPU-b", events.OK, "")
 }
 
 // TestQuiet: an observed condition ends when the rule's quiet time has passed.
@@ -202,7 +202,7 @@ func TestQuiet(t *testing.T) {
 		n.tick(r.Quiet - 2*time.Minute)
 		n.want("GPU-a", r.State, r.Name)
 		n.tick(2 * time.Minute)
-		n.want("GPU-a", verdict.OK, "")
+		n.want("GPU-a", events.OK, "")
 		if len(n.heard) != 2 {
 			t.Errorf("rule %s: heard %+v", r.Name, n.heard)
 		}
@@ -219,7 +219,7 @@ func TestABoardThatNoDriverServes(t *testing.T) {
 	for range 121 {
 		n.tick(time.Second)
 	}
-	n.want("pci:00000000:0A:00.0", verdict.Failed, "missing")
+	n.want("pci:00000000:0A:00.0", events.Failed, "missing")
 	n.Observe(Observation{Reason: "missing", PCIBusID: at, Over: true})
 	n.tick(time.Second)
 	n.tick(time.Second)
@@ -228,12 +228,12 @@ func TestABoardThatNoDriverServes(t *testing.T) {
 	}
 	n.Observe(Observation{Reason: "xid", Code: 79, PCIBusID: "0000:02:00.0"})
 	n.tick(time.Second)
-	n.want("pci:00000000:02:00.0", verdict.Failed, "xid_79")
+	n.want("pci:00000000:02:00.0", events.Failed, "xid_79")
 	d := collector.Device{ID: "GPU-x", Level: field.GPU, GPU: "1", PCIBusID: "00000000:02:00.0"}
 	n.status[0].Devices = append(n.status[0].Devices, session.DeviceStatus{Device: d, LastSample: n.now})
 	n.tick(time.Second)
 	n.tick(time.Second)
-	n.want("GPU-x", verdict.Failed, "xid_79")
+	n.want("GPU-x", events.Failed, "xid_79")
 	if len(n.Board().Load().Verdicts) != 2 {
 		t.Errorf("verdicts: %+v", n.Board().Load().Verdicts)
 	}
@@ -243,11 +243,11 @@ func TestInstancesAreAsIllAsTheirBoard(t *testing.T) {
 	n := newNode(t, 1, Options{}, remapPending)
 	n.status[0].Devices = append(n.status[0].Devices, session.DeviceStatus{Device: collector.Device{ID: "GPU-a/1", Parent: "GPU-a", Level: field.Instance, GPU: "0"}, LastSample: n.now})
 	n.tick(time.Second)
-	n.want("GPU-a/1", verdict.OK, "")
+	n.want("GPU-a/1", events.OK, "")
 	n.Observe(Observation{Reason: "xid", Code: 95, Device: "GPU-a/1"})
 	n.tick(time.Second)
-	n.want("GPU-a", verdict.Failed, "xid_95")
-	n.want("GPU-a/1", verdict.Failed, "xid_95")
+	n.want("GPU-a", events.Failed, "xid_95")
+	n.want("GPU-a/1", events.Failed, "xid_95")
 	n.status[0].Devices = n.status[0].Devices[:1] // the instance is removed
 	n.tick(time.Second)
 	if len(n.Board().Load().Verdicts) != 1 || len(n.heard) != 1 {
@@ -290,11 +290,11 @@ func TestTheClockIsSetBack(t *testing.T) {
 	n.tick(time.Second)
 	n.rows[0][0] = 0
 	n.tick(-24 * time.Hour)
-	n.want("GPU-a", verdict.Degraded, "row_remap_pending")
+	n.want("GPU-a", events.Degraded, "row_remap_pending")
 	for range 3 {
 		n.tick(time.Minute)
 	}
-	n.want("GPU-a", verdict.OK, "")
+	n.want("GPU-a", events.OK, "")
 }
 
 func TestObservationsAreBounded(t *testing.T) {

@@ -103,11 +103,11 @@ type here struct {
 }
 
 func newHere(p *exporter.Pipeline) here {
-	c := p.Core()
 	p.AddPages()
-	return here{p, api.New(api.Options{
-		View: c.Board.Load, Status: c.Engine.Status, Counts: c.Page.Counts, StaleAfter: c.Config.EffectiveStaleAfter(), Logger: c.Log,
-	})}
+	c := p.Core()
+	o := optionsOf(&c)
+	o.Lists = nil // none is in service: the sources' list counts
+	return here{p, api.New(o)}
 }
 
 // Devices implements answers.

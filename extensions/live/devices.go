@@ -86,9 +86,7 @@ func showDevices(ctx context.Context, a *exporter.Program, cmd *cli.Command) err
 	if err != nil {
 		return err
 	}
-	err = config.WriteOutput(a.Out, cmd.String("output"), config.Output{
-		Table: func(w io.Writer) error { return found.writeTable(w, cmd.Bool("all")) }, JSON: &found, CSV: found.rows(),
-	})
+	err = config.WriteOutput(a.Out, cmd.String("output"), &found, func(w io.Writer) error { return found.writeTable(w, cmd.Bool("all")) })
 	if err == nil && len(found.Devices) == 0 {
 		err = config.ErrReported
 	}
@@ -107,14 +105,6 @@ type deviceList struct {
 type deviceRow struct {
 	*apiv1.Device
 	UsedBy []string `json:"used_by,omitempty"`
-}
-
-func (l *deviceList) rows() [][]string {
-	out := [][]string{{"collector", "state", "reason", "kind", "gpu", "id", "model", "pci_bus_id", "used_by"}}
-	for _, d := range l.Devices {
-		out = append(out, []string{d.Collector, d.State, d.Reason, d.Kind, d.GPU, d.ID, d.Model, d.PCIBusID, strings.Join(d.UsedBy, "; ")})
-	}
-	return out
 }
 
 // mostUsers bounds the listed users of a device without --all.
@@ -184,9 +174,7 @@ func showFields(ctx context.Context, a *exporter.Program, cmd *cli.Command, whic
 		return fmt.Errorf("no device is %q: write a GPU's index, UUID or PCI address, or all; warpgauge devices lists them", which)
 	}
 	addUnlisted(found, patterns)
-	err = config.WriteOutput(a.Out, cmd.String("output"), config.Output{
-		Table: func(w io.Writer) error { return writeFields(w, found) }, JSON: map[string]any{"devices": found}, CSV: fieldRows(found),
-	})
+	err = config.WriteOutput(a.Out, cmd.String("output"), map[string]any{"devices": found}, func(w io.Writer) error { return writeFields(w, found) })
 	if err == nil && !slices.ContainsFunc(found, func(d deviceFields) bool {
 		return slices.ContainsFunc(d.Fields, func(f apiv1.Field) bool {
 			return f.Absent == nil || f.Absent.Reason != string(collector.ReasonNotListed)
@@ -291,15 +279,8 @@ func writeFields(w io.Writer, found []deviceFields) error {
 		fmt.Fprintln(w, title) //nolint:errcheck // the last write reports errors
 		t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 		fmt.Fprintln(t, "FIELD\tVALUE\tUNIT\tWHY NOT")
-		for _, row := range fieldRows(found[i : i+1])[1:] {
-			name, labels, value, unit, reason, detail := row[4], row[5], row[6], row[7], row[8], row[9]
-			if reason != "" {
-				value = "-"
-			}
-			if detail != "" {
-				reason += ": " + detail
-			}
-			fmt.Fprintf(t, "%s%s\t%s\t%s\t%s\n", name, labels, value, cmp.Or(unit, "-"), reason)
+		for i := range d.Fields {
+			writeField(t, &d.Fields[i])
 		}
 		if err := t.Flush(); err != nil {
 			return err
@@ -308,29 +289,27 @@ func writeFields(w io.Writer, found []deviceFields) error {
 	return nil
 }
 
-func fieldRows(found []deviceFields) [][]string {
-	out := [][]string{{"kind", "gpu", "id", "collector", "field", "labels", "value", "unit", "reason", "detail"}}
-	for _, d := range found {
-		for i := range d.Fields {
-			f := &d.Fields[i]
-			value, labels, why := "", []string{}, apiv1.Absence{}
-			switch {
-			case f.Absent != nil:
-				why = *f.Absent
-			case f.Value != nil:
-				value = strconv.FormatFloat(*f.Value, 'f', -1, 64)
-			case f.Type == field.Label.String():
-				value = f.Text
-			}
-			for _, name := range slices.Sorted(maps.Keys(f.Labels)) {
-				labels = append(labels, fmt.Sprintf("%s=%q", name, f.Labels[name]))
-			}
-			text := ""
-			if f.Type != field.Label.String() && len(labels) > 0 {
-				text = "{" + strings.Join(labels, ",") + "}"
-			}
-			out = append(out, []string{d.Kind, d.GPU, d.ID, f.Collector, f.Name, text, value, f.Unit, why.Reason, why.Detail})
+func writeField(w io.Writer, f *apiv1.Field) {
+	value, why, labels := "", "", []string{}
+	switch {
+	case f.Absent != nil:
+		value, why = "-", f.Absent.Reason
+		if f.Absent.Detail != "" {
+			why += ": " + f.Absent.Detail
+		}
+	case f.Value != nil:
+		value = strconv.FormatFloat(*f.Value, 'f', -1, 64)
+	case f.Type == field.Label.String():
+		value = f.Text
+	}
+	if f.Type != field.Label.String() {
+		for _, name := range slices.Sorted(maps.Keys(f.Labels)) {
+			labels = append(labels, fmt.Sprintf("%s=%q", name, f.Labels[name]))
 		}
 	}
-	return out
+	text := f.Name
+	if len(labels) > 0 {
+		text += "{" + strings.Join(labels, ",") + "}"
+	}
+	fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", text, value, cmp.Or(f.Unit, "-"), why) //nolint:errcheck // the last write reports errors
 }

@@ -12,6 +12,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"warpgauge/pkg/events"
+
 	"warpgauge/pkg/exporter"
 
 	"github.com/urfave/cli/v3"
@@ -19,7 +21,6 @@ import (
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/lists"
-	"warpgauge/pkg/verdict"
 )
 
 // lineForm is a one-line output of at most longestLine bytes, the limit of node-problem-detector.
@@ -41,13 +42,13 @@ func healthCommand(a *exporter.Program) *cli.Command {
 			"said: no exporter answers, it has no verdicts yet, or nothing is known of a device.\n" +
 			"docs/health.md describes states, reasons and actions.",
 		Flags: append([]cli.Flag{
-			&cli.StringFlag{Name: "fail-on", Value: verdict.Failed.String(), Usage: "From which state on the code is 1: failed, degraded, or unknown (whatever is not ok).", Validator: func(s string) error {
+			&cli.StringFlag{Name: "fail-on", Value: events.Failed.String(), Usage: "From which state on the code is 1: failed, degraded, or unknown (whatever is not ok).", Validator: func(s string) error {
 				if _, ok := failStates[s]; !ok {
 					return errors.New("write failed, degraded or unknown")
 				}
 				return nil
 			}},
-			&cli.StringFlag{Name: "output", Value: "table", Usage: "table, for people; json or csv, for scripts; line: one line of at most 80 bytes, for health checks."},
+			&cli.StringFlag{Name: "output", Value: "table", Usage: "table, for people; json, for scripts; line: one line of at most 80 bytes, for health checks."},
 			&cli.DurationFlag{Name: "timeout", Value: 5 * time.Second, Usage: "Longest time to wait for the exporter."},
 		}, config.URLFlags()...),
 		OnUsageError: func(ctx context.Context, cmd *cli.Command, err error, sub bool) error {
@@ -66,9 +67,9 @@ func healthCommand(a *exporter.Program) *cli.Command {
 
 // failStates lists the states that cause code 1, by --fail-on.
 var failStates = map[string][]string{
-	verdict.Failed.String():   {verdict.Failed.String()},
-	verdict.Degraded.String(): {verdict.Failed.String(), verdict.Degraded.String()},
-	verdict.Unknown.String():  {verdict.Failed.String(), verdict.Degraded.String(), verdict.Unknown.String()},
+	events.Failed.String():   {events.Failed.String()},
+	events.Degraded.String(): {events.Failed.String(), events.Degraded.String()},
+	events.Unknown.String():  {events.Failed.String(), events.Degraded.String(), events.Unknown.String()},
 }
 
 func tellHealth(ctx context.Context, a *exporter.Program, cmd *cli.Command) error {
@@ -93,10 +94,10 @@ func tellHealth(ctx context.Context, a *exporter.Program, cmd *cli.Command) erro
 		return err
 	}
 	bad := withStates(found.Devices, failStates[cmd.String("fail-on")]...)
-	unknown := withStates(found.Devices, verdict.Unknown.String())
+	unknown := withStates(found.Devices, events.Unknown.String())
 	switch {
 	case form != lineForm:
-		err = config.WriteOutput(a.Out, form, config.Output{Table: func(w io.Writer) error { return writeHealth(w, found) }, JSON: found, CSV: healthRows(found)})
+		err = config.WriteOutput(a.Out, form, found, func(w io.Writer) error { return writeHealth(w, found) })
 	case len(bad) > 0:
 		err = writeLine(a.Out, "", briefs(bad)...)
 	case len(unknown) > 0:
@@ -143,7 +144,7 @@ func briefs(of []apiv1.DeviceHealth) (out []string) {
 	for i := range of {
 		d := &of[i]
 		text := healthName(d) + " " + cmp.Or(d.Reason, d.State)
-		if d.Action != "" && d.Action != string(verdict.ActionNone) {
+		if d.Action != "" && d.Action != string(events.ActionNone) {
 			text += ": " + d.Action
 		}
 		out = append(out, text)
@@ -176,11 +177,12 @@ func writeLine(w io.Writer, head string, parts ...string) error {
 func writeHealth(w io.Writer, h *apiv1.Health) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(t, "STATE\tGPU\tID\tSINCE\tREASON\tACTION\tWHAT")
-	for _, r := range healthRows(h)[1:] {
-		for i := range r {
-			r[i] = cmp.Or(r[i], "-")
+	for i := range h.Devices {
+		d, since := &h.Devices[i], "-"
+		if d.Since != nil {
+			since = stamp(*d.Since)
 		}
-		fmt.Fprintln(t, strings.Join(r, "\t"))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", d.State, cmp.Or(d.GPU, "-"), d.ID, since, cmp.Or(d.Reason, "-"), cmp.Or(d.Action, "-"), cmp.Or(d.Text, "-"))
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -210,17 +212,4 @@ func healthName(d *apiv1.DeviceHealth) string {
 		return "GPU " + d.GPU
 	}
 	return d.ID
-}
-
-func healthRows(h *apiv1.Health) [][]string {
-	out := [][]string{{"state", "gpu", "id", "since", "reason", "action", "text"}}
-	for i := range h.Devices {
-		d := &h.Devices[i]
-		since := ""
-		if d.Since != nil {
-			since = stamp(*d.Since)
-		}
-		out = append(out, []string{d.State, d.GPU, d.ID, since, d.Reason, d.Action, d.Text})
-	}
-	return out
 }

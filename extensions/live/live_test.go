@@ -146,7 +146,7 @@ func TestTheAPIShowsAnXID(t *testing.T) {
 func TestWebPage(t *testing.T) {
 	f := func(page string, api, processes bool) {
 		t.Helper()
-		p := newNode(t, &Extension{Settings: Settings{Page: page, History: defaults().History, Recorder: defaults().Recorder}}, "--web-page="+page)
+		p := newNode(t, &Extension{Settings{Page: page}}, "--web-page="+page)
 		s := p.NewServer()
 		w := httptest.NewRecorder()
 		s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/api/v1/devices", nil))

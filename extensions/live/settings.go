@@ -1,37 +1,10 @@
 package live
 
-import (
-	"errors"
-	"fmt"
-	"path/filepath"
-	"time"
+import "warpgauge/pkg/config"
 
-	"warpgauge/pkg/config"
-)
-
-// Settings holds the extension's flags.
+// Settings holds the extension's flag.
 type Settings struct {
-	Page     string // PageOff, PageAnonymous or PageFull
-	History  History
-	Recorder Recorder
-}
-
-// History limits the stored samples.
-type History struct {
-	Age   time.Duration
-	Bytes int64
-}
-
-// Wanted reports whether samples are stored.
-func (h History) Wanted() bool { return h.Age > 0 && h.Bytes > 0 }
-
-// Recorder configures the flight recorder.
-type Recorder struct {
-	Directory     string // "" disables the recorder
-	Before, After time.Duration
-	Files         int
-	Bytes         int64
-	Endpoint      bool // enable POST /-/record
+	Page string // PageOff, PageAnonymous or PageFull
 }
 
 // Values of Settings.Page.
@@ -41,88 +14,12 @@ const (
 	PageFull      = "full"
 )
 
-func defaults() Settings {
-	return Settings{
-		Page:     PageFull,
-		History:  History{Age: 15 * time.Minute, Bytes: 64 << 20},
-		Recorder: Recorder{Before: time.Minute, After: 30 * time.Second, Files: 50, Bytes: 256 << 20},
-	}
-}
-
-const group config.Group = "History and recordings"
-
-const flagRecorder = "recorder-directory"
-
-// Flags adds the extension's flags.
+// Flags adds the extension's flag.
 func (s *Settings) Flags(set *config.Set) {
-	set.Add(config.Section{Origin: config.Own, Check: s.check, Flags: []config.Flag{
+	set.Add(config.Section{Origin: config.Own, Flags: []config.Flag{
 		{
 			Name: "web-page", Env: "WARPGAUGE_WEB_PAGE", Group: config.GroupWeb, Value: config.OneOf(&s.Page, PageOff, PageAnonymous, PageFull),
 			Metavar: "off|anonymous|full", Usage: "The live page on / and the JSON API under /api/v1/: off, without pods, jobs and processes, or with them.",
 		},
-		{
-			Name: "history-age", Env: "WARPGAUGE_HISTORY_AGE", Group: group, Value: config.Duration(&s.History.Age),
-			Metavar: "DURATION", Usage: "How long samples are kept in memory, each as it was taken. 0: no history.",
-		},
-		{
-			Name: "history-bytes", Env: "WARPGAUGE_HISTORY_BYTES", Group: group, Value: config.Bytes(&s.History.Bytes),
-			Metavar: "SIZE", Usage: "Most memory for samples; the oldest are dropped first. 0: no history.",
-		},
-		{
-			Name: flagRecorder, Env: "WARPGAUGE_RECORDER_DIRECTORY", Group: group, Value: config.Text(&s.Recorder.Directory),
-			Metavar: "DIR", Usage: "Where the flight recorder writes the history around an XID, a lost or stalled device, an uncorrected ECC error, throttling, a burst of NVLink errors or failing health. Unset: nothing is recorded.",
-		},
-		{
-			Name: "recorder-before", Env: "WARPGAUGE_RECORDER_BEFORE", Group: group, Value: config.Duration(&s.Recorder.Before),
-			Metavar: "DURATION", Needs: flagRecorder, Usage: "How much of the history before what happened is recorded.",
-		},
-		{
-			Name: "recorder-after", Env: "WARPGAUGE_RECORDER_AFTER", Group: group, Value: config.Duration(&s.Recorder.After),
-			Metavar: "DURATION", Needs: flagRecorder, Usage: "How much after it.",
-		},
-		{
-			Name: "recorder-files", Env: "WARPGAUGE_RECORDER_FILES", Group: group, Value: config.Int(&s.Recorder.Files),
-			Metavar: "N", Needs: flagRecorder, Usage: "Most recordings that are kept; the oldest are removed first.",
-		},
-		{
-			Name: "recorder-bytes", Env: "WARPGAUGE_RECORDER_BYTES", Group: group, Value: config.Bytes(&s.Recorder.Bytes),
-			Metavar: "SIZE", Needs: flagRecorder, Usage: "Most room for recordings; the oldest are removed first.",
-		},
-		{
-			Name: "enable-record-endpoint", Env: "WARPGAUGE_ENABLE_RECORD_ENDPOINT", Group: group, Value: config.Bool(&s.Recorder.Endpoint),
-			Needs: flagRecorder, Usage: "Serve POST /-/record, which begins a recording.",
-		},
 	}})
-}
-
-// Limits of history and recordings.
-const (
-	minBytes       = 1 << 20 // less than one GPU with a series per field needs
-	maxRecorded    = time.Hour
-	recorderMargin = 10 * time.Second // from the last sample to the written file
-)
-
-func (s *Settings) check(*config.Config) error {
-	h, r := &s.History, &s.Recorder
-	if !h.Wanted() { // recordings need a history
-		return nil
-	}
-	errs := []error{config.AtLeast("history-age", h.Age, time.Second)}
-	add := func(wrong bool, format string, args ...any) {
-		if wrong {
-			errs = append(errs, fmt.Errorf(format, args...))
-		}
-	}
-	add(h.Bytes < minBytes, "--history-bytes is %s: it must be at least 1MiB, or 0 for none", config.Bytes(&h.Bytes))
-	if r.Directory == "" {
-		return errors.Join(errs...)
-	}
-	errs = append(errs, config.AtLeast("recorder-before", r.Before, time.Second), config.AtLeast("recorder-files", r.Files, 1))
-	add(!filepath.IsAbs(r.Directory), "--%s is %q: write an absolute path", flagRecorder, r.Directory)
-	add(r.Bytes < minBytes, "--recorder-bytes is %s: it must be at least 1MiB", config.Bytes(&r.Bytes))
-	span := r.Before + r.After
-	least := span + recorderMargin
-	add(span > maxRecorded, "--recorder-before and --recorder-after are %s together: they can be at most 1h", config.Duration(&span))
-	add(span <= maxRecorded && least > h.Age, "--recorder-before and --recorder-after are %s together: --history-age must be at least %s", config.Duration(&span), config.Duration(&least))
-	return errors.Join(errs...)
 }

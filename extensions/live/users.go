@@ -5,34 +5,51 @@ import (
 	"sync"
 	"time"
 
+	"go.uber.org/zap"
+
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/exporter"
 	"warpgauge/pkg/owner"
 )
-
-// users returns the users of a device as the API names them.
-func users(k *owner.Keeper, d *collector.Device) (out []apiv1.User) {
-	for _, u := range k.Users(d) {
-		out = append(out, apiv1.User{Namespace: u.Namespace, Pod: u.Pod, PodUID: u.PodUID, Container: u.Container, Job: u.Job})
-	}
-	return out
-}
 
 // viewTimeout is how long the exporter reads processes after a client has last asked for them.
 const viewTimeout = time.Minute
 
-// viewedProcesses lists the processes on devices. The exporter reads them while clients ask.
-type viewedProcesses struct {
-	owners *owner.Keeper // nil: pods are unknown
-	list   *owner.Listing
-	engine interface{ ReadProcesses(wanted bool) }
+// people implements api.People. The exporter reads processes while clients ask for them.
+type people struct {
+	owners   *owner.Keeper    // nil: pods are unknown
+	list     *owner.Processes // nil: processes are unknown
+	engine   interface{ ReadProcesses(wanted bool) }
+	onDemand bool // processes are read for viewers only
 
 	mu  sync.Mutex
 	end *time.Timer // nil: processes are not read
 }
 
-// viewed makes the exporter read processes for viewTimeout.
-func (v *viewedProcesses) viewed() {
+func newPeople(c *exporter.Core) *people {
+	v := &people{owners: c.Owners, engine: c.Engine}
+	if board := c.Engine.Processes(); board != nil {
+		v.list, v.onDemand = owner.NewProcesses(board, func() {}, zap.NewNop()), !c.Config.Kubernetes.ProcessValuesWanted()
+	}
+	return v
+}
+
+// Users returns the users of a device as the API names them.
+func (v *people) Users(d *collector.Device) (out []apiv1.User) {
+	if v.owners != nil {
+		for _, u := range v.owners.Users(d) {
+			out = append(out, apiv1.User(u))
+		}
+	}
+	return out
+}
+
+// Viewed makes the exporter read processes for viewTimeout, unless it always does or cannot.
+func (v *people) Viewed() {
+	if !v.onDemand {
+		return
+	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.end != nil && v.end.Stop() {
@@ -52,12 +69,15 @@ func (v *viewedProcesses) viewed() {
 	v.end = end
 }
 
-// on returns the processes on a device as the API names them.
-func (v *viewedProcesses) on(d *collector.Device) (out []apiv1.Process) {
-	for _, p := range v.list.Of(d.ID, time.Now()) {
+// Processes returns the processes on a device as the API names them.
+func (v *people) Processes(d *collector.Device) (out []apiv1.Process) {
+	if v.list == nil {
+		return nil
+	}
+	for _, p := range v.list.On(d.ID, time.Now()) {
 		one := apiv1.Process{PID: p.PID, Name: p.Name, Job: p.Job, Memory: number(p.Memory), Busy: number(p.Process.Busy)}
 		if v.owners != nil {
-			one.Pod = v.owners.Container(p.PodUID, p.ContainerID)
+			one.Pod = v.owners.Pod(p.PodUID)
 		}
 		out = append(out, one)
 	}

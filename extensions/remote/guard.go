@@ -142,7 +142,7 @@ func newInventory(v *view.View) *inventory {
 
 func (n *inventory) knows() bool { return len(n.levels) > 0 }
 
-// all returns the maximum number of series of a list, and the field that makes most of them.
+// all estimates the number of series of a list, and returns the field that makes most of them.
 func (n *inventory) all(list field.List) (series int, widest *field.Field) {
 	most := -1
 	for i := range list.Fields {
@@ -154,8 +154,8 @@ func (n *inventory) all(list field.List) (series int, widest *field.Field) {
 	return series, widest
 }
 
-// series returns the maximum number of series of a field. It counts the columns of readings in service; for other readings
-// it assumes that every device of the right level has them.
+// series estimates the number of series of a field. It counts the columns of readings in service; for other readings it
+// assumes one on every device of the right level. Manager.apply checks the actual number.
 func (n *inventory) series(f *field.Field) int {
 	if f.Type == field.Label {
 		return 0
@@ -171,10 +171,6 @@ func (n *inventory) series(f *field.Field) int {
 				count += n.devices(level)
 			}
 		}
-		if reading.ID == field.P2PStatus {
-			count *= max(1, n.levels[field.GPU]-1) // peers
-		}
-		count *= max(1, perDevice[reading.ID])
 	}
 	switch {
 	case f.Desc.ID == field.XIDErrorsCount, f.Desc.ID == field.XIDErrorsTotal:
@@ -194,17 +190,6 @@ const (
 	linksOfGPU = 72 // including the ports at the other ends
 	codes      = 64 // XIDs per device with a series
 )
-
-// perDevice bounds the series per device of readings with further labels. Manager.apply checks the actual number.
-var perDevice = map[field.ID]int{
-	field.GPUHealth:   12,
-	field.NVLinkBytes: 2, field.NVLinkPackets: 2, field.NVLinkErrors: 9, field.NVLinkRecoveries: 2, field.NVLinkBER: 2, field.NVLinkFEC: 16,
-	field.AMDTemperature: 16, field.AMDBusySeconds: 4, field.AMDVCNBusy: 8, field.AMDJPEGBusy: 40, field.AMDXCCBusy: 8, field.AMDXCCBusySeconds: 8,
-	field.AMDClock: 16, field.AMDXCCClock: 8, field.AMDVoltage: 4, field.AMDMemoryUsed: 3, field.AMDMemorySize: 3, field.AMDXGMIBytes: 16, field.AMDXGMILinkUp: 8,
-	field.AMDPCIeNAKs: 2, field.AMDThrottleResidency: 8, field.AMDThrottleActive: 16, field.AMDBelowLimit: 64, field.AMDRASErrors: 60, field.AMDBadPages: 3, field.AMDUnread: 8,
-	field.AMDMemoryFree: 3, field.AMDEngineClock: 8, field.AMDClockMin: 8, field.AMDClockMax: 8, field.AMDThrottleShare: 8, field.AMDBelowLimitShare: 64,
-	field.AMDRecords: 3, field.AMDRecordTime: 3, field.AMDRecordAge: 3, field.AMDAFID: 36,
-}
 
 func (n *inventory) devices(l field.Level) int {
 	switch have := n.levels[l]; {

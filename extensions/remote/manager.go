@@ -27,14 +27,12 @@ type Manager struct {
 	origin string // the server's; lists from other origins are not used
 	guard  Guard
 	log    *zap.Logger
-	wall   func() time.Time
 	save   func(*kept) error
 	wake   chan struct{} // Run's next wake-up time has changed
 
 	// Guarded by the Desk's Turn.
 	kept    kept
 	last    []byte     // last parsed content
-	end     end        // of the list in service
 	trial   trial      // of the list in service
 	back    *returning // why the list in service must go; nil: it stays
 	changes *rate.Limiter
@@ -63,7 +61,7 @@ func newManager(o Options) *Manager {
 	origin := transport.Origin(o.Settings.URL)
 	m := &Manager{
 		o: o, origin: origin, guard: newGuard(o.Settings), log: o.Logger.Named("remote").With(zap.String("origin", origin)),
-		wall: time.Now, save: directory(o.Settings.Directory).write, wake: make(chan struct{}, 1), costly: map[string]string{},
+		save: directory(o.Settings.Directory).write, wake: make(chan struct{}, 1), costly: map[string]string{},
 		changes: rate.NewLimiter(rate.Every(changesIn/maxChanges), maxChanges),
 	}
 	m.update(func(s *lists.Delivery) {
@@ -95,9 +93,8 @@ func (m *Manager) restore(ctx context.Context) {
 	}
 }
 
-// former returns the saved list that should serve and sets its end. nil means the local list.
+// former returns the saved list that should serve. nil means the local list.
 func (m *Manager) former() *List {
-	m.end = end{}
 	for _, l := range []*List{m.kept.Passing, m.kept.Lasting} {
 		if l == nil {
 			continue
@@ -119,8 +116,7 @@ func (m *Manager) revive(l *List) error {
 	if l.Hash != hashOf(l.Content) {
 		return errSum
 	}
-	e, err := m.left(l.span)
-	if err != nil {
+	if err := l.ended(); err != nil {
 		return err
 	}
 	p := m.parse(&l.Offer)
@@ -131,29 +127,8 @@ func (m *Manager) revive(l *List) error {
 	if err != nil {
 		return err
 	}
-	l.Fields, m.end = p.Fields, e
+	l.Fields = p.Fields
 	return nil
-}
-
-// backward is how far the wall clock may go back before a list counts as ended.
-const backward = time.Minute
-
-// left returns the end of a list, or an error if it is over.
-func (m *Manager) left(s span) (end, error) {
-	wall := m.wall()
-	switch {
-	case s.Until.IsZero():
-		return end{}, nil
-	case !wall.Before(s.Until):
-		return end{}, fmt.Errorf("its time was over at %s: %w", s.Until.Format(time.RFC3339), errEnded)
-	case wall.Before(s.Applied.Add(-backward)):
-		return end{}, fmt.Errorf("the clock was set back to before the list was applied, so its time counts as over: %w", errEnded)
-	}
-	e := end{elapsed: time.Now().Add(min(s.Until.Sub(wall), s.Until.Sub(s.Applied)))}
-	if !s.For {
-		e.wall = s.Until
-	}
-	return e, nil
 }
 
 // errEnded tells the server's operator how to replace an ended list.
@@ -180,7 +155,8 @@ func (m *Manager) parse(o *lists.Offer) *lists.Parsed {
 // maxWarnings bounds the logged warnings per list.
 const maxWarnings = 20
 
-// Deliver applies or refuses an offer and returns the outcome. Concurrent calls run one after the other.
+// Deliver applies or refuses an offer and returns the outcome. An offer without content withdraws the server's list.
+// Concurrent calls run one after the other.
 func (m *Manager) Deliver(ctx context.Context, o *lists.Offer) *lists.Outcome {
 	tried := hashOf(o.Content)
 	var out *lists.Outcome
@@ -224,7 +200,6 @@ func (m *Manager) running() string {
 func (m *Manager) decide(ctx context.Context, t *lists.Turn, o *lists.Offer, tried string) *lists.Outcome {
 	m.Answered()
 	if l := m.inService.Load(); l != nil && l.Hash == tried {
-		m.revise(ctx, t, l, o.Revision)
 		m.say(lists.Applied, "", tried, nil)
 		return &lists.Outcome{Answer: lists.Unchanged}
 	}
@@ -233,25 +208,26 @@ func (m *Manager) decide(ctx context.Context, t *lists.Turn, o *lists.Offer, tri
 		m.say(a, text, tried, refused)
 		return &lists.Outcome{Answer: a, Err: errors.New(text), Refused: refused}
 	}
+	if len(o.Content) == 0 {
+		if err := m.withdraw(ctx, t); err != nil {
+			return failed(lists.Failed, err, nil)
+		}
+		m.say(lists.Applied, "the server has no list for this node; the local list serves", tried, nil)
+		return &lists.Outcome{Answer: lists.Applied}
+	}
 	if why := m.costly[tried]; why != "" {
 		return failed(lists.Refused, errors.New(why), []lists.Refusal{{Text: why}})
 	}
-	next := &List{Offer: *o, span: span{Hash: tried, Applied: m.wall().UTC().Round(0)}}
-	next.Origin = m.origin // the source's name for it can be longer
-	ends, err := m.timed(next)
-	if err != nil {
+	next := &List{Offer: *o, Hash: tried}
+	next.Origin = m.origin                  // the source's name for it can be longer
+	next.Until, _ = readValidity(o.Content) // Guard.Parse reports the invalid lines
+	if err := next.ended(); err != nil {
 		return failed(lists.Ended, err, nil)
 	}
 	p := m.parse(o)
 	refused, err := m.guard.Examine(p, m.o.Engine.Board().Load())
-	own := false
 	if err != nil {
-		// The guard does not apply to the node's local list. A server offers it to end a trial of another
-		// list.
-		s := m.o.Desk.Status()
-		if own = tried == s.Local.Hash || tried == hashOf(field.Format(s.Local.Fields)); !own {
-			return failed(lists.Refused, err, refused)
-		}
+		return failed(lists.Refused, err, refused)
 	}
 	next.Fields = p.Fields
 	if m.reports() {
@@ -262,14 +238,7 @@ func (m *Manager) decide(ctx context.Context, t *lists.Turn, o *lists.Offer, tri
 	if err := m.tooOften(tried); err != nil {
 		return failed(lists.Failed, err, nil)
 	}
-	if own {
-		if err := m.withdraw(ctx, t); err != nil {
-			return failed(lists.Failed, err, nil)
-		}
-		m.say(lists.Applied, "the server offers the local list, which serves", tried, nil)
-		return &lists.Outcome{Answer: lists.Applied}
-	}
-	if err := m.apply(ctx, t, next, ends); err != nil {
+	if err := m.apply(ctx, t, next); err != nil {
 		if errors.Is(err, errRefused) {
 			m.refuseAgain(tried, err.Error())
 			return failed(lists.Refused, err, []lists.Refusal{{Text: err.Error()}})
@@ -280,33 +249,6 @@ func (m *Manager) decide(ctx context.Context, t *lists.Turn, o *lists.Offer, tri
 	m.failure = failure{}
 	m.say(lists.Applied, "", tried, nil)
 	return &lists.Outcome{Answer: lists.Applied}
-}
-
-// revise records a new revision of the list in service.
-func (m *Manager) revise(ctx context.Context, t *lists.Turn, l *List, revision string) {
-	next := *l
-	if next.Revision = revision; l.Revision == revision || t.Serve(ctx, next.service()) != nil {
-		return
-	}
-	m.inService.Store(&next)
-	for _, k := range []**List{&m.kept.Passing, &m.kept.Lasting} {
-		if *k == l {
-			*k = &next
-		}
-	}
-}
-
-// timed sets the end of a list. A list that was delivered before keeps its end.
-func (m *Manager) timed(l *List) (end, error) {
-	if s, known := m.kept.span(l.Hash); known {
-		l.span = s
-		return m.left(s)
-	}
-	v, _ := readValidity(l.Content) // Guard.Parse reports the invalid lines
-	if l.Until, l.For = v.until, v.length > 0; l.For {
-		l.Until = l.Applied.Add(v.length)
-	}
-	return m.left(l.span)
 }
 
 // failure is the last failed attempt to apply a list.
@@ -332,16 +274,19 @@ func (m *Manager) tooOften(list string) error {
 	return fmt.Errorf("the server has changed the list %d times in %v; the next change waits", maxChanges, changesIn)
 }
 
+// maxCostly bounds the remembered refusals.
+const maxCostly = 64
+
 // refuseAgain makes the manager refuse a list that did harm in service.
 func (m *Manager) refuseAgain(list, why string) {
-	if len(m.costly) >= maxTimed {
+	if len(m.costly) >= maxCostly {
 		clear(m.costly)
 	}
 	m.costly[list] = why
 }
 
 // apply puts a list into service and saves it.
-func (m *Manager) apply(ctx context.Context, t *lists.Turn, l *List, e end) error {
+func (m *Manager) apply(ctx context.Context, t *lists.Turn, l *List) error {
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
 	before := m.inService.Load()
@@ -355,7 +300,6 @@ func (m *Manager) apply(ctx context.Context, t *lists.Turn, l *List, e end) erro
 		err := t.Serve(back, before.service())
 		return errors.Join(fmt.Errorf("%w: in service it made %d series, which is more than %d (--remote-limit series); the former list is back", errRefused, n, m.guard.Series), err)
 	}
-	m.end = e
 	m.back = nil
 	m.trial = trial{list: l.Hash, began: time.Now(), last: newCosts(m.o.Engine.Costs()), passing: m.kept.Passing, lasting: m.kept.Lasting}
 	m.inService.Store(l)
@@ -364,7 +308,6 @@ func (m *Manager) apply(ctx context.Context, t *lists.Turn, l *List, e end) erro
 		m.kept.Lasting = l
 	} else {
 		m.kept.Passing = l
-		m.kept.remember(l)
 	}
 	m.setKept()
 	select {
@@ -383,7 +326,7 @@ func (m *Manager) withdraw(ctx context.Context, t *lists.Turn) error {
 			return err
 		}
 	}
-	m.end, m.back, m.trial = end{}, nil, trial{}
+	m.back, m.trial = nil, trial{}
 	m.inService.Store(nil)
 	m.kept.Passing, m.kept.Lasting = nil, nil
 	m.setKept()
@@ -500,7 +443,7 @@ func (m *Manager) check(ctx context.Context, t *lists.Turn) (next time.Duration)
 		return 0
 	}
 	now := time.Now()
-	if m.back == nil && m.end.over(now, m.wall()) {
+	if m.back == nil && l.ended() != nil {
 		m.back = &returning{lists.Ended, "the time of the list was over at " + l.Until.Format(time.RFC3339)}
 		m.kept.Passing = nil
 	}
@@ -519,11 +462,8 @@ func (m *Manager) check(ctx context.Context, t *lists.Turn) (next time.Duration)
 		}
 		return m.check(ctx, t)
 	}
-	if !m.end.elapsed.IsZero() {
-		wait := max(m.end.elapsed.Sub(now), time.Millisecond)
-		if !m.end.wall.IsZero() {
-			wait = min(wait, wallPoll)
-		}
+	if !l.Until.IsZero() {
+		wait := min(max(time.Until(l.Until), time.Millisecond), wallPoll)
 		if next == 0 || wait < next {
 			next = wait
 		}

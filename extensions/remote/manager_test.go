@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -48,7 +47,6 @@ type bench struct {
 	series  int
 	states  []session.CollectorStatus
 	costs   session.Costs
-	step    atomic.Int64 // added to the wall clock
 }
 
 var usual = Guard{Limits: Limits{Bytes: 1 << 20, Fields: 500, Series: 1000, Interval: 100 * time.Millisecond, Cost: 0.5}}
@@ -80,7 +78,6 @@ func newBench(t *testing.T, change ...func(*bench)) *bench {
 	local := files().Parse(&config.Content{CSV: []byte(b.local), Name: "local"})
 	b.o.Desk = lists.New(local, lists.Options{Local: files(), Engine: b, Logger: zap.NewNop()})
 	b.Manager = newManager(b.o)
-	b.wall = func() time.Time { return time.Now().Add(time.Duration(b.step.Load())).Round(0) }
 	return b
 }
 
@@ -217,14 +214,10 @@ func TestDeliver(t *testing.T) {
 		t.Errorf("outcome = %+v", out)
 	}
 	b.want("b2", listB, lists.Unchanged, lists.Applied, "b")
-	if l := b.inService.Load(); l.Revision != "b2" || l.Origin != "https://lists" {
-		t.Errorf("in service is %q of %q, want the revision that the server says now", l.Revision, l.Origin)
-	}
 	out = b.want("bad", listB+"DCGM_FI_DEV_FB_USED, gouge, x\nDCGM_FI_PROF_SM_ACTIVE, gauge, x\n", lists.Refused, lists.Refused, "b")
 	if len(out.Refused) != 1 || out.Refused[0].Line != 3 || out.Running != hashOf([]byte(listB)) || out.Tried == out.Running {
 		t.Errorf("outcome of a bad list = %+v, want line 3, and both hashes", out)
 	}
-	b.want("empty", "", lists.Refused, lists.Refused, "b")
 	b.want("comments", "# nothing\n", lists.Refused, lists.Refused, "b")
 	b.want("garbage", "\x00\xff\x01", lists.Refused, lists.Refused, "b")
 	b.want("html", "<html><body>log in</body></html>", lists.Refused, lists.Refused, "b")
@@ -248,23 +241,15 @@ func TestDeliver(t *testing.T) {
 	}
 }
 
-// TestOwnListReturns: the guard does not apply to the node's local list, so a server can end a
-// trial by offering it.
-func TestOwnListReturns(t *testing.T) {
-	own := files().Parse(&config.Content{CSV: []byte(listA + "DCGM_FI_PROF_SM_ACTIVE, gauge, s\n")}).Fields
+// TestWithdrawal: an offer without content returns the node to its local list, over a restart too.
+func TestWithdrawal(t *testing.T) {
 	dir := private(t)
-	written := "# as people write it\n" + string(field.Format(own))
-	b := newBench(t, in(dir), func(b *bench) { b.local = written })
-	content := string(field.Format(own))
-	b.want("a server that begins with it", written, lists.Applied, lists.Applied, "")
+	b := newBench(t, in(dir))
+	b.want("none", "", lists.Applied, lists.Applied, "")
 	b.want("b", listB, lists.Applied, lists.Applied, "b")
-	b.want("own", content, lists.Applied, lists.Applied, "b local")
-	if b.inService.Load() != nil {
-		t.Error("a list of the server is in service")
-	}
-	b.want("c", content+"DCGM_FI_PROF_DRAM_ACTIVE, gauge, d\n", lists.Refused, lists.Refused, "b local")
-	if l := newBench(t, in(dir)).restored(); l != nil {
-		t.Errorf("list %s was kept", l.Hash)
+	b.want("none", "", lists.Applied, lists.Applied, "b local")
+	if l := newBench(t, in(dir)).restored(); l != nil || b.inService.Load() != nil {
+		t.Errorf("in service %v, kept %v", b.inService.Load(), l)
 	}
 }
 
@@ -433,16 +418,4 @@ func TestDiskFull(t *testing.T) {
 		t.Error("a directory that is none is not reported")
 	}
 	b.want("b", listB, lists.Applied, lists.Applied, "b")
-}
-
-func TestInstanceID(t *testing.T) {
-	dir := private(t)
-	id := InstanceID(t.Context(), dir, "n1")
-	if id.Version() != 8 || InstanceID(t.Context(), dir, "renamed") != id || InstanceID(t.Context(), "", "n1") != id || InstanceID(t.Context(), "", "n2") == id {
-		t.Errorf("instance id %q is not stable", id)
-	}
-	must(t, os.WriteFile(filepath.Join(dir, idName), []byte(strings.Repeat("x", 36)), 0o600)) // a damaged file
-	if got := InstanceID(t.Context(), dir, "n1"); got != id {
-		t.Errorf("instance id %q, want %q", got, id)
-	}
 }

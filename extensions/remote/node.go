@@ -22,7 +22,7 @@ func (r *Remote) identity(ctx context.Context) opamp.Identity {
 	}
 	vendors := fmt.Sprint(cfg.DCGM, cfg.NVML, cfg.ROCm, cfg.Only) // two vendors on a Kubernetes node have one pod each
 	return opamp.Identity{
-		InstanceID: InstanceID(ctx, r.o.Settings.Directory, hostname, cfg.Web.Address, vendors), Version: r.o.Version, Hostname: hostname, Labels: r.o.Settings.NodeLabels,
+		InstanceID: InstanceID(ctx, hostname, cfg.Web.Address, vendors), Version: r.o.Version, Hostname: hostname, Labels: r.o.Settings.NodeLabels,
 	}
 }
 

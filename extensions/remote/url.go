@@ -122,6 +122,8 @@ func (u *URL) fetch(ctx context.Context) (o *lists.Offer, etag, modified string,
 	switch {
 	case err != nil:
 		return nil, "", "", fmt.Errorf("read the answer: %w", plain(err))
+	case len(content) == 0:
+		return nil, "", "", errors.New("the answer is empty")
 	case int64(len(content)) > u.maxBytes:
 		return nil, "", "", fmt.Errorf("the answer has more than %d bytes (--remote-limit bytes)", u.maxBytes)
 	}

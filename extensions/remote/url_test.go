@@ -229,6 +229,7 @@ func TestURLBacksOff(t *testing.T) {
 		s := newServing(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Retry-After", after)
 			w.WriteHeader(code)
+			io.WriteString(w, listA)
 		})
 		s.run(t, time.Hour)
 		if n := len(s.requests); n < 5 || n > 9 {

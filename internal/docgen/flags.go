@@ -9,6 +9,7 @@ import (
 	"warpgauge/extensions/amd"
 	health "warpgauge/extensions/health/extension"
 	"warpgauge/extensions/live"
+	recorder "warpgauge/extensions/recorder/extension"
 	"warpgauge/extensions/remote"
 	"warpgauge/pkg/config"
 )
@@ -44,7 +45,7 @@ func flagsPage() (any, error) {
 // flagTable returns the flags of the core and of all extensions.
 func flagTable() *config.Set {
 	set := config.NewSet(func(string) (string, bool) { return "", false })
-	for _, e := range []interface{ Flags(*config.Set) }{live.New(), health.New(), remote.NewExtension(), new(amd.Extension)} {
+	for _, e := range []interface{ Flags(*config.Set) }{live.New(), recorder.New(), health.New(), remote.NewExtension(), new(amd.Extension)} {
 		e.Flags(set)
 	}
 	return set

@@ -28,7 +28,7 @@ type Histogram struct {
 	// Native buckets (Prometheus exponential histograms). Positive[i] counts
 	// values in the bucket with index First+i; ZeroCount those ≤ ZeroThreshold,
 	// negative ones among them. The last bucket also counts values above
-	// the field's plausible maximum. See nativeShape for how they are chosen.
+	// the field's plausible maximum. See nativeShapeOf for how they are chosen.
 	Schema        int32
 	ZeroThreshold float64
 	ZeroCount     uint64
@@ -48,7 +48,7 @@ func newHistogram(f *field.Field) *Histogram {
 		scale:   f.Scale,
 	}
 	shape := nativeShapeOf(f.Desc.Max*f.Scale, f.Scale)
-	h.Schema, h.ZeroThreshold, h.First = shape.schema, shape.zeroThreshold, shape.first
+	h.Schema, h.ZeroThreshold, h.First = nativeSchema, shape.zeroThreshold, shape.first
 	h.Positive = make([]uint64, shape.buckets)
 	return h
 }
@@ -57,7 +57,7 @@ func newHistogram(f *field.Field) *Histogram {
 func (h *Histogram) fits(f *field.Field) bool {
 	shape := nativeShapeOf(f.Desc.Max*f.Scale, f.Scale)
 	return h.reading == f.Desc.ID && h.scale == f.Scale && slices.Equal(h.Bounds, f.Buckets) &&
-		h.Schema == shape.schema && h.First == shape.first && len(h.Positive) == shape.buckets
+		h.First == shape.first && len(h.Positive) == shape.buckets
 }
 
 // observe counts v, in the unit of the series, for the given milliseconds, and carries the rest below one. It
@@ -76,6 +76,6 @@ func (h *Histogram) observe(v, millis float64) {
 		h.ZeroCount += n
 		return
 	}
-	i := int(nativeIndex(v, h.Schema) - h.First)
+	i := int(nativeIndex(v) - h.First)
 	h.Positive[min(i, len(h.Positive)-1)] += n
 }

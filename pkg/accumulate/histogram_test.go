@@ -144,15 +144,15 @@ func TestNativeShapeIsBounded(t *testing.T) {
 		top := math.Float64frombits(rand.Uint64())
 		unit := math.Float64frombits(rand.Uint64())
 		s := nativeShapeOf(top, unit)
-		if s.buckets < 1 || s.buckets > maxNative || s.zeroThreshold < 0x1p-1022 || math.IsInf(s.zeroThreshold, 0) {
+		if s.buckets < 1 || s.buckets > maxOctaves<<nativeSchema || s.zeroThreshold < 0x1p-1022 || math.IsInf(s.zeroThreshold, 0) {
 			t.Fatalf("shape for maximum %v and unit %v: %+v", top, unit, s)
 		}
 		above := math.Nextafter(s.zeroThreshold, inf)
-		if i := nativeIndex(above, s.schema); i != s.first {
+		if i := nativeIndex(above); i != s.first {
 			t.Fatalf("shape for maximum %v and unit %v: first bucket is %d, but %v is in %d", top, unit, s.first, above, i)
 		}
 		if top > above && !math.IsInf(top, 1) && unit > 0 {
-			if i := nativeIndex(top, s.schema); int(i-s.first) >= s.buckets {
+			if i := nativeIndex(top); int(i-s.first) >= s.buckets {
 				t.Fatalf("shape for maximum %v and unit %v: %+v has no bucket %d for the maximum", top, unit, s, i)
 			}
 		}

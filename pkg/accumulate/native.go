@@ -6,9 +6,8 @@ import (
 )
 
 const (
-	maxSchema = 3   // 8 buckets per power of two, each 9 % wider than the one before
-	minSchema = -4  // Prometheus has no coarser schema
-	maxNative = 640 // buckets of one histogram: 5 KiB
+	nativeSchema = 3  // 8 buckets per power of two, each 9 % wider than the one before
+	maxOctaves   = 80 // of one histogram: 640 buckets, 5 KiB; no field of the catalogue needs more
 
 	// A value below both limits counts as zero: a billionth of the plausible maximum, and a thousandth of the
 	// reading's unit.
@@ -17,21 +16,20 @@ const (
 	// octavesAboveUnit replaces the maximum if the catalogue has none.
 	octavesAboveUnit = 64
 
-	minExponent = -1008 // keeps the zero threshold a normal number at every schema
+	minExponent = -1008 // keeps the zero threshold a normal number
 	maxExponent = 1024  // every float64 is below 2^1024
 )
 
 // nativeShape is the range of a histogram's native buckets. They are a dense array, so that an observation is
 // an index and an increment.
 type nativeShape struct {
-	schema        int32
 	zeroThreshold float64 // a power of two, and the lower bound of the first bucket
 	first         int32   // index of the first bucket
 	buckets       int
 }
 
 // nativeShapeOf covers values up to maximum, in the unit of the series. unit is the reading's unit, in the
-// same unit. It picks the finest schema with at most maxNative buckets.
+// same unit.
 func nativeShapeOf(maximum, unit float64) nativeShape {
 	if !(unit > 0) || math.IsInf(unit, 1) {
 		unit = 1
@@ -40,31 +38,8 @@ func nativeShapeOf(maximum, unit float64) nativeShape {
 		maximum = math.Ldexp(unit, octavesAboveUnit)
 	}
 	high := ceilLog2(maximum)
-	low := max(min(high-octavesBelowMax, ceilLog2(unit)-octavesBelowUnit), minExponent)
-	for schema := maxSchema; ; schema-- {
-		shape := shapeAt(schema, low, high)
-		if shape.buckets <= maxNative || schema == minSchema {
-			return shape
-		}
-	}
-}
-
-// shapeAt covers 2^low to 2^high with buckets of the schema, and a little more
-// on either side where a bucket is wider than a power of two.
-func shapeAt(schema, low, high int) nativeShape {
-	var below, last int // indices of the buckets that end at the two powers
-	if schema >= 0 {
-		below, last = low<<schema, high<<schema
-	} else {
-		below, last = low>>-schema, -(-high >> -schema) // rounded down and up
-		low = below << -schema
-	}
-	return nativeShape{
-		schema:        int32(schema),
-		zeroThreshold: math.Ldexp(1, low),
-		first:         int32(below + 1),
-		buckets:       last - below,
-	}
+	low := max(min(high-octavesBelowMax, ceilLog2(unit)-octavesBelowUnit), high-maxOctaves, minExponent)
+	return nativeShape{math.Ldexp(1, low), int32(low<<nativeSchema + 1), (high - low) << nativeSchema}
 }
 
 // ceilLog2 returns the smallest e with v ≤ 2^e. v is positive and finite.
@@ -84,13 +59,9 @@ var eighths = []float64{
 	0.7071067811865475, 0.7711054127039704, 0.8408964152537144, 0.9170040432046711,
 }
 
-// nativeIndex returns the index of the native bucket of v at a schema of at
-// most 3. v must be a positive, finite, normal number. Bucket i at schema s
-// holds 2^((i-1)/2^s) < v ≤ 2^(i/2^s).
-func nativeIndex(v float64, schema int32) int32 {
+// nativeIndex returns the index of the native bucket of v, a positive, finite, normal number. Bucket i holds
+// 2^((i-1)/8) < v ≤ 2^(i/8).
+func nativeIndex(v float64) int32 {
 	frac, exp := math.Frexp(v)
-	fine := int32(sort.SearchFloat64s(eighths, frac)) + int32(exp-1)<<maxSchema
-	// One bucket of schema s is 2^(3-s) buckets of schema 3; the last is i·2^(3-s).
-	shift := uint(maxSchema - schema)
-	return (fine + 1<<shift - 1) >> shift
+	return int32(sort.SearchFloat64s(eighths, frac)) + int32(exp-1)<<nativeSchema
 }

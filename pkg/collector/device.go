@@ -111,7 +111,7 @@ type Column struct {
 	Field  field.ID // one of the list's Readings, or a companion of field.XIDEvent
 	// Labels distinguish columns of the same device and field (peer_gpu,
 	// health_watch …). Sorted by name.
-	Labels []Label
+	Labels []Label `json:",omitempty"`
 	// Buffer numbers the cells of the field's block of buffered samples from 1 (see Buffer); 0 is the reading itself.
 	// Cells of a block are event cells: NaN without a sample.
 	Buffer int `json:",omitempty"`

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -64,17 +65,14 @@ func (b Build) VersionCommand(w io.Writer, notice string) *cli.Command {
 		Usage: "Print version and revision",
 		Flags: []cli.Flag{OutputFlag()},
 		Action: func(_ context.Context, cmd *cli.Command) error {
-			if err := NoArguments(cmd); err != nil {
+			if err := cmp.Or(NoArguments(cmd), CheckOutput(cmd.String("output"))); err != nil {
 				return err
 			}
 			platform, cgo := runtime.GOOS+"/"+runtime.GOARCH, fmt.Sprint(!b.Pure)
-			return WriteOutput(w, cmd.String("output"), Output{
-				Table: func(w io.Writer) error {
-					_, err := fmt.Fprintf(w, "%s %s (revision %s, %s, %s%s)\n", cmd.Root().Name, b.Version, b.Revision, runtime.Version(), platform, notice)
-					return err
-				},
-				JSON: map[string]string{"version": b.Version, "revision": b.Revision, "go": runtime.Version(), "platform": platform, "cgo": cgo},
-				CSV:  [][]string{{"version", "revision", "go", "platform", "cgo"}, {b.Version, b.Revision, runtime.Version(), platform, cgo}},
+			about := map[string]string{"version": b.Version, "revision": b.Revision, "go": runtime.Version(), "platform": platform, "cgo": cgo}
+			return WriteOutput(w, cmd.String("output"), about, func(w io.Writer) error {
+				_, err := fmt.Fprintf(w, "%s %s (revision %s, %s, %s%s)\n", cmd.Root().Name, b.Version, b.Revision, runtime.Version(), platform, notice)
+				return err
 			})
 		},
 	}

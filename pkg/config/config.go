@@ -72,10 +72,8 @@ type Config struct {
 
 	Web        Web
 	Kubernetes Kubernetes
-	Containers Containers
 	HPCJobDir  string
 	HPCLabels  []string // further labels of jobs: user, partition
-	Dump       Dump
 	Log        Log
 
 	dialects []Dialect
@@ -132,7 +130,6 @@ type Kubernetes struct {
 	ResourceNames []string
 	ProcessValues Tristate
 	Facts         PodFacts
-	AnnotatePod   bool // write the list in service into the exporter's own pod
 }
 
 // PodFacts names the facts of pods that a dialect shows, from the API server.
@@ -150,19 +147,6 @@ func (k *Kubernetes) ProcessValuesWanted() bool {
 // KeepLabel reports whether the owner labels include this pod label.
 func (k *Kubernetes) KeepLabel(name string) bool {
 	return len(k.LabelAllow) == 0 || slices.ContainsFunc(k.LabelAllow, func(r *regexp.Regexp) bool { return r.MatchString(name) })
-}
-
-// Containers selects how to ask the container runtime about processes.
-type Containers struct {
-	Socket string // CRI socket; "": do not ask
-}
-
-// Dump holds the settings of dcgm-exporter's debugging dumps.
-type Dump struct {
-	Enabled        bool
-	Directory      string
-	RetentionHours int
-	Compression    bool
 }
 
 // Log configures the process's log.
@@ -219,7 +203,6 @@ func Default() *Config {
 		},
 		ClockEventWindow: 5 * time.Minute,
 		Kubernetes:       Kubernetes{Socket: "/var/lib/kubelet/pod-resources/kubelet.sock", Interval: 5 * time.Second},
-		Dump:             Dump{Directory: "/tmp/dcgm-exporter-debug", RetentionHours: 24, Compression: true},
 		Log:              Log{Level: zapcore.InfoLevel, Format: LogText},
 	}
 }

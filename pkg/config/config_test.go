@@ -265,9 +265,6 @@ func TestValidate(t *testing.T) {
 		{args: []string{"-k", "--pod-resources-kubelet-socket=kubelet.sock"}, want: `--pod-resources-kubelet-socket is "kubelet.sock": write the absolute path`},
 		{args: []string{"-k", "--pod-resources-kubelet-socket="}, want: "--pod-resources-kubelet-socket"},
 		{args: []string{"--pod-resources-kubelet-socket="}}, // not used
-		{args: []string{"-k", "--container-runtime-socket=tcp://localhost:2375"}, want: `--container-runtime-socket is "tcp://localhost:2375"`},
-		{args: []string{"-k", "--container-runtime-socket=unix:///run/containerd/containerd.sock"}},
-		{args: []string{"-k", "--container-runtime-socket="}},
 		{args: []string{"-k", "--pod-resources-interval=500ms"}, want: "--pod-resources-interval is 500ms: it must be at least 1s"},
 		{args: []string{"-k", "--nvidia-resource-names=nvidia.com/a100,gpu.shared"}, want: `--nvidia-resource-names has "gpu.shared"`},
 		{args: []string{"-c", "1", "-a", "x"}, want: "--collect-interval"}, // all at once
@@ -336,7 +333,7 @@ func TestNotices(t *testing.T) {
 			env:  environment{"KUBERNETES_VIRTUAL_GPUS": "true", "DCGM_POD_RESOURCES_KUBELET_SOCKET": "/var/lib/kubelet/pod-resources/kubelet.sock"},
 			want: []string{"kubernetes-virtual-gpus from environment without --kubernetes"},
 		},
-		{args: []string{"--container-runtime-socket=/run/docker.sock"}, want: []string{"container-runtime-socket from command line without --kubernetes"}},
+		{args: []string{"--container-runtime-socket=/run/docker.sock"}, want: []string{"container-runtime-socket from command line: containers are known"}},
 		{args: []string{"--process-values=false"}, want: []string{"process-values from command line without --kubernetes"}},
 	} {
 		s, err := parse(t, c.env, c.args...)

@@ -15,6 +15,9 @@ const (
 // noKeep is the reason of two flags.
 const noKeep = "only the newest value of a field is read from DCGM, so it keeps two intervals' worth"
 
+// noDump is the reason of four flags.
+const noDump = "the JSON API and warpctl doctor show what the exporter knows while it runs"
+
 // flagConfigFile is used more than once.
 const flagConfigFile = "config-file"
 
@@ -30,7 +33,12 @@ func contractIdle() []Flag {
 		Idle("gpu-bind-unbind-poll-interval", "DCGM_EXPORTER_GPU_BIND_UNBIND_POLL_INTERVAL", Text(new("1s")), "use --rescan-interval"),
 		Idle("disable-startup-validate", "DISABLE_STARTUP_VALIDATE", Bool(new(false)), "missing libraries and drivers never prevent the start; it tries again and again"),
 		Idle("kubernetes-gpu-id-type", "DCGM_EXPORTER_KUBERNETES_GPU_ID_TYPE", OneOf(new("uid"), "uid", "device-name"), "an id says by its form which device it names, so both kinds are found; another value is refused at start"),
+		Idle("dump-enabled", "DCGM_EXPORTER_DUMP_ENABLED", Bool(new(false)), noDump),
+		Idle("dump-directory", "DCGM_EXPORTER_DUMP_DIRECTORY", Text(new("/tmp/dcgm-exporter-debug")), noDump),
+		Idle("dump-retention", "DCGM_EXPORTER_DUMP_RETENTION", Int(new(24)), noDump),
+		Idle("dump-compression", "DCGM_EXPORTER_DUMP_COMPRESSION", Bool(new(true)), noDump),
 		Idle("container-labels", "DCGM_EXPORTER_CONTAINER_LABELS", Bool(new(false)), "containers are known in Kubernetes only, from the kubelet"),
+		Idle("container-runtime-socket", "DCGM_CONTAINER_RUNTIME_SOCKET", Text(new("")), "containers are known in Kubernetes only, from the kubelet"),
 	}
 }
 
@@ -124,7 +132,7 @@ func contractOwners(c *Config) []Flag {
 		Flag{Name: flagPodLabels, Env: "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS", Needs: flagKubernetes, Value: Bool(&k.PodLabels),
 			Usage: "Add the labels of the pod, from the API server (needs a service account that may watch pods)."},
 		Flag{Name: "kubernetes-enable-pod-uid", Env: "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_UID", Needs: flagKubernetes, Value: Bool(&k.PodUID),
-			Usage: "Add the label pod_uid, from the API server or the runtime of --container-runtime-socket."},
+			Usage: "Add the label pod_uid, from the API server."},
 		Flag{Name: "kubernetes-pod-label-allowlist-regex", Env: "DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX", Needs: flagPodLabels, Value: patterns{&k.LabelAllow}, Metavar: "REGEX,…",
 			Usage:   "Pod labels to add: those whose name one of the regular expressions matches anywhere; may be repeated. None: all.",
 			Differs: "an invalid expression is refused at start; a comma inside brackets of any kind does not separate"},
@@ -136,9 +144,6 @@ func contractOwners(c *Config) []Flag {
 			Usage: "The kubelet's pod-resources socket."},
 		Flag{Name: "nvidia-resource-names", Env: "NVIDIA_RESOURCE_NAMES", Needs: flagKubernetes, Value: List(&k.ResourceNames), Metavar: "NAME,…",
 			Usage: "Further extended resources that are GPUs; may be repeated."},
-		Flag{Name: "container-runtime-socket", Env: "DCGM_CONTAINER_RUNTIME_SOCKET", Needs: flagKubernetes, Value: Text(&c.Containers.Socket), Metavar: "PATH",
-			Usage:   "The container runtime's CRI socket, such as /run/containerd/containerd.sock. It names the pod and the container that a process runs in, without the API server.",
-			Differs: "dcgm-exporter asks Docker's or Podman's API there, outside Kubernetes"},
 		Flag{Name: flagJobs, Common: true, Env: "DCGM_HPC_JOB_MAPPING_DIR", Value: Text(&c.HPCJobDir), Metavar: "DIR",
 			Usage: "Directory of files that name the jobs of each device: label hpc_job."},
 	)
@@ -154,14 +159,5 @@ func contractDiagnosis(c *Config) []Flag {
 			Usage: "Write the log of an embedded host engine to standard error."},
 		Flag{Name: "dcgm-log-level", Env: "DCGM_EXPORTER_DCGM_LOG_LEVEL", Value: oneOf(&c.HostEngine.LogLevel, true, "NONE", "FATAL", "ERROR", "WARN", "INFO", "DEBUG", "VERB"), Metavar: "LEVEL",
 			Usage: "Level of DCGM's log."},
-		Flag{Name: "dump-enabled", Env: "DCGM_EXPORTER_DUMP_ENABLED", Value: Bool(&c.Dump.Enabled),
-			Usage:   "Write debugging dumps: collectors, devices, states and the newest values as JSON, when they change and every hour.",
-			Differs: "dcgm-exporter dumps its own structures, at start"},
-		Flag{Name: "dump-directory", Env: "DCGM_EXPORTER_DUMP_DIRECTORY", Value: Text(&c.Dump.Directory), Metavar: "DIR",
-			Usage: "Where to write the dumps."},
-		Flag{Name: "dump-retention", Env: "DCGM_EXPORTER_DUMP_RETENTION", Value: Int(&c.Dump.RetentionHours), Metavar: "HOURS",
-			Usage: "How long to keep the dumps, 0 for ever."},
-		Flag{Name: "dump-compression", Env: "DCGM_EXPORTER_DUMP_COMPRESSION", Value: Bool(&c.Dump.Compression),
-			Usage: "Compress the dumps with gzip."},
 	)
 }

@@ -95,11 +95,9 @@ func ownOwners(c *Config) []Flag {
 		Flag{Name: "process-values", Needs: flagKubernetes, Value: tristate(&k.ProcessValues), Metavar: "auto|true|false",
 			Usage: "Give the pods that share a GPU their own DCGM_FI_DEV_GPU_UTIL and DCGM_FI_DEV_FB_USED, from the processes on the GPU (needs the host's PIDs). auto: with --kubernetes-virtual-gpus."},
 		Flag{Name: "pod-resources-interval", Needs: flagKubernetes, Value: Duration(&k.Interval), Metavar: "DURATION",
-			Usage: "How often to ask the kubelet which container has which device. It is asked at once when devices change."},
+			Usage: "How often to ask the kubelet which container has which device."},
 		Flag{Name: "hpc-job-labels", Needs: flagJobs, Value: List(&c.HPCLabels), Metavar: "user,partition",
 			Usage: "Further labels of jobs: job_user, job_partition, as far as the files in the directory say them."},
-		Flag{Name: "kubernetes-annotate-pod", Value: Bool(&k.AnnotatePod),
-			Usage: "Write the field list in service (hash, origin, time, last error) into annotations of the exporter's own pod, which POD_NAMESPACE and POD_NAME name. Needs the right to patch pods in that namespace."},
 	)
 }
 

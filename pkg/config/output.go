@@ -2,7 +2,6 @@ package config
 
 import (
 	"bytes"
-	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -15,44 +14,31 @@ import (
 
 // OutputFlag is --output, the format of a command's result.
 func OutputFlag() cli.Flag {
-	return &cli.StringFlag{Name: "output", Value: "table", Usage: "table, for people; json or csv, for scripts."}
-}
-
-// Output is the result of a command in each format.
-type Output struct {
-	Table func(io.Writer) error
-	JSON  any
-	CSV   [][]string // the first row names the columns
+	return &cli.StringFlag{Name: "output", Value: "table", Usage: "table, for people; json, for scripts."}
 }
 
 // CheckOutput checks the value of --output before a command starts.
 func CheckOutput(form string) error {
-	switch form {
-	case "table", "json", "csv":
+	if form == "table" || form == "json" {
 		return nil
 	}
-	return fmt.Errorf("--output is %q: write table, json or csv", form)
+	return fmt.Errorf("--output is %q: write table or json", form)
 }
 
-// WriteOutput writes the output in one format.
-func WriteOutput(w io.Writer, form string, o Output) error {
-	switch form {
-	case "table":
-		var b bytes.Buffer
-		err := o.Table(&b)
-		if _, werr := w.Write(bytes.Map(Printable, b.Bytes())); err == nil {
-			err = werr
-		}
-		return err
-	case "json":
+// WriteOutput writes the result of a command as table or as JSON.
+func WriteOutput(w io.Writer, form string, result any, table func(io.Writer) error) error {
+	if form == "json" {
 		e := json.NewEncoder(w)
 		e.SetEscapeHTML(false)
 		e.SetIndent("", "  ")
-		return e.Encode(o.JSON)
-	case "csv":
-		return csv.NewWriter(w).WriteAll(o.CSV)
+		return e.Encode(result)
 	}
-	return CheckOutput(form)
+	var b bytes.Buffer
+	err := table(&b)
+	if _, werr := w.Write(bytes.Map(Printable, b.Bytes())); err == nil {
+		err = werr
+	}
+	return err
 }
 
 // Counted returns a number with its noun: "1 GPU", "2 GPUs".

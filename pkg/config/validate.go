@@ -91,7 +91,6 @@ func (c *Config) validateOwners() error {
 	}
 	return errors.Join(
 		SocketPath("pod-resources-kubelet-socket", &k.Socket, false),
-		SocketPath("container-runtime-socket", &c.Containers.Socket, true),
 		AtLeast("pod-resources-interval", k.Interval, time.Second),
 		resourceNames(k.ResourceNames),
 	)

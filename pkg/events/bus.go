@@ -1,6 +1,7 @@
 // Package events is the bus for events of devices, collectors and field lists: XIDs and clock events of rows,
 // states, takeovers, reloads. The part that sees an event publishes it; the parts that show, evaluate or
-// record events subscribe.
+// record events subscribe. Board has the verdict on each device's health: ok, degraded, failed or unknown, with the
+// reason, its beginning, the evidence, and the recommended action.
 //
 // Publish never waits: each subscriber has a bounded queue, and the newest events are dropped and counted
 // when it is full, because the first event of a fault names its cause.
@@ -28,9 +29,6 @@ const (
 	Failover       Kind = "failover"
 	Recording      Kind = "recording"
 	Health         Kind = "health"
-
-	UncorrectedError Kind = "uncorrected_error" // of memory
-	LinkErrors       Kind = "link_errors"       // many at a time
 )
 
 // Event is one event. It is immutable.

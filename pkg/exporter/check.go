@@ -78,7 +78,7 @@ func check(ctx context.Context, a *Program, path string, guarded bool, timeout t
 			return nil
 		})
 	}
-	err = config.WriteOutput(a.Out, form, config.Output{Table: func(w io.Writer) error { return found.write(w, broken) }, JSON: found, CSV: found.rows()})
+	err = config.WriteOutput(a.Out, form, found, func(w io.Writer) error { return found.write(w, broken) })
 	if err == nil && broken {
 		return config.ErrReported
 	}
@@ -175,28 +175,6 @@ func (c *checked) sample(ctx context.Context, p *Pipeline) {
 	for _, f := range r.Nowhere {
 		c.Nowhere = append(c.Nowhere, absentRow{f.Name, string(f.Absent.Reason), f.Absent.Detail})
 	}
-}
-
-func (c *checked) rows() [][]string {
-	out := [][]string{{"line", "column", "severity", "collector", "kind", "gpu", "id", "field", "reason", "detail"}}
-	place := func(n int) string {
-		if n == 0 {
-			return ""
-		}
-		return strconv.Itoa(n)
-	}
-	for _, p := range c.Problems {
-		out = append(out, []string{place(p.Line), place(p.Column), p.Severity, "", "", "", "", "", "", p.Message})
-	}
-	for _, d := range c.Devices {
-		for _, f := range d.Absent {
-			out = append(out, []string{"", "", "", d.Collector, d.Kind, d.GPU, d.ID, f.Field, f.Reason, f.Detail})
-		}
-	}
-	for _, f := range c.Nowhere {
-		out = append(out, []string{"", "", "", "", "", "", "", f.Field, f.Reason, f.Detail})
-	}
-	return out
 }
 
 // write prints the findings for people. broken means that no device was sampled.

@@ -23,7 +23,6 @@ import (
 	"warpgauge/pkg/owner"
 	"warpgauge/pkg/rows"
 	"warpgauge/pkg/server"
-	"warpgauge/pkg/verdict"
 	"warpgauge/pkg/view"
 )
 
@@ -78,13 +77,14 @@ type Core struct {
 	Hostname string                           // value of the hostname label; empty: no label
 	Version  string
 
-	Board    *view.Board    // sources, devices, columns
-	Engine   *Engine        // states of collectors and their devices
-	Rows     *rows.Reader   // every row of every ring, once
-	Events   *events.Bus    // events of devices, collectors and lists
-	Verdicts *verdict.Board // empty until an extension publishes verdicts
-	Owners   *owner.Keeper  // users of devices; nil: owners are off
-	Lists    *lists.Desk    // the list in service, and proposed lists
+	Board    *view.Board   // sources, devices, columns
+	Engine   *Engine       // states of collectors and their devices
+	Rows     *rows.Reader  // every row of every ring, once
+	Past     *rows.Past    // recent samples, if an extension keeps them
+	Events   *events.Bus   // events of devices, collectors and lists
+	Verdicts *events.Board // empty until an extension publishes verdicts
+	Owners   *owner.Keeper // users of devices; nil: owners are off
+	Lists    *lists.Desk   // the list in service, and proposed lists
 	Page     Page
 	NotReady func() []string // reasons for /readyz to answer 503; empty: ready
 

@@ -81,10 +81,7 @@ func listFields(a *Program, form string, patterns []string) error {
 			rows = append(rows, newFieldRow(d, table))
 		}
 	}
-	err = config.WriteOutput(a.Out, form, config.Output{
-		Table: func(w io.Writer) error { return writeFieldTable(w, rows) },
-		JSON:  map[string]any{"fields": rows}, CSV: fieldCSV(rows),
-	})
+	err = config.WriteOutput(a.Out, form, map[string]any{"fields": rows}, func(w io.Writer) error { return writeFieldTable(w, rows) })
 	for i, p := range patterns {
 		if !matched[i] && err == nil {
 			err = fmt.Errorf("no field matches %q%s", p, suggestion(p))
@@ -171,19 +168,4 @@ func (r *fieldRow) means() string {
 		}
 	}
 	return strings.Join(out, "; ")
-}
-
-func fieldCSV(rows []fieldRow) [][]string {
-	out := [][]string{{"id", "name", "aliases", "type", "kind", "level", "unit", "cost", "of", "factor", "averaged", "collectors", "help"}}
-	for _, r := range rows {
-		factor := ""
-		if r.Factor != 0 {
-			factor = strconv.FormatFloat(r.Factor, 'g', -1, 64)
-		}
-		out = append(out, []string{
-			strconv.Itoa(r.ID), r.Name, strings.Join(r.Aliases, " "), r.Type, r.Kind, r.Level, r.Unit, r.Cost, r.Of, factor, r.means(),
-			strings.Join(r.Collectors, " "), r.Help,
-		})
-	}
-	return out
 }

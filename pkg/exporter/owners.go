@@ -12,7 +12,6 @@ import (
 
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/file"
 	"warpgauge/pkg/kube"
 	"warpgauge/pkg/owner"
 )
@@ -23,7 +22,6 @@ type Owners struct {
 	keeper  *owner.Keeper
 	clients []client
 	Health  kube.Healths
-	repolls repollTrigger
 	log     *zap.Logger
 }
 
@@ -64,11 +62,9 @@ func newOwners(a *Program, cfg *config.Config, e *Engine, reg prometheus.Registe
 	if cfg.Kubernetes.Enabled {
 		o.addKubelet(cfg, &table, changed, log)
 		o.addAPIServer(a, cfg, &table, changed, log)
-		o.addRuntime(cfg, &table, changed, log)
 		o.addProcesses(cfg, e, &table, changed, log)
 	}
 	o.keeper = owner.New(e.Board(), table)
-	o.repolls.board, o.repolls.unknown = e.Board(), o.keeper.Unmatched
 	if reg != nil {
 		reg.MustRegister(o.Health)
 	}
@@ -91,16 +87,15 @@ func (o *Owners) addKubelet(cfg *config.Config, table *owner.Options, changed fu
 		OnChange: changed, Log: log,
 	})
 	table.Allocations = k.Snapshot
-	o.repolls.kubelet = k
 	o.add(client{name: "pod resources", run: k.Run}, k.Health)
 }
 
 // addAPIServer asks the API server for facts that the kubelet does not report, if configured. Process values
-// need the uids of pods, which the container runtime also knows.
+// need the uids of pods.
 func (o *Owners) addAPIServer(a *Program, cfg *config.Config, table *owner.Options, changed func(), log *zap.Logger) {
 	k := &cfg.Kubernetes
 	table.PodFacts = k.Facts.Labels
-	pods := k.Facts.UID || len(k.Facts.Labels) > 0 || k.PodLabels || k.PodUID || k.ProcessValuesWanted() && cfg.Containers.Socket == ""
+	pods := k.Facts.UID || len(k.Facts.Labels) > 0 || k.PodLabels || k.PodUID || k.ProcessValuesWanted()
 	if !pods && !k.DRA {
 		return
 	}
@@ -126,17 +121,6 @@ func (o *Owners) addAPIServer(a *Program, cfg *config.Config, table *owner.Optio
 	o.add(c, s.Health...)
 }
 
-// addRuntime asks the container runtime for the names of containers.
-func (o *Owners) addRuntime(cfg *config.Config, table *owner.Options, changed func(), log *zap.Logger) {
-	if cfg.Containers.Socket == "" {
-		return
-	}
-	r := kube.NewRuntime(cfg.Containers.Socket, changed, log)
-	table.Containers = r.Snapshot
-	o.repolls.runtime, o.repolls.containers = r, r.Snapshot
-	o.add(client{name: "container runtime", run: r.Run}, r.Health)
-}
-
 // addProcesses finds the containers of processes, if collectors report processes.
 func (o *Owners) addProcesses(cfg *config.Config, e *Engine, table *owner.Options, changed func(), log *zap.Logger) {
 	board := e.Processes()
@@ -145,7 +129,6 @@ func (o *Owners) addProcesses(cfg *config.Config, e *Engine, table *owner.Option
 	}
 	p := owner.NewProcesses(board, changed, log)
 	table.Processes = p.Snapshot
-	o.repolls.processes = p.Snapshot
 	o.add(client{name: "processes", run: p.Run, complete: polledAfter(e, p)}, p.Health)
 }
 
@@ -171,9 +154,7 @@ func (o *Owners) stages() (out []Stage) {
 	for _, c := range o.clients {
 		out = append(out, Stage{Name: c.name, Run: o.asStage(c), Grace: ShortGrace})
 	}
-	return append(out,
-		Stage{Name: "owner table", Run: o.keeper.Run, Grace: ShortGrace},
-		Stage{Name: "check for changed devices", Run: o.repolls.run, Grace: ShortGrace})
+	return append(out, Stage{Name: "owner table", Run: o.keeper.Run, Grace: ShortGrace})
 }
 
 // asStage wraps a client in a stage that keeps running if the client fails.
@@ -207,7 +188,7 @@ func newOwnPod(lookup func(string) (string, bool)) ownPod {
 		p.name, _ = os.Hostname() // without a name there is no pod to leave out
 	}
 	if p.namespace == "" {
-		text, _ := file.NewReader(1<<10).Read(context.Background(), namespaceFile) // as above
+		text, _ := os.ReadFile(namespaceFile) // as above
 		p.namespace = strings.TrimSpace(string(text))
 	}
 	return p

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -16,11 +15,9 @@ import (
 
 	"warpgauge/collectors/fake"
 	"warpgauge/internal/testkit/eventually"
-	"warpgauge/pkg/config"
 	"warpgauge/pkg/kube"
 	kubelet "warpgauge/pkg/kube/kubetest"
 	"warpgauge/pkg/owner"
-	"warpgauge/pkg/view"
 )
 
 // ownersOf returns the Owners of a command line, not running, and their mappings.
@@ -47,7 +44,7 @@ func TestClientsOfAConfiguration(t *testing.T) {
 		}
 	}
 	f(nil)
-	f([]string{"--kubernetes-virtual-gpus", "--kubernetes-enable-dra", "--kubernetes-enable-pod-uid", "--process-values", "--container-runtime-socket=/x"})
+	f([]string{"--kubernetes-virtual-gpus", "--kubernetes-enable-dra", "--kubernetes-enable-pod-uid", "--process-values"})
 	f([]string{"--hpc-job-mapping-dir=/jobs"}, owner.MappingJobs)
 	f([]string{"-k"}, kube.MappingPodResources)
 	f([]string{"-k", "--kubernetes-enable-pod-labels"}, kube.MappingPodResources, kube.MappingPodMetadata)
@@ -55,7 +52,6 @@ func TestClientsOfAConfiguration(t *testing.T) {
 	f([]string{"-k", "--kubernetes-enable-dra"}, kube.MappingPodResources, kube.MappingResourceSlices)
 	f([]string{"-k", "--kubernetes-virtual-gpus"}, kube.MappingPodResources, kube.MappingPodMetadata, owner.MappingProcesses)
 	f([]string{"-k", "--kubernetes-virtual-gpus", "--process-values=false"}, kube.MappingPodResources)
-	f([]string{"-k", "--process-values", "--container-runtime-socket=/x"}, kube.MappingPodResources, kube.MappingContainerRuntime, owner.MappingProcesses)
 	f([]string{"-k", "--hpc-job-mapping-dir=/jobs", "--kubernetes-enable-dra", "--kubernetes-enable-pod-uid"},
 		owner.MappingJobs, kube.MappingPodResources, kube.MappingPodMetadata, kube.MappingResourceSlices)
 }
@@ -85,61 +81,6 @@ func TestAMappingThatEndsIsNotTheEnd(t *testing.T) {
 	})
 }
 
-// asked counts calls.
-type asked int
-
-// PollSoon implements repoller.
-func (a *asked) PollSoon() { *a++ }
-
-func TestRepollTrigger(t *testing.T) {
-	var (
-		board      view.Board
-		lost       []owner.Unmatched
-		users      owner.Usage
-		containers kube.Containers
-		k, r       asked
-	)
-	s := repollTrigger{
-		kubelet: &k, runtime: &r, board: &board,
-		unknown:    func() []owner.Unmatched { return lost },
-		processes:  func() *owner.Usage { return &users },
-		containers: func() *kube.Containers { return &containers },
-	}
-	f := func(what string, kubelet, runtime asked) {
-		t.Helper()
-		k, r = 0, 0
-		s.check()
-		if k != kubelet || r != runtime {
-			t.Errorf("%s: the kubelet was asked %d times and the runtime %d times, want %d and %d", what, k, r, kubelet, runtime)
-		}
-		k, r = 0, 0
-		s.check()
-		if k != 0 || r != 0 {
-			t.Errorf("%s, and nothing new: the kubelet was asked %d times and the runtime %d times", what, k, r)
-		}
-	}
-	f("nothing yet", 0, 0)
-	board.Store(&view.View{Version: 1})
-	f("other devices", 1, 0)
-	lost = []owner.Unmatched{{Pod: "a", ID: "GPU-1"}}
-	f("an id that is none", 1, 0)
-	lost = append(lost, owner.Unmatched{Pod: "b", ID: "GPU-2"})
-	f("another", 1, 0)
-	lost = lost[1:]
-	f("one of them was found", 0, 0)
-	users = owner.Usage{Devices: map[string]owner.DeviceUse{"GPU-1": {Users: []owner.User{
-		{PodUID: "u", ContainerID: "c"}, {}, {Job: "7"},
-	}}}}
-	f("a container that is not known", 1, 1)
-	containers = kube.Containers{ByID: map[string]kube.RunningContainer{"c": {Pod: kube.PodName{Name: "a"}}}}
-	f("it is known", 0, 0)
-	users.Devices["GPU-2"] = owner.DeviceUse{Users: []owner.User{{PodUID: "u", ContainerID: "d"}}}
-	f("another container of the pod", 1, 1)
-
-	s.runtime, s.containers = nil, nil
-	f("no runtime to ask", 1, 0)
-}
-
 func TestOwnPod(t *testing.T) {
 	in := map[string]string{"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
 	f := func(env map[string]string, namespace, name string, want bool) {
@@ -157,24 +98,17 @@ func TestOwnPod(t *testing.T) {
 	f(in, "gpu", "", false)
 }
 
-// Dumps contain the users of devices, and the reasons of failed mappings.
-func TestDumpOfOwners(t *testing.T) {
+func TestProblemsOfMappings(t *testing.T) {
 	k := kubelet.Start(t)
-	d := testDumper(t, config.Dump{})
-	k.Set(kubelet.Pod("ml", "train-0", kubelet.Container("main", kubelet.Devices("nvidia.com/gpu", "GPU-a"))))
-	d.owners, _ = ownersOf(t, "-k", "--pod-resources-kubelet-socket="+k.Socket(), "--kubernetes-enable-pod-uid")
-	d.owners.repolls.board.Store(d.board.Load())
-	stop := d.owners.start(t.Context())
+	o, _ := ownersOf(t, "-k", "--pod-resources-kubelet-socket="+k.Socket(), "--kubernetes-enable-pod-uid")
+	stop := o.start(t.Context())
 	defer stop()
 	ctx, cancel := context.WithTimeout(t.Context(), eventually.Patience)
 	defer cancel()
-	d.owners.wait(ctx)
-	got := d.content()
-	if want := map[string][]string{"GPU-a": {"pod ml/train-0, container main (nvidia.com/gpu)"}}; !reflect.DeepEqual(got.Users, want) {
-		t.Errorf("users %q, want %q", got.Users, want)
-	}
-	if !strings.HasPrefix(got.Mappings, "mapping pod_metadata fails (no_node_name): ") || strings.Count(got.Mappings, "\n") != 1 {
-		t.Errorf("mappings %q", got.Mappings)
+	o.wait(ctx)
+	var got strings.Builder
+	if o.WriteProblems(&got, time.Second); !strings.HasPrefix(got.String(), "mapping pod_metadata fails (no_node_name): ") || strings.Count(got.String(), "\n") != 1 {
+		t.Errorf("mappings %q", got.String())
 	}
 }
 

@@ -18,7 +18,6 @@ import (
 	"warpgauge/pkg/rows"
 	"warpgauge/pkg/selfmetrics"
 	"warpgauge/pkg/server"
-	"warpgauge/pkg/verdict"
 	"warpgauge/pkg/view"
 )
 
@@ -40,7 +39,7 @@ type Pipeline struct {
 	Events   *events.Bus
 	Rows     *rows.Reader
 	store    *accumulate.Store
-	verdicts *verdict.Board
+	verdicts *events.Board
 	Owners   *Owners // nil: the mappings are off
 	Renderer *exposition.Renderer
 	self     *selfmetrics.Page // nil if own metrics are off
@@ -65,7 +64,7 @@ func (a *Program) NewPipeline(cfg *config.Config, list field.List, log *zap.Logg
 	p := &Pipeline{
 		program: a, cfg: cfg, table: all, list: list, log: log, Hostname: hostname,
 		Registry: selfmetrics.NewRegistry(a.Build.Version, a.Build.Revision),
-		Events:   new(events.Bus), verdicts: new(verdict.Board),
+		Events:   new(events.Bus), verdicts: new(events.Board),
 	}
 	p.Engine = a.NewEngine(cfg, all, list, p.Registry, log)
 	p.Engine.takenOver = func(collector string) {
@@ -165,7 +164,7 @@ func (p *Pipeline) watches() (out []Stage) {
 func (p *Pipeline) Core() Core {
 	c := Core{
 		Config: p.cfg, Lookup: p.program.Lookup, Hostname: p.Hostname, Version: p.program.Build.Version,
-		Board: p.Engine.Board(), Engine: p.Engine, Events: p.Events, Rows: p.Rows, Verdicts: p.verdicts, Lists: p.desk, Page: p,
+		Board: p.Engine.Board(), Engine: p.Engine, Events: p.Events, Rows: p.Rows, Past: new(rows.Past), Verdicts: p.verdicts, Lists: p.desk, Page: p,
 		NotReady: func() []string { return reasons(p.cfg, p.table, p.Engine.Status()) },
 		Registry: p.Registry, Log: p.log,
 	}

@@ -249,17 +249,6 @@ func (a *Program) stages(ctx context.Context, cfg *config.Config, log *zap.Logge
 		},
 	})
 	stages = append(stages, p.Extended...)
-	if cfg.Dump.Enabled {
-		d := &dumper{o: cfg.Dump, version: a.Build.String(), board: p.Engine.Board(), status: p.Engine.Status, owners: p.Owners, now: time.Now, log: log.Named("dump")}
-		stages = append(stages, Stage{Name: "dumps", Run: d.run, Grace: ShortGrace})
-	}
-	if cfg.Kubernetes.AnnotatePod {
-		s, err := annotations(a, p.desk, log)
-		if err != nil {
-			return nil, err
-		}
-		stages = append(stages, s)
-	}
 	stages = append(stages, p.watches()...)
 	return append(stages, Stage{Name: "HTTP server", Run: srv.Run, Grace: DrainTimeout + 300*time.Millisecond}, notifier(log)), nil
 }

@@ -99,8 +99,8 @@ other_energy{id="0",host="n1",users="2"} %v`
 	}
 }
 
-// TestDialectOfAStaleDevice: only series marked as permanent stay.
-func TestDialectOfAStaleDevice(t *testing.T) {
+// TestDialectLimits: of a stale device only series marked as permanent stay, and a field of the list keeps its name.
+func TestDialectLimits(t *testing.T) {
 	now := time.Now()
 	f := withOther(&otherNames{value: 1}, true)
 	f.tick(now)
@@ -109,14 +109,10 @@ func TestDialectOfAStaleDevice(t *testing.T) {
 	if got, want := linesOf(pageOf(t, r, Text)), `other_count{id="0"} 1`; got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-}
-
-// TestDialectCollision: a field of the list keeps its name.
-func TestDialectCollision(t *testing.T) {
-	f := withOther(&otherNames{}, false)
+	f = withOther(&otherNames{}, false)
 	f.Fields.Fields[0].Name = "other_energy"
 	f.tick(time.Now())
-	r := New(boardOf(f), Options{})
+	r = New(boardOf(f), Options{})
 	if page := pageOf(t, r, Text); r.layout.stats.misfits != 1 || strings.Contains(page, "users=") {
 		t.Errorf("%+v\n%s", r.layout.stats, page)
 	}

@@ -24,10 +24,9 @@ import (
 type Format uint8
 
 const (
-	Text           Format = iota // Prometheus text 0.0.4
-	OpenMetrics                  // OpenMetrics 1.0.0
-	Protobuf                     // length-delimited io.prometheus.client.MetricFamily
-	OpenMetrics001               // OpenMetrics' bytes, for clients that only know version 0.0.1
+	Text        Format = iota // Prometheus text 0.0.4
+	OpenMetrics               // OpenMetrics 1.0.0
+	Protobuf                  // length-delimited io.prometheus.client.MetricFamily
 
 	formats = iota
 )
@@ -35,7 +34,7 @@ const (
 // String returns the format's name in our own metrics.
 func (f Format) String() string {
 	switch f {
-	case OpenMetrics, OpenMetrics001:
+	case OpenMetrics:
 		return "openmetrics"
 	case Protobuf:
 		return "protobuf"
@@ -50,23 +49,10 @@ func (f Format) ContentType() string {
 	switch f {
 	case OpenMetrics:
 		return "application/openmetrics-text; version=1.0.0; charset=utf-8"
-	case OpenMetrics001:
-		return "application/openmetrics-text; version=0.0.1; charset=utf-8"
 	case Protobuf:
 		return "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited"
 	}
 	return "text/plain; version=0.0.4; charset=utf-8"
-}
-
-// bytes returns the format whose pages are served for f.
-func (f Format) bytes() Format {
-	switch f {
-	case OpenMetrics, Protobuf:
-		return f
-	case OpenMetrics001:
-		return OpenMetrics
-	}
-	return Text
 }
 
 // Negotiate returns the format for an Accept header. If it cannot serve (protobuf as text, unknown versions)
@@ -76,14 +62,11 @@ func (f Format) bytes() Format {
 // not end in _total, so in OpenMetrics they have an unknown type (family.finish), and a client that stores
 // types, such as an OpenTelemetry receiver, would store them as gauges.
 func Negotiate(accept string) Format {
-	accept = acceptable(accept)
-	if got := negotiate(accept); got != OpenMetrics && got != OpenMetrics001 {
-		return got
-	}
-	if others := typed(accept); others != "" {
+	got := negotiate(accept)
+	if others := typed(accept); got == OpenMetrics && others != "" {
 		return negotiate(others)
 	}
-	return negotiate(accept)
+	return got
 }
 
 // Negotiated returns the newest page for a scraper's Accept and Accept-Encoding headers.
@@ -112,26 +95,9 @@ func negotiate(accept string) Format {
 	case expfmt.TypeProtoDelim:
 		return Protobuf
 	case expfmt.TypeOpenMetrics:
-		if strings.Contains(string(got), "version="+expfmt.OpenMetricsVersion_0_0_1) {
-			return OpenMetrics001
-		}
 		return OpenMetrics
 	}
 	return Text
-}
-
-// acceptable removes formats that the client rejects with q=0, because expfmt reads that as a low preference.
-func acceptable(accept string) string {
-	if !strings.Contains(accept, "=0") {
-		return accept
-	}
-	var kept []string
-	for item := range strings.SplitSeq(accept, ",") {
-		if !refused(item) {
-			kept = append(kept, item)
-		}
-	}
-	return strings.Join(kept, ",")
 }
 
 // AcceptsGzip reports whether an Accept-Encoding header allows gzip. A missing

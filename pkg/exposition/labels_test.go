@@ -1,7 +1,6 @@
 package exposition
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -48,43 +47,6 @@ func TestLabelsOf(t *testing.T) {
 	f(labelsOf{pod: labelsFrom("namespace", "p"), owner: labelsFrom("namespace", "")}, `{namespace="p"} `, 0)
 
 	f(labelsOf{fixed: labelsFrom("a", "q\"b\\n\nu\xffé\x00")}, `{a="q\"b\\n\nu`+"\ufffdé\ufffd"+`"} `, 0)
-}
-
-// labelsOn returns the label part of the only series of a page.
-func labelsOn(t *testing.T, d collector.Device, o Options) string {
-	t.Helper()
-	f := newFeed(field.List{Fields: []field.Field{metric(descTemp, "T", field.Gauge, "")}}, []collector.Device{d}, []collector.Column{{Field: descTemp.ID}})
-	f.row[0] = 1
-	f.tick(time.Now())
-	got := pageOf(t, New(boardOf(f), o), Text)
-	got, found := strings.CutPrefix(got, "# TYPE T gauge\nT")
-	if !found || strings.Count(got, "\n") != 1 {
-		t.Errorf("page is %q", got)
-	}
-	return strings.TrimSuffix(got, " 1\n")
-}
-
-func TestOwnersByLevel(t *testing.T) {
-	table := &testOwners{by: map[string][]view.Owner{"d": {ownerOf("pod", "own")}, "p": {ownerOf("pod", "parent")}}}
-	f := func(level field.Level, id, parent, want string) {
-		t.Helper()
-		got := labelsOn(t, collector.Device{ID: id, Parent: parent, Level: level, Labels: labelsFrom("cpu", "c")}, Options{Owners: table})
-		_, got, _ = strings.Cut(got, `pod="`)
-		if got = strings.TrimSuffix(got, `"}`); got != want {
-			t.Errorf("got owner %q for a device of level %d, want %q", got, level, want)
-		}
-	}
-	f(field.GPU, "d", "p", "own")
-	f(field.GPU, "x", "p", "")
-	f(field.Instance, "x", "p", "") // a job on the GPU is not a job on its instance
-	f(field.ComputeInstance, "d", "p", "own")
-	f(field.ComputeInstance, "x", "p", "parent") // the table decides about inheritance
-	f(field.Link, "d", "p", "own")
-	f(field.Switch, "d", "", "")
-	f(field.CPU, "d", "", "")
-	f(field.Core, "d", "", "")
-	f(field.ConnectX, "d", "", "")
-	f(field.Global, "d", "", "own")
 }
 
 // FuzzLabels: any text from a driver, a pod or a CSV reads back from the page unchanged, in each format.

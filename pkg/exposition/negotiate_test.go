@@ -31,23 +31,18 @@ func TestNegotiate(t *testing.T) {
 	f(accept225, Text)
 	f(accept3, Text)
 	f("application/openmetrics-text;version=1.0.0,*/*;q=0.1", OpenMetrics)
-	f("application/openmetrics-text;version=0.0.1,*/*;q=0.1", OpenMetrics001)
 	f("application/openmetrics-text;version=1.0.0,text/plain;version=1.0.0;q=0.5", OpenMetrics)
-	f("application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0", OpenMetrics)
 	f("application/openmetrics-text;version=1.0.0, text/plain; q=0.1", Text)
 	f("application/openmetrics-text;version=1.0.0,application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.1", Protobuf)
 	f("application/openmetrics-text;version=1.0.0;q=0.9,"+acceptProtoOld, Protobuf)
 	f(accept3Native, Protobuf)
 	f(acceptProtoOld, Protobuf)
-	f("application/openmetrics-text", OpenMetrics001)
 	f("application/openmetrics-text;version=2.0.0", Text)
 	f("text/plain;version=0.0.4;q=0.9,application/openmetrics-text;version=1.0.0;q=0.1", Text)
 	f("application/vnd.google.protobuf", Text)                                                       // of what message?
 	f("application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily", Text)               // in what encoding?
 	f("application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=text", Text) // not written here
 	f("application/vnd.google.protobuf;proto=some.Other;encoding=delimited", Text)                   //
-	f("application/openmetrics-text;version=1.0.0;q=0", Text)                                        // refused
-	f("application/openmetrics-text;version=1.0.0; q=0.000,text/plain;q=0.1", Text)                  //
 	f("application/openmetrics-text;version=1.0.0;q=0.001", OpenMetrics)                             //
 	f("application/openmetrics-text;version=0.0.1;q=0.5,application/openmetrics-text;version=1.0.0", OpenMetrics)
 	f(";;;,,,q=;=", Text)

@@ -72,7 +72,7 @@ type Renderer struct {
 	metrics *metrics
 	zips    sync.Pool // of *gzip.Writer
 
-	pages        [formats]atomic.Pointer[page] // the newest page, by Format.bytes
+	pages        [formats]atomic.Pointer[page] // the newest page, by Format
 	storeVersion atomic.Uint64                 // number of series after the last Sync
 	generation   atomic.Uint64                 // version of the values: grows when rows are read
 
@@ -143,7 +143,7 @@ func New(board *view.Board, o Options) *Renderer {
 // Page returns the newest page, compressed with gzip if zipped. It must not be changed. If the last page is
 // up to date, Page takes no lock; else one caller renders and the other callers wait for it.
 func (r *Renderer) Page(f Format, zipped bool) []byte {
-	p := r.newest(f.bytes(), r.o.Now())
+	p := r.newest(f, r.o.Now())
 	if !zipped {
 		return p.data
 	}

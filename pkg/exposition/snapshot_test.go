@@ -11,54 +11,35 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// TestFreshness checks which stamps, relative to now, put a device on the page. A source with only slow fields has
-// three intervals.
+// TestFreshness checks which stamps, relative to now, put a device on the page. A device that is read slowly has three
+// intervals, also next to one that is read each second.
 func TestFreshness(t *testing.T) {
-	const staleAfter = 30 * time.Second
 	now := time.Unix(1_800_000_000, 0)
-	interval := time.Duration(0)
-	f := func(stamp int64, want bool) {
+	src := &view.Source{
+		Devices: []collector.Device{{ID: "GPU-a"}, {ID: "link"}}, Ring: ring.Make(2, 2, 0),
+		Interval: time.Second, Every: []time.Duration{time.Second, time.Minute},
+	}
+	f := func(stamp int64, want, slow bool) {
 		t.Helper()
-		src := &view.Source{Devices: []collector.Device{{ID: "GPU-a"}}, Ring: ring.Make(2, 1, 0), Interval: interval}
-		src.Ring.Append(stamp, []int64{stamp}, nil)
+		src.Ring.Append(now.UnixNano(), []int64{stamp, stamp}, nil)
 		var s snapshot
-		s.capture(&view.View{Version: 1, Sources: []*view.Source{src}}, staleAfter, now)
-		if s.live[0] != want {
-			t.Errorf("stamp %d s from now: fresh is %v, want %v", (stamp-now.UnixNano())/int64(time.Second), s.live[0], want)
+		s.capture(&view.View{Version: 1, Sources: []*view.Source{src}}, 30*time.Second, now)
+		if s.live[0] != want || s.live[1] != slow {
+			t.Errorf("stamp %d s from now: fresh is %v, want %v and %v", (stamp-now.UnixNano())/int64(time.Second), s.live[:2], want, slow)
 		}
 	}
 	at := func(d time.Duration) int64 { return now.Add(d).UnixNano() }
-	f(0, false)
-	f(at(0), true)
-	f(at(-29*time.Second), true)
-	f(at(-30*time.Second), false)
-	f(at(-time.Hour), false)
-	f(at(time.Second), true) // the clock was set back a little
-	f(at(time.Hour), false)
-	f(math.MaxInt64, false)
-	f(math.MinInt64, false)
-	f(-1, false)
-	interval = time.Minute
-	f(at(-179*time.Second), true)
-	f(at(-181*time.Second), false)
-}
-
-// TestSlowDevice: a device that is read every 30 s stays between two readings, next to one that is read each
-// second.
-func TestSlowDevice(t *testing.T) {
-	now := time.Unix(1_800_000_000, 0)
-	src := &view.Source{
-		Devices: []collector.Device{{ID: "GPU-a"}, {ID: "link"}}, Ring: ring.Make(2, 2, 1), Columns: []collector.Column{{}},
-		Interval: time.Second, Every: []time.Duration{time.Second, 30 * time.Second},
-	}
-	for age, want := range map[time.Duration][2]bool{20 * time.Second: {true, true}, time.Minute: {false, true}, 2 * time.Minute: {}} {
-		var s snapshot
-		stamp := now.Add(-age).UnixNano()
-		src.Ring.Append(now.UnixNano(), []int64{stamp, stamp}, []float64{1})
-		if s.capture(&view.View{Sources: []*view.Source{src}}, 30*time.Second, now); s.live[0] != want[0] || s.live[1] != want[1] {
-			t.Errorf("values of %v ago: fresh %v, want %v", age, s.live[:2], want)
-		}
-	}
+	f(0, false, false)
+	f(at(0), true, true)
+	f(at(-29*time.Second), true, true)
+	f(at(-30*time.Second), false, true)
+	f(at(-179*time.Second), false, true)
+	f(at(-181*time.Second), false, false)
+	f(at(time.Second), true, true) // the clock was set back a little
+	f(at(time.Hour), false, false)
+	f(math.MaxInt64, false, false)
+	f(math.MinInt64, false, false)
+	f(-1, false, false)
 }
 
 // TestXIDsStay: the last XID of a device is shown while the device is stale, and in a new session that has

@@ -1,9 +1,6 @@
 package field
 
-import (
-	"math"
-	"strconv"
-)
+import "strconv"
 
 // bounds holds the buckets of a histogram by the unit of the reading: ten to twenty each, fine in the range
 // of real devices. Readings that can be 0 have a bucket for 0 alone, so that a quantile of an idle device is
@@ -23,45 +20,19 @@ var bounds = map[string][]float64{
 	"KB/s":    {0, 1e3, 3e3, 1e4, 3e4, 1e5, 3e5, 1e6, 3e6, 1e7, 3e7, 1e8, 3e8},
 }
 
-var (
-	// errorRates is for the bit error rates of links, which have the unit ratio.
-	errorRates = []float64{0, 1e-18, 1e-17, 1e-16, 1e-15, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3}
-	// counts is for readings without a natural scale.
-	counts = []float64{0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 1e4, 1e5, 1e6, 1e9, 1e12}
-)
-
-const (
-	symbolErrorRate    ID = 1216 // DCGM_FI_DEV_NVLINK_COUNT_SYMBOL_BER_FLOAT
-	effectiveErrorRate ID = 1218 // DCGM_FI_DEV_NVLINK_COUNT_EFFECTIVE_BER_FLOAT
-	mostSteps             = 20   // buckets of a small enumeration
-)
+// counts is for readings without a natural scale.
+var counts = []float64{0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 1e4, 1e5, 1e6, 1e9, 1e12}
 
 // bucketsFor returns the buckets of d for a series in the unit d × scale.
-func bucketsFor(d *Descriptor, scale float64) []float64 {
+func bucketsFor(d *Descriptor, scale float64) (out []float64) {
 	in, ok := bounds[d.Unit]
-	switch {
-	case d.ID == symbolErrorRate || d.ID == effectiveErrorRate:
-		in = errorRates
-	case !ok && d.Max < 100:
-		in = steps(d.Min, d.Max)
-	case !ok:
+	if !ok {
 		in = counts
 	}
-	var out []float64
 	for _, b := range in {
 		if b >= d.Min && b <= d.Max {
 			out = append(out, tidy(b*scale))
 		}
-	}
-	return out
-}
-
-// steps returns the values of a small enumeration, or every second, third … value.
-func steps(lo, hi float64) []float64 {
-	step := math.Ceil((hi - lo + 1) / mostSteps)
-	var out []float64
-	for v := lo; v <= hi; v += step {
-		out = append(out, v)
 	}
 	return out
 }

@@ -121,7 +121,7 @@ func Nearest(word string, candidates []string) (string, bool) {
 		if abs(len(c)-len(word)) > limit {
 			continue
 		}
-		if d := distance(word, strings.ToUpper(c), limit); d <= limit {
+		if d := distance(word, strings.ToUpper(c)); d <= limit {
 			if d == 0 {
 				return c, true
 			}
@@ -131,32 +131,22 @@ func Nearest(word string, candidates []string) (string, bool) {
 	return best, best != ""
 }
 
-// distance returns how many bytes must be inserted, deleted, replaced or swapped with their neighbour to turn
-// a into b, or limit+1 if more than limit.
-func distance(a, b string, limit int) int {
-	if abs(len(a)-len(b)) > limit {
-		return limit + 1
-	}
+// distance returns how many bytes must be inserted, deleted, replaced or swapped with their neighbour to turn a into b.
+func distance(a, b string) int {
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {
 		last[j] = j
 	}
-	for i := 1; i <= len(a); i++ {
-		row[0] = i
-		least := i
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
+	for i := range len(a) {
+		row[0] = i + 1
+		for j := range len(b) {
+			row[j+1] = last[j]
+			if a[i] != b[j] {
+				row[j+1] = 1 + min(last[j], last[j+1], row[j])
 			}
-			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+cost)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				row[j] = min(row[j], before[j-2]+1)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = min(row[j+1], before[j-1]+1)
 			}
-			least = min(least, row[j])
-		}
-		if least > limit {
-			return limit + 1
 		}
 		before, last, row = last, row, before
 	}

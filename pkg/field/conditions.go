@@ -7,7 +7,7 @@ import (
 
 // Condition describes readings of a faulty device: the reading, the threshold and the time. Each reading is
 // evaluated separately, and Evaluate is the only evaluation. NVML's health watches, the verdicts and early signs of
-// extensions/health, and the flight recorder's triggers use the conditions below, so that they apply the same limits.
+// extensions/health, and the flight recorder use the conditions below, so that they apply the same limits.
 // The users of a condition define its meaning: a failed watch, a verdict, an action.
 type Condition struct {
 	Readings  []ID
@@ -85,11 +85,6 @@ var (
 	PageRetirementPending  = flag(RetiredPagesPending)
 	ManyUncorrectablePages = Condition{Readings: []ID{RetiredPagesUncorrected}, Test: AtLeast, Threshold: 16}
 	ManyRemappedRows       = Condition{Readings: []ID{RemappedRows}, Test: AtLeast, Threshold: 512}
-	// NewUncorrectedErrors holds for each new error that the memory could not correct.
-	NewUncorrectedErrors = Condition{
-		Readings: []ID{UncorrectedErrors, UncorrectedErrorsLife, RemappedRows, RetiredPagesUncorrected},
-		Test:     Rises, Threshold: 1, Within: time.Minute,
-	}
 )
 
 // Actions that the driver recommends (nvmlDeviceGetFieldValues, NVML_FI_DEV_GET_GPU_RECOVERY_ACTION).
@@ -115,23 +110,19 @@ var (
 		},
 		Test: Rises, Threshold: 1, Within: time.Minute,
 	}
+	// LinkEffectiveBER is above EffectiveBER, in the rates that NVML can express.
+	LinkEffectiveBER = Condition{Readings: []ID{NVLinks5EffectiveBER}, Test: AtLeast, Threshold: 1.1 * EffectiveBER}
+	// LinkSymbolBER is above the minimum that the hardware can report, because no symbol error is acceptable: 15e-255 for
+	// a link and, since Blackwell, 15e-238 for all links together.
+	LinkSymbolBER       = Condition{Readings: []ID{NVLinks5SymbolBER}, Test: AtLeast, Threshold: 16e-238}
 	Link5RecoveryFailed = flag(NVLinks5RecoveriesFailed)
 	Link5Recovered      = flag(NVLinks5Recovered)
-	// LinkBurst is a burst of errors of any kind, on a link or on all links of a GPU.
-	LinkBurst = Condition{
-		Readings: []ID{
-			NVLinksFlitErrors, NVLinksDataErrors, NVLinksReplays, NVLinksRecoveries,
-			PerLinkFlitErrors, PerLinkDataErrors, PerLinkReplays, PerLinkRecoveries,
-			NVLinks5Errors, NVLinks5SymbolErrors, NVLinks5EffectiveErrors,
-		},
-		Test: Rises, Threshold: 100, Within: time.Minute,
-	}
-	SwitchFatalError = flag(SwitchFatalErrors)
-	SwitchPortError  = equals(SwitchLinkStatus, 3)
-	FabricFailed     = equals(FabricManagerStatus, 4)
-	FabricNotStarted = equals(FabricManagerStatus, 1)
-	FabricUnhealthy  = equals(FabricHealthSummary, 2)
-	FabricLimited    = equals(FabricHealthSummary, 3)
+	SwitchFatalError    = flag(SwitchFatalErrors)
+	SwitchPortError     = equals(SwitchLinkStatus, 3)
+	FabricFailed        = equals(FabricManagerStatus, 4)
+	FabricNotStarted    = equals(FabricManagerStatus, 1)
+	FabricUnhealthy     = equals(FabricHealthSummary, 2)
+	FabricLimited       = equals(FabricHealthSummary, 3)
 )
 
 // Heat, power and the board.
@@ -187,7 +178,7 @@ var (
 		Derived: LinkBudgetUsed, Test: AtLeast, Threshold: 1, Clear: 0.5, Within: time.Hour,
 	}
 	NoSpareRows = Condition{
-		Readings: []ID{SpareRowsLow, SpareRowsNone}, Derived: BanksWithoutSpareRow, Test: AtLeast, Threshold: 1,
+		Readings: []ID{SpareRowsNone}, Derived: BanksWithoutSpareRow, Test: AtLeast, Threshold: 1,
 	}
 	Throttled = Condition{
 		Readings: []ID{ClockEventReasons}, Derived: ThrottledTime, Test: AtLeast, Threshold: 15 * 60, Clear: 5 * 60, Within: time.Hour,

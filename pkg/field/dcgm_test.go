@@ -46,15 +46,3 @@ func TestDCGMNames(t *testing.T) {
 		}
 	}
 }
-
-func TestReadDCGMRefuses(t *testing.T) {
-	const head = "id,name,renamed,aliases,kind,level,unit,cost,min,max,use,vendor,of,factor,role,help\n"
-	for _, row := range []string{
-		"x,A,,,int,gpu,,slow,,1,,,,,,Help", "3-1,A,,,int,gpu,,slow,,1,,,,,,Help", "1,A,,,integer,gpu,,slow,,1,,,,,,Help", "1,A,,,int,board,,slow,,1,,,,,,Help",
-		"1,A,,,int,gpu,,often,,1,,,,,,Help", "1,A,,,int,gpu,,slow,low,1,,,,,,Help", "1,A",
-	} {
-		if got, err := readDCGM([]byte(head + row + "\n")); err == nil {
-			t.Errorf("%s: got %+v", row, got)
-		}
-	}
-}

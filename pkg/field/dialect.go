@@ -22,11 +22,8 @@ func (d *Dialect) Shows(id ID) bool { return d != nil && slices.Contains(d.Readi
 
 // Counts reports whether a series of the dialect shows a reading that only goes up.
 func (d *Dialect) Counts(id ID) bool {
-	if !d.Shows(id) {
-		return false
-	}
 	desc, known := ByID(id)
-	if !known {
+	if !known || !d.Shows(id) {
 		return false
 	}
 	use, _ := desc.Use()

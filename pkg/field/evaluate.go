@@ -115,9 +115,6 @@ func (g *Growth) Add(span time.Duration, at time.Time, v float64) float64 {
 	return grown
 }
 
-// Since returns the difference between v and the oldest value.
-func (g *Growth) Since(v float64) float64 { return v - g.points[0].v }
-
 // Restart forgets the past: growth counts from v.
 func (g *Growth) Restart(at time.Time, v float64) {
 	g.n = 0

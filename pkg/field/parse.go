@@ -91,7 +91,7 @@ func (p *parser) parse(text []byte) error {
 		}
 	}
 	switch {
-	case len(p.fields) > 0 || p.errors > 0:
+	case len(p.fields) > 0 || p.count[Error] > 0:
 	case source.seen == 0:
 		p.warn(0, 0, "the file has no rows, so nothing will be measured")
 	default:

@@ -53,40 +53,20 @@ func (p Problem) Error() string {
 	return b.String()
 }
 
-// maxProblems bounds the problems of one file: a file that is not a CSV is wrong in every line.
+// maxProblems bounds the warnings of one file, and its errors: a file that is not a CSV is wrong in every line.
 const maxProblems = 1000
 
 // problems collects the remarks about one file.
 type problems struct {
-	file   string
-	list   []Problem
-	errors int
-	unsaid int
+	file  string
+	list  []Problem
+	count [Error + 1]int // by severity
 }
 
 func (p *problems) add(s Severity, line, column int, format string, args ...any) {
-	if s == Error {
-		p.errors++
+	if p.count[s]++; p.count[s] <= maxProblems {
+		p.list = append(p.list, Problem{File: p.file, Line: line, Column: column, Severity: s, Message: fmt.Sprintf(format, args...)})
 	}
-	if len(p.list) == maxProblems {
-		p.unsaid++
-		last := p.lastWarning()
-		if s != Error || last < 0 {
-			return
-		}
-		p.list = slices.Delete(p.list, last, last+1) // errors that make the file unusable stay
-	}
-	p.list = append(p.list, Problem{File: p.file, Line: line, Column: column, Severity: s, Message: fmt.Sprintf(format, args...)})
-}
-
-// lastWarning returns the index of the last warning, or -1 if all problems are errors.
-func (p *problems) lastWarning() int {
-	for i, q := range slices.Backward(p.list) {
-		if q.Severity != Error {
-			return i
-		}
-	}
-	return -1
 }
 
 func (p *problems) warn(line, column int, format string, args ...any) {
@@ -105,23 +85,22 @@ func (p *problems) sorted() []Problem {
 		}
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
-	if p.unsaid > 0 {
-		p.list = append(p.list, Problem{File: p.file, Severity: Warning, Message: fmt.Sprintf("%d more problems are not listed", p.unsaid)})
-		p.unsaid = 0
+	if n := p.count[Warning] + p.count[Error] - len(p.list); n > 0 {
+		return append(p.list, Problem{File: p.file, Severity: Warning, Message: fmt.Sprintf("%d more problems are not listed", n)})
 	}
 	return p.list
 }
 
 // err returns nil if no remark is an error, else an error with their number that wraps the first.
 func (p *problems) err() error {
-	if p.errors == 0 {
+	if p.count[Error] == 0 {
 		return nil
 	}
 	i := slices.IndexFunc(p.list, func(q Problem) bool { return q.Severity == Error })
-	if p.errors == 1 {
+	if p.count[Error] == 1 {
 		return fmt.Errorf("parse counters: %w", p.list[i])
 	}
-	return fmt.Errorf("parse counters: %d errors, the first: %w", p.errors, p.list[i])
+	return fmt.Errorf("parse counters: %d errors, the first: %w", p.count[Error], p.list[i])
 }
 
 // quoted is a quoted text of the file for a message, cut if it is long.

@@ -19,9 +19,7 @@ const (
 	CorrectedErrors         ID = 310 // since the driver was loaded
 	UncorrectedErrors       ID = 311 // since the driver was loaded
 	CorrectedErrorsLife     ID = 312 // in the GPU's life
-	UncorrectedErrorsLife   ID = 313 // in the GPU's life
 	SRAMThresholdExceeded   ID = 346
-	SpareRowsLow            ID = 388 // banks
 	SpareRowsNone           ID = 389 // banks
 	RetiredPagesCorrected   ID = 390 // for single-bit errors
 	RetiredPagesUncorrected ID = 391 // for double-bit errors
@@ -57,9 +55,7 @@ const (
 	NVLinks5RecoveriesFailed  ID = 1212
 	NVLinks5Recoveries        ID = 1213
 	NVLinks5SymbolErrors      ID = 1214
-	NVLinks5SymbolBERCode     ID = 1215 // mantissa and exponent
 	NVLinks5SymbolBER         ID = 1216
-	NVLinks5EffectiveBERCode  ID = 1217 // mantissa and exponent
 	NVLinks5EffectiveBER      ID = 1218
 	NVLinks5EffectiveErrors   ID = 1219
 	NVLinks5UncorrectedErrors ID = 1220

@@ -13,8 +13,8 @@ import (
 // Private is a directory for this process's own files: other users cannot place files or links there.
 type Private struct {
 	Path string
-	Of   string // names its content in messages: "dumps"
-	Flag string // the flag that names it: "dump-directory"
+	Of   string // names its content in messages: "lists"
+	Flag string // the flag that names it: "remote-directory"
 }
 
 // temporary begins the name of an incomplete file.

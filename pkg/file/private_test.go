@@ -12,7 +12,7 @@ import (
 )
 
 func TestWriteWhole(t *testing.T) {
-	p := Private{Path: filepath.Join(t.TempDir(), "a", "b"), Of: "dumps", Flag: "dump-directory"}
+	p := Private{Path: filepath.Join(t.TempDir(), "a", "b"), Of: "lists", Flag: "remote-directory"}
 	root, err := p.Open()
 	must(t, err)
 	defer func() { _ = root.Close() }()
@@ -52,7 +52,7 @@ func TestPrivateRefusesWhatOthersCanWrite(t *testing.T) {
 	dir := t.TempDir()
 	f := func(path, want string) {
 		t.Helper()
-		root, err := Private{Path: path, Of: "dumps", Flag: "dump-directory"}.Open()
+		root, err := Private{Path: path, Of: "lists", Flag: "remote-directory"}.Open()
 		if err == nil {
 			_ = root.Close()
 			t.Errorf("%s is used", path)
@@ -61,7 +61,7 @@ func TestPrivateRefusesWhatOthersCanWrite(t *testing.T) {
 		}
 	}
 	must(t, errors.Join(os.Mkdir(filepath.Join(dir, "open"), 0o700), os.Chmod(filepath.Join(dir, "open"), 0o777)))
-	f(filepath.Join(dir, "open"), "other users can write to the directory of dumps")
+	f(filepath.Join(dir, "open"), "other users can write to the directory of lists")
 	must(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
 	f(filepath.Join(dir, "file"), "not a directory")
 	f(filepath.Join(dir, "file", "x"), "not a directory")
@@ -69,7 +69,7 @@ func TestPrivateRefusesWhatOthersCanWrite(t *testing.T) {
 		t.Skip("only root can give a directory to another user")
 	}
 	must(t, errors.Join(os.Mkdir(filepath.Join(dir, "theirs"), 0o755), os.Chown(filepath.Join(dir, "theirs"), 4711, 4711)))
-	f(filepath.Join(dir, "theirs"), "belongs to user 4711, not to 0: name another with --dump-directory")
+	f(filepath.Join(dir, "theirs"), "belongs to user 4711, not to 0: name another with --remote-directory")
 }
 
 // TestPrivateReplaces also replaces the incomplete file of a killed process.

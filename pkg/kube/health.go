@@ -12,10 +12,9 @@ import (
 
 // Mappings of this package, for the label mapping.
 const (
-	MappingPodResources     = "pod_resources"     // the kubelet's pod-resources socket
-	MappingPodMetadata      = "pod_metadata"      // the API server: UIDs and labels of pods
-	MappingResourceSlices   = "resource_slices"   // the API server: devices of dynamic resource allocation
-	MappingContainerRuntime = "container_runtime" // the runtime's socket: names of containers
+	MappingPodResources   = "pod_resources"   // the kubelet's pod-resources socket
+	MappingPodMetadata    = "pod_metadata"    // the API server: UIDs and labels of pods
+	MappingResourceSlices = "resource_slices" // the API server: devices of dynamic resource allocation
 )
 
 // Health is the state of one mapping: a background client that reports who uses a device. It is safe for concurrent
@@ -115,7 +114,7 @@ var (
 	descAge = prometheus.NewDesc("warpgauge_mapping_age_seconds",
 		"Time since a mapping was last confirmed. Absent before the first answer.", []string{"mapping"}, nil)
 	descEntries = prometheus.NewDesc("warpgauge_mapping_entries",
-		"Entries of the mapping in use: containers with devices, pods, devices of resource slices, containers, device files, processes.", []string{"mapping"}, nil)
+		"Entries of the mapping in use: containers with devices, pods, devices of resource slices, device files, processes.", []string{"mapping"}, nil)
 	descErrors = prometheus.NewDesc("warpgauge_mapping_errors_total",
 		"Failed attempts to learn who uses which device, by reason.", []string{"mapping", "reason"}, nil)
 )

@@ -1,6 +1,5 @@
 // Package kube reads Kubernetes' information about the devices of a node: which pod has which device (the kubelet's
-// pod-resources socket), UIDs and labels of pods and the devices of ResourceSlices (the API server), and the names of
-// running containers (the container runtime's socket).
+// pod-resources socket), UIDs and labels of pods and the devices of ResourceSlices (the API server).
 //
 // Each client has one goroutine, its Run, and publishes immutable snapshots behind an atomic pointer. Reading a
 // snapshot never waits. After a failure the last good snapshot stays, and a Health reports since when and why. Package
@@ -9,10 +8,8 @@ package kube
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"strings"
-	"time"
 )
 
 // PodName identifies a pod on a node.
@@ -31,47 +28,6 @@ type failure struct {
 
 func fail(reason, format string, args ...any) *failure {
 	return &failure{reason: reason, err: fmt.Errorf(format, args...)}
-}
-
-// poller calls a function at the times that the function chooses, and earlier after PollSoon.
-type poller struct {
-	soon chan struct{}
-	gap  time.Duration // minimum time between two calls
-}
-
-func newPoller() poller { return poller{soon: make(chan struct{}, 1), gap: time.Second} }
-
-// PollSoon makes the poller call soon because something may have changed, and once more after that: a pod is listed
-// before it has its devices. It never blocks.
-func (p *poller) PollSoon() {
-	select {
-	case p.soon <- struct{}{}:
-	default: // a call is already pending
-	}
-}
-
-// run calls poll until ctx ends. poll returns the time to wait.
-func (p *poller) run(ctx context.Context, poll func(context.Context) time.Duration) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	requested := false
-	var last time.Time
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-p.soon:
-			requested = true
-			timer.Reset(max(0, p.gap-time.Since(last)))
-		case <-timer.C:
-			wait := poll(ctx)
-			last = time.Now()
-			if requested {
-				requested, wait = false, min(wait, p.gap)
-			}
-			timer.Reset(wait)
-		}
-	}
 }
 
 // clip shortens another program's text for the log.

@@ -3,7 +3,6 @@ package kube
 import (
 	"cmp"
 	"context"
-	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -12,12 +11,6 @@ import (
 
 	"go.uber.org/zap"
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
-)
-
-// Further reasons of the kubelet.
-const (
-	ReasonMalformed  = "malformed"  // an answer that is not a message
-	ReasonRecovering = "recovering" // the kubelet has restarted and does not list all pods yet
 )
 
 // Allocations is the kubelet's latest answer. It is immutable.
@@ -91,22 +84,19 @@ type kubeletLimits struct {
 // quicker, but a server treats more than one in five minutes as an attack.
 const silentCalls = 3
 
-// Kubelet reads from the kubelet of this node which pod has which device: every Period, and after PollSoon.
+// Kubelet reads from the kubelet of this node which pod has which device, every Period.
 type Kubelet struct {
-	poller
 	Health *Health
 
 	o       KubeletOptions
-	log     *zap.Logger
 	limits  kubeletLimits
 	shown   atomic.Pointer[Allocations]
 	connect func(context.Context) (lister, *failure)
 
 	// Used by Run's goroutine only.
-	lister  lister      // nil: not connected
-	file    os.FileInfo // the socket's file at the last connection attempt; nil: none
-	fresh   bool        // the connection has not returned a list yet
-	silent  int         // consecutive timed-out calls
+	lister  lister // nil: not connected
+	fresh   bool   // the connection has not returned a list yet
+	silent  int    // consecutive timed-out calls
 	restart restart
 	holders holders
 }
@@ -127,15 +117,12 @@ func NewKubelet(o KubeletOptions) *Kubelet {
 	if o.OnChange == nil {
 		o.OnChange = func() {}
 	}
-	if o.Log == nil {
-		o.Log = zap.NewNop()
-	}
 	k := &Kubelet{
-		poller: newPoller(), o: o, log: o.Log.Named("podresources"),
-		Health: NewHealth(MappingPodResources, o.Log, append(socketReasons(), ReasonMalformed, ReasonRecovering)...),
+		o:      o,
+		Health: NewHealth(MappingPodResources, o.Log, socketReasons()...),
 		limits: kubeletLimits{timeout: 10 * time.Second, steady: 15 * time.Second, distrust: 5 * time.Minute, maxBytes: 16 << 20},
 	}
-	k.connect = k.dial
+	k.connect = func(ctx context.Context) (lister, *failure) { return dial(ctx, o.Socket, k.limits) }
 	k.shown.Store(&Allocations{})
 	return k
 }
@@ -146,19 +133,25 @@ func (k *Kubelet) Snapshot() *Allocations { return k.shown.Load() }
 // Run polls until ctx ends, and returns nil. It may be called once.
 func (k *Kubelet) Run(ctx context.Context) error {
 	defer k.hangUp()
-	k.run(ctx, k.poll)
-	return nil
+	for {
+		k.poll(ctx)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(k.o.Period):
+		}
+	}
 }
 
-// poll lists once and publishes the answer. It returns the time to wait.
-func (k *Kubelet) poll(ctx context.Context) time.Duration {
+// poll lists once and publishes the answer.
+func (k *Kubelet) poll(ctx context.Context) {
 	list, f := k.list(ctx)
 	switch {
 	case ctx.Err() != nil:
-		return 0 // Run is ending, which is not a failure
+		return // Run is ending, which is not a failure
 	case f != nil:
 		k.Health.Failed(f.reason, f.err)
-		return k.o.Period
+		return
 	}
 	found, listed := readAnswer(list, k.o.Keep)
 	now, last := time.Now(), k.Snapshot()
@@ -172,25 +165,19 @@ func (k *Kubelet) poll(ctx context.Context) time.Duration {
 		k.holders = holders
 		k.publish(pods, now)
 		k.Health.Succeeded(containers(pods))
-		return k.o.Period
+		return
 	}
 	pods = slices.Concat(kept, pods)
 	sortPods(pods)
 	k.publish(pods, last.Time)
 	f = fail(ReasonRecovering, "list pods at %q: the kubelet has restarted and lists %d pods, without %d that had devices and keep them for now (if this lasts: does the kubelet reach the API server?)", k.o.Socket, len(listed), len(kept))
 	k.Health.Failed(f.reason, f.err)
-	return k.o.Period
 }
 
 // list lists the pods, over a new connection if there is none or it has ended.
 func (k *Kubelet) list(ctx context.Context) (*v1.ListPodResourcesResponse, *failure) {
-	if k.lister != nil && k.replaced() {
-		k.hangUp()
-	}
 	for reused := k.lister != nil; ; reused = false {
 		if k.lister == nil {
-			// Before connecting, so that a socket created meanwhile counts as a new one.
-			k.file, _ = os.Stat(k.o.Socket)
 			l, f := k.connect(ctx)
 			if f != nil {
 				return nil, f
@@ -221,14 +208,6 @@ func (k *Kubelet) list(ctx context.Context) (*v1.ListPodResourcesResponse, *fail
 	}
 }
 
-// replaced reports whether there is another socket at the path. A missing socket does not count: the connection works
-// without its name. The modification time is compared, too, because file systems reuse the number of a removed file at
-// once.
-func (k *Kubelet) replaced() bool {
-	now, err := os.Stat(k.o.Socket)
-	return err == nil && (k.file == nil || !os.SameFile(now, k.file) || !now.ModTime().Equal(k.file.ModTime()))
-}
-
 func (k *Kubelet) hangUp() {
 	if k.lister != nil {
 		k.lister.close()
@@ -252,36 +231,4 @@ func containers(pods []Pod) (n int) {
 		n += len(p.Containers)
 	}
 	return n
-}
-
-// kubeletConn is a lister on the kubelet's socket.
-type kubeletConn struct {
-	*conn
-	calls v1.PodResourcesListerClient
-}
-
-func (k *Kubelet) dial(ctx context.Context) (lister, *failure) {
-	s := &socket{path: k.o.Socket, what: "the kubelet", timeout: k.limits.timeout, maxBytes: k.limits.maxBytes, advice: map[string]string{
-		ReasonAbsent:        "start the kubelet, set --pod-resources-kubelet-socket, and in a pod mount the socket's directory from the host; if that directory was replaced there, restart the pod",
-		ReasonDenied:        "the socket belongs to root: run as root, and allow access in SELinux or AppArmor",
-		ReasonNotASocket:    "it is not a socket, or one of another kind: check --pod-resources-kubelet-socket; a container runtime creates a directory if the source of a mount is missing",
-		ReasonRefused:       "the kubelet is down, or the mounted socket is an old one: mount its directory",
-		ReasonNotGRPC:       "the server does not speak gRPC: check --pod-resources-kubelet-socket",
-		ReasonTimeout:       "the kubelet did not answer in time: it hangs or is overloaded; see its log",
-		ReasonTooLarge:      "some container or device plugin has very many device ids",
-		ReasonRateLimited:   "other clients call this kubelet too often; no data is lost",
-		ReasonUnimplemented: "this is not a kubelet's pod-resources socket, or the kubelet is older than 1.20: check --pod-resources-kubelet-socket",
-		ReasonMalformed:     "is it a kubelet?",
-		ReasonClosed:        "the kubelet ended or restarts",
-	}}
-	c, f := s.dial(ctx)
-	if f != nil {
-		return nil, f
-	}
-	return kubeletConn{c, v1.NewPodResourcesListerClient(c)}, nil
-}
-
-func (c kubeletConn) list(ctx context.Context) (*v1.ListPodResourcesResponse, *failure) {
-	list, err := c.calls.List(ctx, &v1.ListPodResourcesRequest{})
-	return list, c.failure(err)
 }

@@ -121,31 +121,6 @@ func TestSilenceOfAMinute(t *testing.T) {
 	})
 }
 
-func TestWhenItLooks(t *testing.T) {
-	act(t, func(t *testing.T, a *actor) {
-		f := func(name string, want []time.Duration) {
-			t.Helper()
-			if diff := cmp.Diff(want, a.took()); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", name, diff)
-			}
-		}
-		pass(17 * time.Second)
-		f("every five seconds", seconds(0, 5, 10, 15))
-		a.PollSoon()
-		synctest.Wait()
-		f("at once after a request", seconds(17))
-		pass(6500 * time.Millisecond)
-		f("and a second later, then as before", seconds(18, 23))
-		for range 100 { // begins at 23.5 s
-			a.PollSoon()
-			pass(30 * time.Millisecond)
-		}
-		f("once a second, whatever is requested", seconds(24, 25, 26))
-		pass(3500 * time.Millisecond) // 30 s
-		f("the second look after the last request", seconds(27, 28))
-	})
-}
-
 func TestVersions(t *testing.T) {
 	claimed := func(device string) Pod {
 		p := own("a", "GPU-2")

@@ -64,61 +64,6 @@ func (n *namespaced) set(change func()) {
 	change()
 }
 
-// TestAnnotations: each change is written once, a failure is logged once and retried, and an empty value removes the
-// annotation.
-func TestAnnotations(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, n := startNamespaced(t)
-		var want map[string]string
-		core, logs := observer.New(zap.WarnLevel)
-		a := NewAnnotations(PodName{"gpu", "exporter-x"}, func() (now map[string]string) {
-			n.set(func() { now = want })
-			return now
-		}, "test", zap.New(core))
-		a.api.config = s.Config
-		change := func(code int, hash, problem string) {
-			n.set(func() {
-				want = map[string]string{"warpgauge/list-hash": hash, "warpgauge/list-error": problem}
-				n.answer = func(string) (int, object) { return code, apitest.Pod("gpu", "exporter-x", "u", nil) }
-			})
-		}
-		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		check := func(after time.Duration, want ...string) {
-			t.Helper()
-			time.Sleep(after)
-			for i := range want {
-				want[i] = `PATCH gpu/pods/exporter-x {"metadata":{"annotations":` + want[i] + `}}`
-			}
-			if diff := cmp.Diff(want, n.took()); diff != "" {
-				t.Errorf("patches (-want +got):\n%s", diff)
-			}
-		}
-		change(http.StatusOK, "a", "")
-		go func() { ended <- a.Run(ctx) }()
-		check(time.Hour, `{"warpgauge/list-error":null,"warpgauge/list-hash":"a"}`)
-		change(http.StatusOK, "b", strings.Repeat("x", 1000))
-		check(annotationInterval, `{"warpgauge/list-error":"`+strings.Repeat("x", 300)+`…","warpgauge/list-hash":"b"}`)
-		change(http.StatusForbidden, "c", "")
-		time.Sleep(24 * time.Hour)
-		if n := len(n.took()); n < 100 || n > 24*6+10 {
-			t.Errorf("%d attempts in a day, want one in about ten minutes", n)
-		}
-		if all := logs.TakeAll(); len(all) != 1 || !strings.Contains(all[0].ContextMap()["error"].(string), `grant the verb patch on pods to this service account by a Role in namespace "gpu"`) {
-			t.Errorf("log: %v", all)
-		}
-		change(http.StatusOK, "d", "")
-		check(annotationRetry, `{"warpgauge/list-error":null,"warpgauge/list-hash":"d"}`)
-		s.SetDown(true)
-		change(http.StatusOK, "e", "")
-		check(time.Hour)
-		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 // TestReadConfigMap: each refusal names the remedy, and the next attempt succeeds after the permission is granted.
 func TestReadConfigMap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -41,8 +41,8 @@ type SliceDevice struct {
 type sliceSpec struct {
 	Driver string
 	Pool   struct {
-		Name                           string
-		Generation, ResourceSliceCount int64
+		Name       string
+		Generation int64
 	}
 	Devices []struct {
 		Name       string
@@ -64,12 +64,9 @@ type attributes map[string]struct {
 // The attribute names come from https://github.com/NVIDIA/k8s-dra-driver-gpu (cmd/gpu-kubelet-plugin/deviceinfo.go,
 // 25.3.0 to May 2026) and https://github.com/ROCm/k8s-gpu-dra-driver (docs/driver-attributes.md, 0.1 to 1.0).
 func readSlice(spec *sliceSpec) (slice, bool) {
-	s := slice{
-		pool:       poolName{driver: spec.Driver, name: shortText(spec.Pool.Name)},
-		generation: spec.Pool.Generation, count: spec.Pool.ResourceSliceCount,
-	}
-	vendor := field.VendorByDriver(s.pool.driver)
-	if s.pool.name == "" || vendor == nil {
+	s := slice{driver: spec.Driver, pool: shortText(spec.Pool.Name), generation: spec.Pool.Generation}
+	vendor := field.VendorByDriver(s.driver)
+	if s.pool == "" || vendor == nil {
 		return slice{}, false
 	}
 	for _, d := range spec.Devices {

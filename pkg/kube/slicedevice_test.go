@@ -38,27 +38,27 @@ func TestWhatDriversPublish(t *testing.T) {
 		file string
 		want slice
 	}{
-		{"nvidia-25.3-v1beta1.json", slice{poolName{nvidiaDriver, "node-1"}, 1, 1, []namedDevice{
+		{"nvidia-25.3-v1beta1.json", slice{nvidiaDriver, "node-1", 1, []namedDevice{
 			{"gpu-0", SliceDevice{Kind: WholeGPU, UUID: gpu, PCIBusID: "0000:d8:00.0"}},
 			{"gpu-1-mig-19-4-1", SliceDevice{Kind: MIGDevice, UUID: mig, ParentUUID: gpu, Profile: "1g.10gb", PCIBusID: "0000:d9:00.0"}},
 		}}},
-		{"nvidia-2026-v1.json", slice{poolName{nvidiaDriver, "node-1"}, 3, 2, []namedDevice{
+		{"nvidia-2026-v1.json", slice{nvidiaDriver, "node-1", 3, []namedDevice{
 			{"gpu-0", SliceDevice{Kind: WholeGPU, UUID: gpu, PCIBusID: "0000:d8:00.0"}},
 			{"gpu-0-mig-1g12gb-19-0", SliceDevice{Kind: MIGDevice, ParentUUID: gpu, Profile: "1g.12gb", PCIBusID: "0000:d8:00.0"}},
 			{"gpu-0-mig-1g24gb-me-20-5", SliceDevice{Kind: MIGDevice, ParentUUID: gpu, Profile: "1g.24gb+me", PCIBusID: "0000:d8:00.0"}},
 			{"gpu-vfio-1", SliceDevice{UUID: "GPU-b", PCIBusID: "0000:d9:00.0"}},
 		}}},
-		{"amd-0.1-v1beta1.json", slice{poolName{amdDriver, "node-1"}, 1, 1, []namedDevice{
+		{"amd-0.1-v1beta1.json", slice{amdDriver, "node-1", 1, []namedDevice{
 			{"gpu-32-160", SliceDevice{Kind: GPUPartition, Profile: "dpx_nps1", PCIBusID: "0003:00:01.0", RenderNode: "renderD160"}},
 			{"gpu-1-128", SliceDevice{Kind: WholeGPU, Profile: "spx_nps1", PCIBusID: "0000:0c:00.0"}},
 		}}},
-		{"amd-1.0-v1.json", slice{poolName{amdDriver, "node-1"}, 1, 1, []namedDevice{
+		{"amd-1.0-v1.json", slice{amdDriver, "node-1", 1, []namedDevice{
 			{"gpu-0-128", SliceDevice{Kind: WholeGPU, PCIBusID: "0000:19:00.0"}},
 			{"gpu-2-cpx-nps4", SliceDevice{Kind: GPUPartition, Profile: "cpx_nps4", PCIBusID: "0000:1b:00.0"}},
 			{"vfio-0", SliceDevice{PCIBusID: "0000:1b:02.0"}},
 		}}},
 	} {
-		if diff := cmp.Diff(test.want, readFile(t, test.file), cmp.AllowUnexported(slice{}, poolName{}, namedDevice{})); diff != "" {
+		if diff := cmp.Diff(test.want, readFile(t, test.file), cmp.AllowUnexported(slice{}, namedDevice{})); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", test.file, diff)
 		}
 	}
@@ -125,7 +125,7 @@ func FuzzSlice(f *testing.F) {
 				}
 			}
 		}
-		safe(s.pool.driver, s.pool.name)
+		safe(s.driver, s.pool)
 		for _, d := range s.devices {
 			safe(d.name, d.UUID, d.ParentUUID, d.Profile, d.PCIBusID, d.RenderNode)
 			if d.name == "" {

@@ -52,13 +52,10 @@ func (r resource) inAnyVersion(f func(version string) error) (string, error) {
 
 // slice holds the kept members of a ResourceSlice.
 type slice struct {
-	pool       poolName
-	generation int64
-	count      int64 // number of slices in the pool at this generation
-	devices    []namedDevice
+	driver, pool string
+	generation   int64
+	devices      []namedDevice
 }
-
-type poolName struct{ driver, name string }
 
 type namedDevice struct {
 	name string
@@ -71,51 +68,25 @@ const maxWithdrawn = 1024
 
 // join returns the devices of slices. before is its last result.
 //
-// A driver changes a pool by replacing its slices one after the other by slices of a higher generation. When all slices
-// of the highest generation exist, they alone count. While some are missing, devices that they lack are taken from
-// lower generations.
+// A driver changes a pool by replacing its slices one after the other by slices of a higher generation, which counts.
 //
 // A device that has disappeared stays, because claims of running pods still name it: the kubelet deletes all slices of
 // a node when it starts and the slices of a removed driver; NVIDIA's driver 25.12 omits unhealthy devices.
 func join(all map[PodName]*apiObject, before map[DeviceName]SliceDevice) map[DeviceName]SliceDevice {
+	names := slices.SortedFunc(maps.Keys(all), func(a, b PodName) int {
+		return cmp.Or(cmp.Compare(all[a].slice.generation, all[b].slice.generation), a.Compare(b)) // by name, so that the same slice always wins
+	})
 	devices := make(map[DeviceName]SliceDevice, len(before))
-	pools := map[poolName][]slice{}
-	for _, name := range slices.SortedFunc(maps.Keys(all), PodName.Compare) {
+	for _, name := range names {
 		s := all[name].slice
-		pools[s.pool] = append(pools[s.pool], s)
-	}
-	for pool, parts := range pools {
-		for _, s := range counting(parts) {
-			for _, d := range s.devices {
-				devices[DeviceName{Driver: pool.driver, Pool: pool.name, Device: d.name}] = d.SliceDevice
-			}
+		for _, d := range s.devices {
+			devices[DeviceName{Driver: s.driver, Pool: s.pool, Device: d.name}] = d.SliceDevice
 		}
 	}
-	var gone []DeviceName
-	for name := range before {
-		if _, there := devices[name]; !there {
-			gone = append(gone, name)
-		}
-	}
-	slices.SortFunc(gone, DeviceName.compare)
+	gone := slices.SortedFunc(maps.Keys(before), DeviceName.compare)
+	gone = slices.DeleteFunc(gone, func(name DeviceName) bool { _, there := devices[name]; return there })
 	for _, name := range gone[:min(len(gone), maxWithdrawn)] {
 		devices[name] = before[name]
 	}
 	return devices
-}
-
-// counting returns the slices of a pool that count, the most important last. It sorts slices by name, so that the same
-// slice always wins if two list one device.
-func counting(parts []slice) []slice {
-	slices.SortStableFunc(parts, func(a, b slice) int { return cmp.Compare(a.generation, b.generation) })
-	highest, from := parts[len(parts)-1], len(parts)-1
-	want := highest.count
-	for from > 0 && parts[from-1].generation == highest.generation {
-		from--
-		want = max(want, parts[from].count)
-	}
-	if newest := parts[from:]; int64(len(newest)) >= want {
-		return newest
-	}
-	return parts
 }

@@ -10,8 +10,8 @@ import (
 )
 
 // part returns a slice of pool node-1. devices holds UUIDs by device name.
-func part(generation, count int64, devices map[string]string) slice {
-	s := slice{pool: poolName{nvidiaDriver, "node-1"}, generation: generation, count: count}
+func part(generation int64, devices uuidsOf) slice {
+	s := slice{driver: nvidiaDriver, pool: "node-1", generation: generation}
 	for _, name := range slices.Sorted(maps.Keys(devices)) {
 		s.devices = append(s.devices, namedDevice{name, SliceDevice{UUID: devices[name]}})
 	}
@@ -28,8 +28,8 @@ func joinSlices(all map[string]slice, before map[DeviceName]SliceDevice) map[Dev
 }
 
 // uuids returns the UUIDs of joined devices by name.
-func uuids(devices map[DeviceName]SliceDevice) map[string]string {
-	by := map[string]string{}
+func uuids(devices map[DeviceName]SliceDevice) uuidsOf {
+	by := uuidsOf{}
 	for name, d := range devices {
 		by[name.Device] = d.UUID
 	}
@@ -46,22 +46,16 @@ func TestGenerations(t *testing.T) {
 		want   uuidsOf
 	}{
 		{"nothing", nil, nil, uuidsOf{}},
-		{"one slice", map[string]slice{"a": part(1, 1, uuidsOf{"gpu-0": "A"})}, nil, uuidsOf{"gpu-0": "A"}},
-		{"two slices", map[string]slice{"a": part(1, 2, uuidsOf{"gpu-0": "A"}), "b": part(1, 2, uuidsOf{"gpu-1": "B"})}, nil, uuidsOf{"gpu-0": "A", "gpu-1": "B"}},
-		{"an old slice is still there", map[string]slice{"a": part(1, 1, uuidsOf{"gpu-0": "A", "gpu-9": "X"}), "b": part(2, 1, uuidsOf{"gpu-0": "B"})}, nil, uuidsOf{"gpu-0": "B"}},
-		{"an old slice next to two new ones", map[string]slice{"a": part(1, 1, uuidsOf{"gpu-9": "X"}), "b": part(2, 2, uuidsOf{"gpu-0": "A"}), "c": part(2, 2, uuidsOf{"gpu-1": "B"})}, nil, uuidsOf{"gpu-0": "A", "gpu-1": "B"}},
-		{"half of the new generation", map[string]slice{"b": part(1, 2, uuidsOf{"gpu-1": "B", "gpu-0": "X"}), "c": part(2, 2, uuidsOf{"gpu-0": "C"})}, nil, uuidsOf{"gpu-0": "C", "gpu-1": "B"}},
-		{"half of the only generation", map[string]slice{"a": part(1, 2, uuidsOf{"gpu-0": "A"})}, nil, uuidsOf{"gpu-0": "A"}},
-		{"three generations", map[string]slice{"a": part(3, 2, uuidsOf{"gpu-0": "A"}), "b": part(1, 1, uuidsOf{"gpu-1": "B", "gpu-2": "B"}), "c": part(2, 1, uuidsOf{"gpu-1": "C"})}, nil,
+		{"two slices", map[string]slice{"a": part(1, uuidsOf{"gpu-0": "A"}), "b": part(1, uuidsOf{"gpu-1": "B"})}, nil, uuidsOf{"gpu-0": "A", "gpu-1": "B"}},
+		{"an old slice is still there", map[string]slice{"a": part(1, uuidsOf{"gpu-0": "A", "gpu-1": "X"}), "b": part(2, uuidsOf{"gpu-0": "B"})}, nil, uuidsOf{"gpu-0": "B", "gpu-1": "X"}},
+		{"three generations", map[string]slice{"a": part(3, uuidsOf{"gpu-0": "A"}), "b": part(1, uuidsOf{"gpu-1": "B", "gpu-2": "B"}), "c": part(2, uuidsOf{"gpu-1": "C"})}, nil,
 			uuidsOf{"gpu-0": "A", "gpu-1": "C", "gpu-2": "B"}},
-		{"a generation that was reset", map[string]slice{"a": part(0, 1, uuidsOf{"gpu-0": "A"})}, uuidsOf{"gpu-0": "X"}, uuidsOf{"gpu-0": "A"}},
+		{"a generation that was reset", map[string]slice{"a": part(0, uuidsOf{"gpu-0": "A"})}, uuidsOf{"gpu-0": "X"}, uuidsOf{"gpu-0": "A"}},
 		{"the kubelet has deleted all", nil, uuidsOf{"gpu-0": "A"}, uuidsOf{"gpu-0": "A"}},
-		{"a device is left out", map[string]slice{"a": part(2, 1, uuidsOf{"gpu-0": "A"})}, uuidsOf{"gpu-0": "A", "gpu-1": "B"}, uuidsOf{"gpu-0": "A", "gpu-1": "B"}},
-		{"counters only", map[string]slice{"a": part(1, 2, nil), "b": part(1, 2, uuidsOf{"gpu-0": "A"})}, nil, uuidsOf{"gpu-0": "A"}},
-		{"named twice", map[string]slice{"a": part(1, 2, uuidsOf{"gpu-0": "A"}), "b": part(1, 2, uuidsOf{"gpu-0": "B"})}, nil, uuidsOf{"gpu-0": "B"}},
-		{"no count", map[string]slice{"a": part(1, 0, uuidsOf{"gpu-0": "A"})}, nil, uuidsOf{"gpu-0": "A"}},
+		{"a device is left out", map[string]slice{"a": part(2, uuidsOf{"gpu-0": "A"})}, uuidsOf{"gpu-0": "A", "gpu-1": "B"}, uuidsOf{"gpu-0": "A", "gpu-1": "B"}},
+		{"named twice", map[string]slice{"a": part(1, uuidsOf{"gpu-0": "A"}), "b": part(1, uuidsOf{"gpu-0": "B"})}, nil, uuidsOf{"gpu-0": "B"}},
 	} {
-		before := joinSlices(map[string]slice{"was": part(0, 1, test.before)}, nil)
+		before := joinSlices(map[string]slice{"was": part(0, test.before)}, nil)
 		for range 3 { // map order is random
 			if diff := cmp.Diff(test.want, uuids(joinSlices(test.slices, before))); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", test.name, diff)
@@ -78,7 +72,7 @@ func TestWithdrawnDevicesAreBounded(t *testing.T) {
 		for j := range each {
 			named[fmt.Sprintf("gpu-%d-%d", i, j)] = "A"
 		}
-		devices = joinSlices(map[string]slice{"a": part(i, 1, named)}, devices)
+		devices = joinSlices(map[string]slice{"a": part(i, named)}, devices)
 		if d := devices[DeviceName{nvidiaDriver, "node-1", fmt.Sprintf("gpu-%d-0", i)}]; d.UUID != "A" {
 			t.Error("a device that is there is not known")
 		}

@@ -3,7 +3,6 @@ package kube
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"net"
 	"os"
@@ -17,9 +16,10 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
 
-// Reasons why a socket gives no answer, for the label reason.
+// Reasons why the kubelet gives no answer, for the label reason.
 const (
 	ReasonAbsent        = "absent"        // nothing at the path
 	ReasonDenied        = "denied"        // no permission
@@ -32,27 +32,41 @@ const (
 	ReasonTooLarge      = "too_large"     // the answer exceeds our limits
 	ReasonUnimplemented = "unimplemented" // the server lacks the API
 	ReasonError         = "error"         // any other error of the server
+	ReasonMalformed     = "malformed"     // an answer that is not a message
+	ReasonRecovering    = "recovering"    // the kubelet has restarted and does not list all pods yet
 )
 
 func socketReasons() []string {
 	return []string{ReasonAbsent, ReasonDenied, ReasonNotASocket, ReasonRefused, ReasonNotGRPC, ReasonTimeout,
-		ReasonClosed, ReasonRateLimited, ReasonTooLarge, ReasonUnimplemented, ReasonError}
+		ReasonClosed, ReasonRateLimited, ReasonTooLarge, ReasonUnimplemented, ReasonError, ReasonMalformed, ReasonRecovering}
 }
 
-// socket is a gRPC server on a Unix socket of this machine.
-type socket struct {
-	path     string
-	what     string            // the server's name in messages
-	advice   map[string]string // remedy by reason
-	timeout  time.Duration     // limit for connecting
-	maxBytes int               // maximum bytes of an answer
+// advice returns the remedy for a reason in parentheses; "" if there is none.
+func advice(reason string) string {
+	text := map[string]string{
+		ReasonAbsent:        "start the kubelet, set --pod-resources-kubelet-socket, and in a pod mount the socket's directory from the host; if that directory was replaced there, restart the pod",
+		ReasonDenied:        "the socket belongs to root: run as root, and allow access in SELinux or AppArmor",
+		ReasonNotASocket:    "it is not a socket, or one of another kind: check --pod-resources-kubelet-socket; a container runtime creates a directory if the source of a mount is missing",
+		ReasonRefused:       "the kubelet is down, or the mounted socket is an old one: mount its directory",
+		ReasonNotGRPC:       "the server does not speak gRPC: check --pod-resources-kubelet-socket",
+		ReasonTimeout:       "the kubelet did not answer in time: it hangs or is overloaded; see its log",
+		ReasonTooLarge:      "some container or device plugin has very many device ids",
+		ReasonRateLimited:   "other clients call this kubelet too often; no data is lost",
+		ReasonUnimplemented: "this is not a kubelet's pod-resources socket, or the kubelet is older than 1.20: check --pod-resources-kubelet-socket",
+		ReasonMalformed:     "is it a kubelet?",
+		ReasonClosed:        "the kubelet ended or restarts",
+	}[reason]
+	if text == "" {
+		return ""
+	}
+	return " (" + text + ")"
 }
 
-// conn is one connection to a socket and never reconnects: after it ends, calls fail with ReasonClosed. So it always
+// conn is one connection to a kubelet and never reconnects: after it ends, calls fail with ReasonClosed. So it always
 // reaches the same server, and the caller makes the next connection without gRPC's back-off.
 type conn struct {
 	*grpc.ClientConn
-	socket   *socket
+	path     string
 	plain    net.Conn
 	answered bool // the server has answered a call, even with an error
 }
@@ -60,16 +74,16 @@ type conn struct {
 var errOver = errors.New("the connection has ended")
 
 // dial connects; gRPC starts to talk with the first call.
-func (s *socket) dial(ctx context.Context) (*conn, *failure) {
-	dialer := net.Dialer{Timeout: s.timeout}
-	plain, err := dialer.DialContext(ctx, "unix", s.path)
+func dial(ctx context.Context, path string, limits kubeletLimits) (*conn, *failure) {
+	dialer := net.Dialer{Timeout: limits.timeout}
+	plain, err := dialer.DialContext(ctx, "unix", path)
 	if err != nil {
-		reason := dialReason(s.path, err)
+		reason := dialReason(path, err)
 		var number syscall.Errno
 		if errors.As(err, &number) {
 			err = number // without the operation and the path, which the message already has
 		}
-		return nil, fail(reason, "connect to %s at %q: %w%s", s.what, s.path, err, s.hint(reason))
+		return nil, fail(reason, "connect to the kubelet at %q: %w%s", path, err, advice(reason))
 	}
 	var taken atomic.Bool
 	c, err := grpc.NewClient("passthrough:///localhost", // the name is the authority, which servers check
@@ -80,15 +94,20 @@ func (s *socket) dial(ctx context.Context) (*conn, *failure) {
 			}
 			return plain, nil
 		}),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: time.Hour, MaxDelay: time.Hour}, MinConnectTimeout: s.timeout}),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(s.maxBytes)),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: time.Hour, MaxDelay: time.Hour}, MinConnectTimeout: limits.timeout}),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(limits.maxBytes)),
 		grpc.WithIdleTimeout(0), // if the connection ends, the server has ended
 		grpc.WithNoProxy(), grpc.WithDisableServiceConfig(), grpc.WithDisableHealthCheck(), grpc.WithDisableRetry())
 	if err != nil {
 		_ = plain.Close() // gRPC has sent nothing yet
 		return nil, fail(ReasonError, "make a gRPC client: %w", err)
 	}
-	return &conn{ClientConn: c, socket: s, plain: plain}, nil
+	return &conn{ClientConn: c, path: path, plain: plain}, nil
+}
+
+func (c *conn) list(ctx context.Context) (*v1.ListPodResourcesResponse, *failure) {
+	list, err := v1.NewPodResourcesListerClient(c).List(ctx, &v1.ListPodResourcesRequest{})
+	return list, c.failure(err)
 }
 
 func (c *conn) close() {
@@ -110,14 +129,7 @@ func (c *conn) failure(err error) *failure {
 	} else if !c.answered {
 		reason = ReasonNotGRPC
 	}
-	return fail(reason, "call %s at %q: %s: %s%s", c.socket.what, c.socket.path, s.Code(), clip(s.Message()), c.socket.hint(reason))
-}
-
-func (s *socket) hint(reason string) string {
-	if s.advice[reason] == "" {
-		return ""
-	}
-	return fmt.Sprintf(" (%s)", s.advice[reason])
+	return fail(reason, "call the kubelet at %q: %s: %s%s", c.path, s.Code(), clip(s.Message()), advice(reason))
 }
 
 // dialReason classifies a connection error. It checks the path, too: the kernel refuses a connection to a plain file

@@ -14,7 +14,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
 	"go.uber.org/goleak"
@@ -456,35 +455,16 @@ func TestRestore(t *testing.T) {
 	b.wantApplied(t, 2)
 }
 
-// TestAnnotations: the list in service, and the problem of a later list from a file or a server.
-func TestAnnotations(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(csvA)
-		want := map[string]string{
-			"warpgauge/list-hash": b.Status().Local.Hash, "warpgauge/list-origin": "counters.csv", "warpgauge/list-applied": "2000-01-01T00:00:00Z", "warpgauge/list-error": "",
+// TestDelivered: the answers to a server's lists are events.
+func TestDelivered(t *testing.T) {
+	b := newBench(csvA)
+	now := time.Now()
+	b.SetDelivery(Delivery{Status: Refused, Text: "line 3: no such field", Refused: []Refusal{{4, "x"}}, Since: now})
+	b.SetDelivery(Delivery{Status: Refused, Text: "line 3: no such field", Down: "no route", Since: now}) // the answer stays the same
+	b.SetDelivery(Delivery{Status: Applied, Since: now.Add(1)})
+	for _, want := range []string{"list of the server is refused: line 3: no such field; line 4: x", "list of the server is applied: it is in service"} {
+		if e := <-b.events.C; e.Text != want || e.Bad != strings.Contains(want, "refused") {
+			t.Errorf("event %+v, want %q", e, want)
 		}
-		check := func(problem string) {
-			t.Helper()
-			want["warpgauge/list-error"] = problem
-			if diff := cmp.Diff(want, b.Annotations()); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-		}
-		check("")
-		b.file = ""
-		_ = b.Reload(t.Context(), "test")
-		check(errEmpty.Error())
-		b.SetDelivery(Delivery{Status: Refused, Text: "line 3: no such field", Refused: []Refusal{{4, "x"}}, Since: time.Now()})
-		check("line 3: no such field")
-		b.SetDelivery(Delivery{Status: Refused, Text: "line 3: no such field", Down: "no route", Since: time.Now()}) // the answer stays the same
-		check(errEmpty.Error())
-		b.SetDelivery(Delivery{Status: Applied, Since: time.Now().Add(1)})
-		check(errEmpty.Error())
-		<-b.events.C // the event of the reload
-		for _, want := range []string{"list of the server is refused: line 3: no such field; line 4: x", "list of the server is applied: it is in service"} {
-			if e := <-b.events.C; e.Text != want || e.Bad != strings.Contains(want, "refused") {
-				t.Errorf("event %+v, want %q", e, want)
-			}
-		}
-	})
+	}
 }

@@ -169,21 +169,6 @@ func (d *Desk) reloaded(in *config.Content, list field.List, cause string, a Ans
 	})
 }
 
-// Annotations returns the annotations of the exporter's pod: the list in service, and the problem of a later one.
-func (d *Desk) Annotations() map[string]string {
-	s := d.Status()
-	problem := s.LastError
-	if s.Delivery != nil && s.Delivery.Condition().Bad() {
-		problem = s.Delivery.Text
-	}
-	return map[string]string{
-		"warpgauge/list-hash":    s.InService.Hash,
-		"warpgauge/list-origin":  s.InService.Origin,
-		"warpgauge/list-applied": s.Applied.Format(time.RFC3339),
-		"warpgauge/list-error":   problem,
-	}
-}
-
 // stamp returns a time with the precision of the status.
 func stamp(t time.Time) time.Time {
 	if t.IsZero() {

@@ -92,7 +92,6 @@ type rig struct {
 	board *view.Board
 	pods  atomic.Pointer[kube.Allocations]
 	meta  atomic.Pointer[kube.Metadata]
-	cri   atomic.Pointer[kube.Containers]
 	jobs  atomic.Pointer[Jobs]
 	used  atomic.Pointer[Usage]
 }
@@ -102,10 +101,9 @@ func newRig(change func(o *Options), devices ...collector.Device) *rig {
 	r := &rig{board: boardOf(devices...)}
 	r.pods.Store(&kube.Allocations{})
 	r.meta.Store(&kube.Metadata{})
-	r.cri.Store(&kube.Containers{})
 	r.jobs.Store(&Jobs{})
 	r.used.Store(&Usage{})
-	o := Options{Allocations: r.pods.Load, Metadata: r.meta.Load, Containers: r.cri.Load, Jobs: r.jobs.Load, Processes: r.used.Load, Claims: true}
+	o := Options{Allocations: r.pods.Load, Metadata: r.meta.Load, Jobs: r.jobs.Load, Processes: r.used.Load, Claims: true}
 	if change != nil {
 		change(&o)
 	}
@@ -199,19 +197,6 @@ func (r *rig) describe(driver, name string, d kube.SliceDevice) *rig {
 	})
 }
 
-// run sets the runtime's containers: "id ns/pod/container uid".
-func (r *rig) run(lines ...string) *rig {
-	next := &kube.Containers{Version: r.cri.Load().Version + 1, ByID: map[string]kube.RunningContainer{}}
-	for _, line := range lines {
-		words := strings.Fields(line)
-		names := strings.Split(words[1], "/")
-		next.ByID[words[0]] = kube.RunningContainer{Pod: kube.PodName{Namespace: names[0], Name: names[1]}, Name: names[2], PodUID: words[2]}
-	}
-	r.cri.Store(next)
-	r.Refresh(time.Now())
-	return r
-}
-
 // schedule sets the jobs of the job directory.
 func (r *rig) schedule(jobs map[string][]string) *rig {
 	r.jobs.Store(&Jobs{Version: r.jobs.Load().Version + 1, Time: time.Now(), ByDevice: jobs})
@@ -220,10 +205,10 @@ func (r *rig) schedule(jobs map[string][]string) *rig {
 }
 
 // use sets the processes on a device.
-func (r *rig) use(device string, complete bool, users ...User) *rig {
+func (r *rig) use(device string, complete bool, processes ...Process) *rig {
 	next := &Usage{Time: time.Now(), Devices: map[string]DeviceUse{}}
 	maps.Copy(next.Devices, r.used.Load().Devices)
-	next.Devices[device] = DeviceUse{Time: time.Now(), Complete: complete, Users: users}
+	next.Devices[device] = DeviceUse{Time: time.Now(), Complete: complete, Processes: processes}
 	r.used.Store(next)
 	r.Refresh(time.Now())
 	return r

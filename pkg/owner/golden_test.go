@@ -22,7 +22,6 @@ func shared(t *testing.T, change ...func(*Options)) *rig {
 	r := newRig(all(append(change, func(o *Options) { o.PodLabels = true })...), machine()...)
 	r.board.Store(&view.View{Version: 2, Sources: []*view.Source{measured(t, machine()[:8]...)}})
 	r.know("ml/train-0 uid-t team=vision", "ml/infer-0 uid-i app.kubernetes.io/name=\"chat\"", "ml/infer-1 uid-j team=chat").
-		run("c1 ml/train-0/main uid-t", "c2 ml/train-0/side uid-t").
 		describe("gpu.nvidia.com", "gpu-1", kube.SliceDevice{Kind: kube.WholeGPU, UUID: uuid(1)}).
 		give(
 			"ml/train-0/main: nvidia.com/gpu.shared "+uuid(0)+"::0", "ml/train-0/side: nvidia.com/gpu.shared "+uuid(0)+"::1", "ml/infer-0/main: nvidia.com/gpu.shared "+uuid(0)+"::2",
@@ -31,8 +30,8 @@ func shared(t *testing.T, change ...func(*Options)) *rig {
 			"ml/infer-0/aux: nvidia.com/mig-2g.20gb.shared "+mig(1)+"::0", "ml/infer-1/aux2: nvidia.com/mig-2g.20gb.shared "+mig(1)+"::1",
 		).
 		schedule(map[string][]string{"2.3": {"4711", "4712"}}).
-		use(uuid(0), true, proc("uid-t", "c1", 55, 700*mib), proc("uid-i", "c9", 20.5, 100*mib), proc("", "", 1, 50*mib)).
-		use(uuid(2)+"/1", true, proc("uid-j", "c8", nan, 300*mib))
+		use(uuid(0), true, proc("uid-t", 55, 700*mib), proc("uid-i", 20.5, 100*mib), proc("", 1, 50*mib)).
+		use(uuid(2)+"/1", true, proc("uid-j", nan, 300*mib))
 	return r
 }
 
@@ -44,7 +43,7 @@ func TestGolden(t *testing.T) {
 		"virtual.prom":             virtual,
 		"virtual-copies.prom":      all(virtual, withoutProcesses),
 		"virtual-uid-old.prom":     all(virtual, func(o *Options) { o.PodUID, o.OldNamespace = true, true }),
-		"virtual-no-metadata.prom": all(virtual, func(o *Options) { o.Metadata, o.Containers = nil, nil }),
+		"virtual-no-metadata.prom": all(virtual, func(o *Options) { o.Metadata = nil }),
 	} {
 		r := shared(t, change)
 		text := string(exposition.New(r.board, exposition.Options{Owners: r.Keeper}).Page(exposition.Text, false))

@@ -34,7 +34,7 @@ const (
 )
 
 // describe adds the labels of a file's jobs.
-func describe(root *os.Root, f *jobFile, of map[string][]collector.Label) {
+func describe(root *os.Root, f *content, of map[string][]collector.Label) {
 	for _, id := range f.jobs {
 		if _, done := of[id]; done {
 			continue

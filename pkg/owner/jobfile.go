@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -31,30 +30,23 @@ const (
 
 // jobFile is the state of one job file.
 type jobFile struct {
-	jobs  []string          // accepted jobs
-	about []collector.Label // labels of the only job, if the file has them
-	last  content           // the newest content that is incomplete or unusable
-	since time.Time         // when last was first read; zero: it is accepted
+	accepted content
+	last     content // of the last read
+	pending  bool    // last is not accepted
 }
 
-// update accepts a complete content at once. It accepts an incomplete or unusable one after it has not changed for a
-// while.
-func (f *jobFile) update(c content, now time.Time) {
-	switch {
-	case c.reason == ReasonIO && c.whole: // unreadable: the accepted content stays as long as that lasts
-	case !c.open && !c.whole:
-		*f = jobFile{jobs: c.jobs, about: c.about}
-	case !f.last.equal(c):
-		f.last, f.since = c, now
-	case !f.since.IsZero() && now.Sub(f.since) >= jobPatience:
-		*f = jobFile{jobs: c.all(), last: c}
+// update accepts a complete content at once. It accepts an incomplete or unusable one when two reads agree.
+func (f *jobFile) update(c content) {
+	f.pending = (c.open || c.whole) && !c.equal(f.last)
+	if !f.pending && c.reason != ReasonIO { // unreadable: the accepted content stays as long as that lasts
+		f.accepted = c
 	}
+	f.last = c
 }
 
 // content is a parsed file, or the reason why it cannot be used.
 type content struct {
-	jobs   []string          // from complete lines
-	tail   string            // job of the last line, which has no line end and may be incomplete
+	jobs   []string          // without duplicates
 	open   bool              // the last line has no end, or the file is empty
 	about  []collector.Label // labels of the only job, if the file has them
 	reason string            // why the file or a line was dropped; empty: nothing was dropped
@@ -65,14 +57,6 @@ type content struct {
 func (c content) equal(d content) bool {
 	c.err, d.err = nil, nil
 	return reflect.DeepEqual(c, d) //nolint:govet // both are nil
-}
-
-// all returns the jobs of a file that is complete.
-func (c content) all() []string {
-	if c.tail == "" || slices.Contains(c.jobs, c.tail) || len(c.jobs) == maxJobs {
-		return c.jobs
-	}
-	return append(slices.Clip(c.jobs), c.tail)
 }
 
 // readJobFile reads a file without waiting for a FIFO's writer or for a device.
@@ -116,12 +100,8 @@ func parseJobs(text []byte) content {
 	if bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")) {
 		return parseJSONJob(text)
 	}
-	c := content{open: len(text) == 0}
-	for len(text) > 0 && !c.open {
-		var line []byte
-		var ended bool
-		line, text, ended = bytes.Cut(text, []byte{'\n'})
-		c.open = !ended
+	c := content{open: !bytes.HasSuffix(text, []byte{'\n'})}
+	for line := range bytes.Lines(text) {
 		c.addLine(string(bytes.TrimSpace(line)))
 	}
 	return c
@@ -129,12 +109,9 @@ func parseJobs(text []byte) content {
 
 func (c *content) addLine(line string) {
 	switch {
-	case line == "":
+	case line == "" || slices.Contains(c.jobs, line):
 	case len(line) > maxJobID || strings.ContainsFunc(line, func(r rune) bool { return !unicode.IsPrint(r) }):
 		c.reason = ReasonBadContent
-	case c.open:
-		c.tail = line
-	case slices.Contains(c.jobs, line):
 	case len(c.jobs) == maxJobs:
 		c.reason = ReasonManyJobs
 	default:

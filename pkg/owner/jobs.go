@@ -50,11 +50,10 @@ func jobReasons() []string {
 }
 
 const (
-	jobPeriod   = time.Second      // between two reads
-	jobPatience = time.Second      // a file that is empty, unusable or whose last line has no end must be unchanged for this long
-	jobGrace    = 5 * time.Second  // how long jobs stay without the directory
-	jobHangs    = 10 * time.Second // a longer read is a failure
-	jobRest     = 10               // after a read that took t, the next one waits t × jobRest
+	jobPeriod = time.Second      // between two reads
+	jobGrace  = 5 * time.Second  // how long jobs stay without the directory
+	jobHangs  = 10 * time.Second // a longer read is a failure
+	jobRest   = 10               // after a read that took t, the next one waits t × jobRest
 )
 
 // JobDirectory reads a directory in which a scheduler's prolog and epilog keep one file per device, named by the GPU's
@@ -62,7 +61,7 @@ const (
 // background. It also reads files that are JSON with one job (jobabout.go).
 //
 // A file with complete lines is accepted at once. A file that is empty, is not a job file or whose last line has no end
-// may be incomplete: its previous content stays until the file has not changed for a moment. Removing a file ends its
+// may be incomplete: its previous content stays until two reads agree. Removing a file ends its
 // jobs at once. A file that cannot be read or is not a job file affects only its own device.
 type JobDirectory struct {
 	Health *kube.Health
@@ -152,14 +151,12 @@ func (j *JobDirectory) readDirectory(now time.Time) {
 		if c.reason != "" {
 			countProblem(problems, c.reason, name, c.err)
 		}
-		f.update(c, now)
-		if !f.since.IsZero() {
-			ready = false
-		}
+		f.update(c)
+		ready = ready && !f.pending
 		files[name] = f
-		if len(f.jobs) > 0 {
-			next.ByDevice[name] = f.jobs
-			describe(root, f, next.About)
+		if len(f.accepted.jobs) > 0 {
+			next.ByDevice[name] = f.accepted.jobs
+			describe(root, &f.accepted, next.About)
 		}
 	}
 	j.files = files

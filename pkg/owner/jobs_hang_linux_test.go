@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/internal/testkit/hungfs"
@@ -13,7 +14,7 @@ import (
 func TestHang(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "jobs")
 	must(t, os.Mkdir(dir, 0o755))
-	r := startJobs(t, dir)
+	r := startJobs(t, dir, 10*time.Millisecond)
 	r.replace("0", "17\n")
 	r.soon("before", jobsBy{"0": {"17"}})
 	fail, unmount := hungfs.Mount(t, dir)

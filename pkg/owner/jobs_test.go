@@ -36,12 +36,12 @@ type jobRig struct {
 }
 
 // startJobs runs a JobDirectory until the test ends.
-func startJobs(t *testing.T, dir string) *jobRig {
+func startJobs(t *testing.T, dir string, period time.Duration) *jobRig {
 	t.Helper()
 	core, logs := observer.New(zap.WarnLevel)
 	r := &jobRig{t: t, logs: logs}
 	r.JobDirectory = NewJobDirectory(dir, func() { r.changes.Add(1) }, zap.New(core))
-	r.period, r.hangs = 10*time.Millisecond, 200*time.Millisecond
+	r.period, r.hangs = period, 200*time.Millisecond
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- r.Run(ctx) }()
@@ -107,33 +107,28 @@ func must(t testing.TB, err error) {
 // TestUpdate checks when the content of a file is accepted.
 func TestUpdate(t *testing.T) {
 	type step struct {
-		after time.Duration // since the last step
-		c     content
-		want  []string
+		c    content
+		want string
 	}
 	text := func(s string) content { return parseJobs([]byte(s)) }
 	bad := func(reason string) content { return content{reason: reason, whole: true} }
-	moment, begin := jobPatience/3, step{0, text("17\n"), []string{"17"}}
-	old := begin.want
+	const old = "17"
 	for name, steps := range map[string][]step{
-		"complete":            {{moment, text("18\n19\n"), []string{"18", "19"}}},
-		"last line open":      {{moment, text("18\n1"), old}, {moment, text("18\n19"), old}, {jobPatience - 1, text("18\n19"), old}, {1, text("18\n19"), []string{"18", "19"}}},
-		"accepted once":       {{moment, text("18"), old}, {jobPatience, text("18"), []string{"18"}}, {time.Hour, text("18"), []string{"18"}}, {time.Second, text(""), []string{"18"}}},
-		"emptied":             {{moment, text(""), old}, {jobPatience, text(""), nil}},
-		"emptied and written": {{moment, text(""), old}, {moment, text("18\n"), []string{"18"}}},
-		"changes all the time": {{moment, text("1"), old}, {moment, text("11"), old}, {moment, text("111"), old}, {moment, text("1111"), old}, {moment, text("11111"), old},
-			{moment, text("11111\n"), []string{"11111"}}},
-		"turns bad":        {{moment, bad(ReasonNotAFile), old}, {jobPatience, bad(ReasonNotAFile), nil}, {moment, text("18\n"), []string{"18"}}},
-		"may not be read":  {{moment, bad(ReasonDenied), old}, {jobPatience, bad(ReasonDenied), nil}},
-		"cannot be read":   {{moment, bad(ReasonIO), old}, {time.Hour, bad(ReasonIO), old}},
-		"JSON that is cut": {{moment, text(`{ "SLURM_JOB_ID": "17", "SLU`), old}, {moment, text(`{ "SLURM_JOB_ID": "18" }`), []string{"18"}}},
+		"complete":             {{text("18\n19\n"), "18 19"}},
+		"last line open":       {{text("18\n1"), old}, {text("18\n19"), old}, {text("18\n19"), "18 19"}},
+		"accepted once":        {{text("18"), old}, {text("18"), "18"}, {text("18"), "18"}, {text(""), "18"}},
+		"emptied":              {{text(""), old}, {text(""), ""}},
+		"emptied and written":  {{text(""), old}, {text("18\n"), "18"}},
+		"changes all the time": {{text("1"), old}, {text("11"), old}, {text("111"), old}, {text("111\n"), "111"}},
+		"turns bad":            {{bad(ReasonNotAFile), old}, {bad(ReasonNotAFile), ""}, {text("18\n"), "18"}},
+		"may not be read":      {{bad(ReasonDenied), old}, {bad(ReasonDenied), ""}},
+		"cannot be read":       {{bad(ReasonIO), old}, {bad(ReasonIO), old}, {bad(ReasonIO), old}},
+		"JSON that is cut":     {{text(`{ "SLURM_JOB_ID": "17", "SLU`), old}, {text(`{ "SLURM_JOB_ID": "18" }`), "18"}},
 	} {
 		var f jobFile
-		now := time.Now()
-		for i, s := range append([]step{begin}, steps...) {
-			now = now.Add(s.after)
-			if f.update(s.c, now); !slices.Equal(f.jobs, s.want) {
-				t.Errorf("%s, step %d: jobs %q, want %q", name, i, f.jobs, s.want)
+		for i, s := range append([]step{{text("17\n"), old}}, steps...) {
+			if f.update(s.c); strings.Join(f.accepted.jobs, " ") != s.want {
+				t.Errorf("%s, step %d: jobs %q, want %q", name, i, f.accepted.jobs, s.want)
 			}
 		}
 	}
@@ -142,39 +137,33 @@ func TestUpdate(t *testing.T) {
 // TestWriteInPlace interrupts a writer within each line: the old jobs stay until the new ones are complete, and no
 // partial job ID appears.
 func TestWriteInPlace(t *testing.T) {
-	const before, after = "1001\n1002\n", "2001\n2002\n"
+	const after = "2001\n2002\n"
 	old, half, full := []string{"1001", "1002"}, []string{"2001"}, []string{"2001", "2002"}
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		r := startJobs(t, dir)
+		r := startJobs(t, dir, jobPeriod)
 		for cut := 1; cut < len(after); cut++ {
-			r.replace("0", before)
-			pass(20 * time.Millisecond)
+			r.replace("0", "1001\n1002\n")
+			pass(jobPeriod)
 			r.want("start", jobsBy{"0": old})
 			h, err := os.OpenFile(r.path("0"), os.O_WRONLY|os.O_TRUNC, 0)
 			must(t, err)
-			watch := func(d time.Duration, allowed ...[]string) {
-				for end := time.Now().Add(d); time.Now().Before(end); pass(5 * time.Millisecond) {
-					got := r.Snapshot().ByDevice["0"]
-					if !slices.ContainsFunc(allowed, func(a []string) bool { return slices.Equal(a, got) }) {
-						t.Fatalf("cut %d: jobs are %q, want one of %q", cut, got, allowed)
-					}
-				}
-			}
-			watch(jobPatience-50*time.Millisecond, old)
+			pass(jobPeriod)
+			r.want("emptied", jobsBy{"0": old})
 			if r.Ready() {
 				t.Error("ready with a file that is not believed")
 			}
 			h.WriteString(after[:cut])
-			allowed := [][]string{old}
+			pass(jobPeriod)
+			want := old
 			if cut == len("2001\n") {
-				allowed = append(allowed, half) // a complete line parses
+				want = half // a complete line parses
 			}
-			watch(jobPatience-50*time.Millisecond, allowed...)
+			r.want(after[:cut], jobsBy{"0": want})
 			h.WriteString(after[cut:])
 			must(t, h.Close())
-			watch(20*time.Millisecond, append(allowed, full)...)
-			watch(time.Millisecond, full)
+			pass(jobPeriod)
+			r.want("written", jobsBy{"0": full})
 			if !r.Ready() {
 				t.Error("not ready with a file that is believed")
 			}
@@ -188,7 +177,7 @@ func TestWriteInPlace(t *testing.T) {
 func TestDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "not", "yet")
 	synctest.Test(t, func(t *testing.T) {
-		r := startJobs(t, dir)
+		r := startJobs(t, dir, jobPeriod)
 		step := func(when string, after time.Duration, version uint64, failing string, want jobsBy) {
 			t.Helper()
 			pass(after)
@@ -197,7 +186,7 @@ func TestDirectory(t *testing.T) {
 				t.Errorf("%s: %+v, %d changes, failing for %q; want version %d, %q", when, s, r.changes.Load(), got, version, failing)
 			}
 		}
-		moment := 20 * time.Millisecond
+		moment := jobPeriod
 		step("missing", time.Minute, 0, ReasonMissing, jobsBy{})
 		must(t, os.MkdirAll(dir, 0o755))
 		step("empty", moment, 0, "", jobsBy{})
@@ -261,7 +250,7 @@ func TestWhatIsNoJobFile(t *testing.T) {
 	socket(t, filepath.Join(dir, "17"))
 
 	synctest.Test(t, func(t *testing.T) {
-		r := startJobs(t, dir)
+		r := startJobs(t, dir, jobPeriod)
 		pass(2 * jobGrace)
 		got := r.Snapshot().ByDevice
 		if n := len(got["6"]); n != maxJobs {
@@ -313,7 +302,7 @@ func TestTooManyFiles(t *testing.T) {
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {
-		r := startJobs(t, dir)
+		r := startJobs(t, dir, jobPeriod)
 		pass(3 * time.Second)
 		got := r.Snapshot().ByDevice
 		if len(got) != maxFiles || got["0"] == nil || got[fmt.Sprint(maxFiles-1)] == nil {
@@ -351,7 +340,7 @@ func TestLinks(t *testing.T) {
 	}
 	root := t.TempDir()
 	dir, before := filepath.Join(root, "jobs"), open()
-	r := startJobs(t, dir)
+	r := startJobs(t, dir, 10*time.Millisecond)
 	for i := range 5 {
 		job := fmt.Sprint(i)
 		must(t, os.MkdirAll(filepath.Join(root, "a"+job), 0o755))

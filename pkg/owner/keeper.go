@@ -24,13 +24,13 @@
 // # Values of users
 //
 // With Options.Processes, a device that several users share (several containers with Virtual, else several pods) shows
-// two readings per user: DCGM_FI_DEV_GPU_UTIL and DCGM_FI_DEV_FB_USED. The device's own series stays, without owners,
-// and each user's series has pod_uid, so that no sum counts twice. The values come from the processes on the device
+// two readings per pod: DCGM_FI_DEV_GPU_UTIL and DCGM_FI_DEV_FB_USED. The device's own series stays, without owners,
+// and each pod's series has pod_uid, so that no sum counts twice. The values come from the processes on the device
 // whose pod has the device from the kubelet; other processes count only in the device's series.
 //
 // An absent series means unknown: the pod's UID, or the value of one of its processes. A pod without a process has 0
-// only if all processes on the device are known. Containers are separate if the runtime names them; else a pod with
-// several containers on the device has one series, without container.
+// only if all processes on the device are known. A pod with several containers on the device has one series, without
+// container.
 package owner
 
 import (
@@ -57,7 +57,6 @@ type Options struct {
 	// means that the client does not exist.
 	Allocations func() *kube.Allocations
 	Metadata    func() *kube.Metadata
-	Containers  func() *kube.Containers
 	Jobs        func() *Jobs
 	Processes   func() *Usage // gives users of a shared device their own values
 
@@ -104,7 +103,6 @@ type Keeper struct {
 	// mu guards the fields below and the publishing of table and shares. It is held only for computing.
 	mu        sync.Mutex
 	instances map[string]string // MIG UUID → ID of the device that last had it
-	runtime   runtimeNames
 	unmatched unmatchedLog
 }
 
@@ -232,7 +230,7 @@ func (k *Keeper) Users(d *collector.Device) (out []Owner) {
 	t := k.current()
 	perContainer(t.usesOf(d), func(of []use) {
 		u := &of[0]
-		out = append(out, Owner{Namespace: u.pod.Namespace, Pod: u.pod.Name, PodUID: t.people.uids[u.pod], Container: u.container})
+		out = append(out, Owner{Namespace: u.pod.Namespace, Pod: u.pod.Name, PodUID: t.people[u.pod].uid, Container: u.container})
 	})
 	for _, job := range t.jobs[d.ID] {
 		out = append(out, Owner{Job: job})
@@ -240,42 +238,28 @@ func (k *Keeper) Users(d *collector.Device) (out []Owner) {
 	return out
 }
 
-// Container returns the name of a process's container, "namespace/pod/container". It returns only the pod if the
-// container is unknown, and "" if both are.
-func (k *Keeper) Container(podUID, id string) string {
-	t := k.current()
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	pod, container, known := k.findPod(t, podUID, id)
-	switch {
-	case !known:
+// Pod returns the name of the pod with a UID, "namespace/pod"; "" if it is unknown.
+func (k *Keeper) Pod(uid string) string {
+	pod, known := k.findPod(k.current(), uid)
+	if !known {
 		return ""
-	case container == "":
-		return pod.Namespace + "/" + pod.Name
 	}
-	return pod.Namespace + "/" + pod.Name + "/" + container
+	return pod.Namespace + "/" + pod.Name
 }
 
-// findPod returns the pod of a process, and its container if the runtime names it. It must be called with mu held.
-func (k *Keeper) findPod(t *table, podUID, id string) (pod kube.PodName, container string, known bool) {
-	if c, known := k.runtime.container(id); known {
-		return c.Pod, c.Name, true
+func (k *Keeper) findPod(t *table, uid string) (pod kube.PodName, known bool) {
+	if uid == "" {
+		return pod, false
 	}
-	if podUID == "" {
-		return pod, "", false
+	if pod, known = newest(k.o.Metadata).ByUID[uid]; known {
+		return pod, true
 	}
-	if pod, known = newest(k.o.Metadata).ByUID[podUID]; known {
-		return pod, "", true
-	}
-	if pod, known = k.runtime.pods[podUID]; known {
-		return pod, "", true
-	}
-	for pod, uid := range t.people.uids { // the API server has deleted it, but the kubelet still lists it
-		if uid == podUID {
-			return pod, "", true
+	for pod, p := range t.people { // the API server has deleted it, but the kubelet still lists it
+		if p.uid == uid {
+			return pod, true
 		}
 	}
-	return pod, "", false
+	return pod, false
 }
 
 // Unmatched returns the kubelet's IDs without a device, sorted.

@@ -86,10 +86,9 @@ func TestVersion(t *testing.T) {
 	step("the pod's uid, which AMD's names show", true, func() { r.know("ml/a uid-a") })
 	step("the pod's labels", true, func() { r.know("ml/a uid-a x=y") })
 	step("the same labels", false, func() { r.know("ml/a uid-a x=y") })
-	step("a container's name that changes nothing", false, func() { r.run("c1 ml/a/main uid-a") })
 	step("a job", true, func() { r.schedule(map[string][]string{"1": {"7"}}) })
 	step("a job of a GPU that there is not", false, func() { r.schedule(map[string][]string{"1": {"7"}, "9": {"8"}}) })
-	step("processes", false, func() { r.use(uuid(0), true, proc("uid-a", "c1", 1, 1)) })
+	step("processes", false, func() { r.use(uuid(0), true, proc("uid-a", 1, 1)) })
 	step("the second pod, so that the first is no longer shown", true, func() { r.give(one, "ml/b/main: nvidia.com/gpu "+uuid(0)) })
 	step("a third", false, func() {
 		r.give(one, "ml/b/main: nvidia.com/gpu "+uuid(0), "ml/c/main: nvidia.com/gpu "+uuid(0))
@@ -135,7 +134,7 @@ func TestHammer(t *testing.T) {
 		for n := 1; ctx.Err() == nil; n++ {
 			r.set(fmt.Sprintf("ml/a/main: nvidia.com/gpu %s::%d", uuid(0), n), fmt.Sprintf("ml/b/main: nvidia.com/gpu %s::%d", uuid(0), n))
 			r.know("ml/a uid-a n="+fmt.Sprint(n), "ml/b uid-b")
-			r.use(uuid(0), true, proc("uid-a", "c1", float64(n), mib), proc("uid-b", "c2", float64(n), mib))
+			r.use(uuid(0), true, proc("uid-a", float64(n), mib), proc("uid-b", float64(n), mib))
 			switch n % 3 {
 			case 0:
 				r.board.Store(&view.View{Version: uint64(n), Sources: []*view.Source{{Devices: machine()}}})
@@ -182,7 +181,7 @@ func TestHammer(t *testing.T) {
 
 // TestAskingDoesNotAllocate: every scrape reads the version.
 func TestAskingDoesNotAllocate(t *testing.T) {
-	r := twoPods().use(uuid(0), true, proc("uid-a", "c1", 30, mib))
+	r := twoPods().use(uuid(0), true, proc("uid-a", 30, mib))
 	d := r.device(t, uuid(0))
 	if n := testing.AllocsPerRun(100, func() {
 		r.Version()

@@ -81,15 +81,6 @@ func TestLabelsOfAPodLeaveTogether(t *testing.T) {
 	f("a pod of that name is not the old one", version+2, "container=main namespace=ml pod=a")
 	r.know("ml/a uid-b")
 	f("and has its metadata", version+3, "container=main namespace=ml pod=a pod_uid=uid-b")
-
-	// The same without an API server: the container ends before the kubelet's list changes.
-	r = newRig(func(o *Options) { o.PodUID, o.Metadata = true, nil }, machine()...)
-	r.run("c1 ml/a/main uid-a").give("ml/a/main: nvidia.com/gpu " + uuid(1))
-	version = r.Version()
-	r.run()
-	f("the container has ended", version, "container=main namespace=ml pod=a pod_uid=uid-a")
-	r.run("c2 ml/a/main uid-b")
-	f("another one runs", version+1, "container=main namespace=ml pod=a pod_uid=uid-b")
 }
 
 var legalLabel = regexp.MustCompile(`^([a-zA-Z]|_[a-zA-Z0-9]?)[a-zA-Z0-9_]*$`)

@@ -22,7 +22,7 @@ func newMetrics(k *Keeper, r prometheus.Registerer) *metrics {
 		keeper: k,
 		builds: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "warpgauge_owner_table_builds_total",
-			Help: "Times that the table of who uses which device was rebuilt: an answer of the kubelet, the API server, the container runtime or the job directory has changed, or the devices have.",
+			Help: "Times that the table of who uses which device was rebuilt: an answer of the kubelet, the API server or the job directory has changed, or the devices have.",
 		}),
 		duration: prometheus.NewSummary(prometheus.SummaryOpts{
 			Name: "warpgauge_owner_table_build_duration_seconds",
@@ -117,7 +117,7 @@ func (t *table) ownersOf(d *collector.Device) [][]string {
 	var out [][]string
 	for _, u := range t.usesOf(d) {
 		out = append(out, []string{
-			u.pod.Namespace, u.pod.Name, t.people.uids[u.pod], u.container, u.replica, u.source,
+			u.pod.Namespace, u.pod.Name, t.people[u.pod].uid, u.container, u.replica, u.source,
 			u.claimLabel("dra_claim_name"), u.claimLabel("dra_claim_namespace"), "",
 		})
 	}

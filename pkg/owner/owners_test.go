@@ -77,31 +77,6 @@ func TestModes(t *testing.T) {
 		nil, []string{"container=main namespace=ml pod=a vgpu=0", "container=main namespace=ml pod=b vgpu=1"})
 }
 
-// TestPodUID: the UID comes from the API server, else from the runtime, else it is absent.
-func TestPodUID(t *testing.T) {
-	r := newRig(func(o *Options) { o.PodUID = true }, machine()...).give("ml/a/main: nvidia.com/gpu " + uuid(0))
-	want := func(what, uid string) {
-		t.Helper()
-		r.wants(t, what, uuid(0), strings.TrimSuffix("container=main namespace=ml pod=a pod_uid="+uid, " pod_uid="))
-	}
-	want("not known", "")
-	r.run("c1 ml/a/main of-runtime")
-	want("the runtime knows", "of-runtime")
-	r.run("c1 ml/a/main of-runtime", "c0 ml/a/main of-the-one-before")
-	want("the runtime knows two of the name", "")
-	r.know("ml/a of-api")
-	want("the API server knows", "of-api")
-	r.know("ml/b uid-b")
-	want("the API server knows another", "")
-	r.run("c1 ml/a/main of-runtime", "c2 ml/a/side of-runtime")
-	want("two containers of one pod", "of-runtime")
-
-	without := newRig(nil, machine()...).know("ml/a of-api").give("ml/a/main: nvidia.com/gpu " + uuid(0))
-	if got := without.owners(t, uuid(0)); strings.Contains(got[0], "uid") {
-		t.Errorf("uids are off, got %q", got)
-	}
-}
-
 func TestClaims(t *testing.T) {
 	labels := func(driver, device, more string) string {
 		return "dra_claim_namespace=ml dra_device_name=" + device + " dra_driver_name=" + driver + more + " dra_pool_name=node-1 namespace=ml pod=a"

@@ -1,12 +1,10 @@
 package owner
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"math"
-	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,40 +15,35 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// Usage holds the users of each device at the last poll. It is immutable.
+// Usage holds the processes on each device at the last poll. It is immutable.
 type Usage struct {
 	Time    time.Time            // of the poll; zero before the first
 	Devices map[string]DeviceUse // by collector.Device.ID: a GPU, or the instance if the library reports per instance
 }
 
-// DeviceUse holds the users of a device. A device is missing if no library reports its processes, or if the report is
-// too old.
+// DeviceUse holds the processes on a device. A device is missing if no library reports its processes, or if the report
+// is too old.
 type DeviceUse struct {
 	Time time.Time // of the sample
 	// Complete means that every process that the library counts on the device is listed and located. Only then does a
-	// container missing from Users have no process on the device.
-	Complete bool
-	// Users is sorted, one per container, job or pod. A User without container, job and pod sums the processes outside
-	// of them.
-	Users []User
+	// pod missing from Processes have no process on the device.
+	Complete  bool
+	Partial   bool // the library may not list all processes, so sums could be too small
+	Processes []Process
 }
 
-// User sums the processes of one container on one device.
-type User struct {
-	PodUID      string // as in the control group: for a static pod, the hash in its annotation kubernetes.io/config.hash
-	ContainerID string // 64 hexadecimal digits; empty outside containers, and if it could not be read
-	Job         string // Slurm's job number, "1234"; empty outside jobs
-	Processes   int
-	// SM and Memory are sums over the processes, in percent of the device and bytes. NaN if the library does not report
-	// the value or may not list all processes, because the sum could be too small.
-	SM     float64
-	Memory float64
+// Process is a process on a device. Its name and place are empty if they could not be read.
+type Process struct {
+	collector.Process
+	Name   string // of the command
+	PodUID string // as in the control group: for a static pod, the hash in its annotation kubernetes.io/config.hash
+	Job    string // Slurm's job number, "1234"
 }
 
 // MappingProcesses is the label mapping of processes.
 const MappingProcesses = "processes"
 
-// Reasons why the containers of processes are unknown.
+// Reasons why the pods of processes are unknown.
 const (
 	ReasonNoHostPID = "no_host_pid" // we have our own PID namespace
 	ReasonNoProc    = "no_proc"     // /proc cannot be read
@@ -61,50 +54,30 @@ const (
 
 const (
 	processPeriod   = time.Second
-	processMaxAge   = 10 * time.Second // a device with an older sample is omitted
-	processPatience = 3                // consecutive polls with unlocated processes before a warning: some processes end between a sample and the poll
+	processMaxAge   = 10 * time.Second       // a device with an older sample is omitted
+	processPatience = 3                      // consecutive polls with unlocated processes before a warning: some processes end between a sample and the poll
+	processListAge  = 500 * time.Millisecond // how long On's answer stays valid
 )
 
-// Processes determines which containers use each device, and how much of it: it follows the rows of the process
-// collectors (pkg/collector) and finds the pod, the container and the batch job of each process by its control group in
-// /proc.
+// Processes lists the processes on each device: it follows the rows of the process collectors (pkg/collector) and finds
+// the pod and the batch job of each process by its control group in /proc. Run polls; On polls on demand.
 //
 // That needs the machine's PID namespace (hostPID: true), because drivers number processes in it, and newer NVIDIA
-// drivers hide processes of other namespaces. In another namespace nothing is attributed and no device is complete.
+// drivers hide processes of other namespaces. In another namespace no process is located and no device is complete.
 type Processes struct {
 	Health *kube.Health
 
+	board    *view.Board
 	onChange func()
+	log      *zap.Logger
 	usage    atomic.Pointer[Usage]
 
-	// Used by Run's goroutine only.
-	processReader
-	unplaced int // consecutive polls with unlocated processes
-}
-
-// outcome counts the results of a poll.
-type outcome struct {
-	devices  int // fresh ones
-	stale    int
-	placed   int // processes
-	unplaced int
-	err      error // why a process could not be located
-}
-
-// processReader reads the newest rows of process collectors, and where the processes run. It belongs to one goroutine at a
-// time.
-type processReader struct {
-	board     *view.Board
-	log       *zap.Logger
+	mu        sync.Mutex // guards the fields below
 	view      *view.View
 	sources   []*processSource
-	list      []collector.Process
 	locations *locations
 	pidSpace  string // our PID namespace; empty until it could be read
-}
-
-func newProcessReader(board *view.Board, log *zap.Logger) processReader {
-	return processReader{board: board, log: log, locations: newLocations("/proc")}
+	unplaced  int    // consecutive polls with unlocated processes
 }
 
 // processSource is a source on the board.
@@ -114,57 +87,20 @@ type processSource struct {
 	row    view.Row
 }
 
-// each calls f for each device with a recent sample. list holds the listed processes and is valid until f returns;
-// count is the number that the library reports. If two sources have a sample, the first on the board counts. each
-// returns the number of devices whose sample is too old, and the error of reading our namespace.
-func (r *processReader) each(now time.Time, f func(id string, list []collector.Process, count int, sampled time.Time)) (stale int, err error) {
-	if r.pidSpace == "" {
-		r.pidSpace, r.locations.own, err = r.locations.proc.self()
-	}
-	if v := r.board.Load(); v != r.view {
-		r.follow(v)
-	}
-	done := map[string]bool{}
-	for _, s := range r.sources {
-		if !s.Ring.Latest(&s.row) {
-			continue
-		}
-		for i := range s.Devices {
-			id, sampled := s.Devices[i].ID, time.Unix(0, s.row.Stamps[i])
-			switch {
-			case done[id] || s.blocks[i] < 0 || s.row.Stamps[i] == 0:
-			case now.Sub(sampled) > processMaxAge:
-				stale++
-			default:
-				done[id] = true
-				var count int
-				r.list, count = collector.GetProcesses(r.list[:0], s.row.Cells[s.blocks[i]:][:collector.ProcessWidth])
-				f(id, r.list, count, sampled)
-			}
-		}
-	}
-	r.locations.forget()
-	return stale, err
-}
-
-func (r *processReader) follow(v *view.View) {
-	r.view, r.sources = v, nil
-	for _, s := range v.Sources {
-		blocks, err := collector.ProcessBlocks(len(s.Devices), s.Columns)
-		if err != nil {
-			r.log.Error("skipping an invalid source of processes", zap.String("collector", s.Collector), zap.Error(err))
-			continue
-		}
-		r.sources = append(r.sources, &processSource{Source: s, blocks: blocks})
-	}
+// outcome counts the results of a poll.
+type outcome struct {
+	stale    int // devices
+	placed   int // processes
+	unplaced int
+	err      error // why a process could not be located
 }
 
 // NewProcesses returns a Processes for the sources on a board of process collectors. It calls onChange after each poll;
 // onChange must not block.
 func NewProcesses(board *view.Board, onChange func(), log *zap.Logger) *Processes {
 	p := &Processes{
-		Health:   kube.NewHealth(MappingProcesses, log, ReasonNoHostPID, ReasonNoProc, ReasonNoSource, ReasonStale, ReasonUnplaced),
-		onChange: onChange, processReader: newProcessReader(board, log.Named("process")),
+		Health: kube.NewHealth(MappingProcesses, log, ReasonNoHostPID, ReasonNoProc, ReasonNoSource, ReasonStale, ReasonUnplaced),
+		board:  board, onChange: onChange, log: log.Named("process"), locations: newLocations("/proc"),
 	}
 	p.usage.Store(&Usage{})
 	return p
@@ -173,7 +109,15 @@ func NewProcesses(board *view.Board, onChange func(), log *zap.Logger) *Processe
 // Snapshot returns the newest Usage, never nil. It does not wait.
 func (p *Processes) Snapshot() *Usage { return p.usage.Load() }
 
-// Run polls until ctx ends, and returns nil. It may be called once.
+// On returns the processes on a device; nil if unknown. It polls if the last poll is too old.
+func (p *Processes) On(device string, now time.Time) []Process {
+	if now.Sub(p.Snapshot().Time).Abs() >= processListAge {
+		p.poll(now)
+	}
+	return p.Snapshot().Devices[device].Processes
+}
+
+// Run polls until ctx ends, and returns nil.
 func (p *Processes) Run(ctx context.Context) error {
 	ticker := time.NewTicker(processPeriod)
 	defer ticker.Stop()
@@ -187,75 +131,91 @@ func (p *Processes) Run(ctx context.Context) error {
 	}
 }
 
-// poll reads the newest rows and publishes the result.
+// poll reads the newest rows and publishes the result. If two sources have a sample of a device, the first on the board
+// counts.
 func (p *Processes) poll(now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var err error
+	if p.pidSpace == "" {
+		p.pidSpace, p.locations.own, err = p.locations.proc.self()
+	}
+	if v := p.board.Load(); v != p.view {
+		p.follow(v)
+	}
 	next := &Usage{Time: now, Devices: map[string]DeviceUse{}}
 	var o outcome
-	var err error
-	o.stale, err = p.each(now, func(id string, list []collector.Process, count int, sampled time.Time) {
-		o.devices++
-		next.Devices[id] = p.device(list, count, sampled, now, &o)
-	})
+	for _, s := range p.sources {
+		if !s.Ring.Latest(&s.row) {
+			continue
+		}
+		for i := range s.Devices {
+			id, sampled := s.Devices[i].ID, time.Unix(0, s.row.Stamps[i])
+			_, done := next.Devices[id]
+			switch {
+			case done || s.blocks[i] < 0 || s.row.Stamps[i] == 0:
+			case now.Sub(sampled) > processMaxAge:
+				o.stale++
+			default:
+				next.Devices[id] = p.device(s.row.Cells[s.blocks[i]:][:collector.ProcessWidth], sampled, now, &o)
+			}
+		}
+	}
+	p.locations.forget()
 	p.usage.Store(next)
-	p.report(err, o)
+	p.report(err, len(next.Devices), o)
 	p.onChange()
 }
 
-// device sums the processes of one device.
-func (p *Processes) device(list []collector.Process, count int, sampled, now time.Time, o *outcome) DeviceUse {
-	use := DeviceUse{Time: sampled}
-	if p.pidSpace != firstPIDNamespace {
-		return use
-	}
-	use.Complete = count == len(list)
-	for _, process := range list {
-		at, err := p.locations.find(process.PID, sampled.UnixNano(), now)
-		if err == nil && at.unknown {
-			err = errInside
-		}
+func (p *Processes) follow(v *view.View) {
+	p.view, p.sources = v, nil
+	for _, s := range v.Sources {
+		blocks, err := collector.ProcessBlocks(len(s.Devices), s.Columns)
 		if err != nil {
-			use.Complete = false
-			o.unplaced++
-			o.err = fmt.Errorf("find container of process %d: %w", process.PID, err)
+			p.log.Error("skipping an invalid source of processes", zap.String("collector", s.Collector), zap.Error(err))
 			continue
 		}
-		o.placed++
-		u := use.user(at)
-		u.Processes++
-		u.SM += process.Busy // NaN makes the sum NaN
-		u.Memory += process.Memory
+		p.sources = append(p.sources, &processSource{Source: s, blocks: blocks})
 	}
-	if count != len(list) {
-		for i := range use.Users { // the sums may lack processes
-			use.Users[i].SM, use.Users[i].Memory = math.NaN(), math.NaN()
-		}
-	}
-	slices.SortFunc(use.Users, func(a, b User) int {
-		return cmp.Or(cmp.Compare(a.PodUID, b.PodUID), cmp.Compare(a.ContainerID, b.ContainerID), cmp.Compare(a.Job, b.Job))
-	})
-	return use
 }
 
-// user returns the user at a location and creates it if needed.
-func (d *DeviceUse) user(at *location) *User {
-	for i := range d.Users {
-		if u := &d.Users[i]; u.ContainerID == at.container && u.PodUID == at.pod && u.Job == at.job {
-			return u
+// device locates the processes in a device's block of a row.
+func (p *Processes) device(block []float64, sampled, now time.Time, o *outcome) DeviceUse {
+	list, count := collector.GetProcesses(nil, block)
+	located := p.pidSpace == firstPIDNamespace
+	use := DeviceUse{Time: sampled, Complete: located && count == len(list), Partial: count != len(list)}
+	for _, process := range list {
+		one := Process{Process: process}
+		if located {
+			at, err := p.locations.find(process.PID, sampled, now)
+			if err == nil {
+				one.Name, one.PodUID, one.Job = at.name, at.pod, at.job
+				if at.unknown {
+					err = errInside
+				}
+			}
+			if err == nil {
+				o.placed++
+			} else {
+				use.Complete = false
+				o.unplaced++
+				o.err = fmt.Errorf("find the pod of process %d: %w", process.PID, err)
+			}
 		}
+		use.Processes = append(use.Processes, one)
 	}
-	d.Users = append(d.Users, User{PodUID: at.pod, ContainerID: at.container, Job: at.job})
-	return &d.Users[len(d.Users)-1]
+	return use
 }
 
 // errInside is the error for a process in our own container, seen from inside our own cgroup namespace.
 var errInside = errors.New("it is in our own control group or below it, whose pod is hidden inside our cgroup namespace")
 
-// report reports the result of a poll.
-func (p *Processes) report(err error, o outcome) {
+// report reports the result of a poll that found recent samples of so many devices.
+func (p *Processes) report(err error, devices int, o outcome) {
 	if o.unplaced == 0 {
 		p.unplaced = 0
 	} else if p.unplaced++; p.unplaced == processPatience && o.placed > 0 {
-		p.log.Warn("cannot find the containers of some GPU processes; the users of these devices are incomplete",
+		p.log.Warn("cannot find the pods of some GPU processes; the users of these devices are incomplete",
 			zap.Int("processes", o.unplaced), zap.Error(o.err))
 	}
 	switch {
@@ -266,7 +226,7 @@ func (p *Processes) report(err error, o outcome) {
 			"set hostPID: true for the pod, or --pid=host for the container", p.pidSpace))
 	case len(p.sources) == 0:
 		p.Health.Failed(ReasonNoSource, errors.New("no collector reports which processes use the GPUs"))
-	case o.devices == 0:
+	case devices == 0:
 		p.Health.Failed(ReasonStale, fmt.Errorf("no device reported its processes within the last %s, %d did before", processMaxAge, o.stale))
 	case p.unplaced >= processPatience && o.placed == 0:
 		p.Health.Failed(ReasonUnplaced, fmt.Errorf("none of the %d processes on the GPUs can be located (is /proc mounted with hidepid?), one of them: %w", o.unplaced, o.err))
@@ -275,6 +235,3 @@ func (p *Processes) report(err error, o outcome) {
 		p.Health.Counted(ReasonUnplaced, o.unplaced)
 	}
 }
-
-// sameValue compares readings; NaN equals NaN.
-func sameValue(a, b float64) bool { return a == b || a != a && b != b }

@@ -13,7 +13,6 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"warpgauge/pkg/collector"
-	"warpgauge/pkg/kube"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/view"
 )
@@ -29,7 +28,6 @@ type world struct {
 	now     time.Time
 	changes int
 	logs    *observer.ObservedLogs
-	health  *kube.Health
 	client  *Processes
 }
 
@@ -44,7 +42,6 @@ func newWorld(t testing.TB, sources ...[]string) *world {
 	core, logs := observer.New(zapcore.InfoLevel)
 	w.logs = logs
 	w.client = NewProcesses(&w.board, func() { w.changes++ }, zap.New(core))
-	w.health = w.client.Health
 	w.client.locations = newLocations(w.root)
 	return w
 }
@@ -93,6 +90,7 @@ func (w *world) run(pid int, start time.Duration, cgroup string) {
 	stat := fmt.Sprintf("%d (a) b) S 1 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 %d 171798691 3 1\n", pid, start/(10*time.Millisecond))
 	w.must(os.WriteFile(filepath.Join(dir, "stat"), []byte(stat), 0o644))
 	w.must(os.WriteFile(filepath.Join(dir, "cgroup"), []byte(expand.Replace(cgroup)+"\n"), 0o644))
+	w.must(os.WriteFile(filepath.Join(dir, "comm"), []byte("python3\n"), 0o644))
 }
 
 // end removes a process.
@@ -122,13 +120,12 @@ func (w *world) lookAgain(later time.Duration) *Usage {
 	return w.client.Snapshot()
 }
 
-// Control groups of two containers in pod A, one in pod B, a host service and a job.
+// Control groups of containers in pods A and B, a host service and a job.
 const (
-	inPodA  = "0::/kubepods.slice/kubepods-pod<UID_A>.slice/cri-containerd-<CTR-A>.scope"
-	inPodA2 = "0::/kubepods.slice/kubepods-pod<UID_A>.slice/cri-containerd-<CTR-B>.scope"
-	inPodB  = "0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod<UID_B>.slice/cri-containerd-<CTR-B>.scope"
-	onHost  = "0::/system.slice/Xorg.service"
-	inJob   = "0::/system.slice/slurmstepd.scope/job_42/step_0/user/task_0"
+	inPodA = "0::/kubepods.slice/kubepods-pod<UID_A>.slice/cri-containerd-<CTR-A>.scope"
+	inPodB = "0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod<UID_B>.slice/cri-containerd-<CTR-B>.scope"
+	onHost = "0::/system.slice/Xorg.service"
+	inJob  = "0::/system.slice/slurmstepd.scope/job_42/step_0/user/task_0"
 )
 
 func sampled(pid int, memory, busy float64) collector.Process {

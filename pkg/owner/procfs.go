@@ -92,9 +92,6 @@ func (p procfs) self() (pid string, own surroundings, err error) {
 }
 
 const (
-	// locationAge is how often the control group of a known process is read again: pam_slurm_adopt and administrators
-	// move running processes.
-	locationAge = 30 * time.Second
 	// startSlack is how long after its sample a process may seem to have started: the sample's time precedes the
 	// library call.
 	startSlack = 100 * time.Millisecond
@@ -111,76 +108,62 @@ type locations struct {
 
 // located is a process with a known location.
 type located struct {
-	start     uint64 // ticks; PID and start identify the process
-	location  location
-	name      string    // of the command; empty until requested
-	confirmed int64     // Unix ns when it was known to be alive
-	read      time.Time // when location was read
-	round     uint64    // last round that needed it
+	location
+	start uint64 // ticks; PID and start identify the process
+	name  string // of the command; empty if it could not be read
+	round uint64 // last round that needed it
 }
 
 func newLocations(root string) *locations {
 	return &locations{proc: procfs(root), known: map[int]*located{}}
 }
 
-// find returns the location of a process in a sample of the given time. If the process has ended since, find returns
-// its last known location. It returns errGone for a process that was never seen.
-func (l *locations) find(pid int, sampled int64, now time.Time) (*location, error) {
+// find returns the location of a process in a sample of the given time, as it was when the process was first seen. If
+// the process has ended since the sample, find returns its last known location. It returns errGone for a process that was
+// never seen.
+func (l *locations) find(pid int, sampled, now time.Time) (*located, error) {
 	k := l.known[pid]
-	if k != nil {
-		k.round = l.round
-		if sampled <= k.confirmed {
-			return &k.location, nil
-		}
-	}
 	start, err := l.proc.start(pid)
 	if err == nil && l.startedAfter(start, sampled, now) {
 		err = errGone // another process has its PID now
 	}
-	if err == nil && k != nil && k.start == start && now.Sub(k.read) < locationAge {
-		k.confirmed = now.UnixNano()
-		return &k.location, nil
+	if err == nil && (k == nil || k.start != start) {
+		var found *located
+		if found, err = l.read(pid, start); err == nil {
+			k = found
+			l.known[pid] = k
+		}
 	}
-	var at location
-	if err == nil {
-		at, err = l.readLocation(pid, start)
-	}
-	switch {
-	case err != nil && k != nil:
-		return &k.location, nil
-	case err != nil:
+	if k == nil {
 		return nil, err
-	case k == nil:
-		k = &located{round: l.round}
-		l.known[pid] = k
 	}
-	k.start, k.location, k.name, k.confirmed, k.read = start, at, "", now.UnixNano(), now
-	return &k.location, nil
+	k.round = l.round
+	return k, nil
 }
 
 var errNoPath = errors.New("no control group")
 
-// readLocation reads a location and checks that it belongs to the process with that start time.
-func (l *locations) readLocation(pid int, start uint64) (location, error) {
+// read reads the location of the process with that start time.
+func (l *locations) read(pid int, start uint64) (*located, error) {
 	file, err := l.proc.file(pid, "cgroup")
 	if err != nil {
-		return location{}, err
+		return nil, err
 	}
 	at, ok := parseCgroup(file, l.own)
 	if !ok {
-		return location{}, errNoPath
+		return nil, errNoPath
 	}
-	again, err := l.proc.start(pid)
-	if err == nil && again != start {
-		err = errGone
+	name, _ := l.proc.file(pid, "comm") // for display
+	if again, err := l.proc.start(pid); err != nil || again != start {
+		return nil, errGone
 	}
-	return at, err
+	return &located{location: at, start: start, name: string(bytes.TrimSpace(name))}, nil
 }
 
 // startedAfter reports whether a process started after the sample.
-func (l *locations) startedAfter(start uint64, sampled int64, now time.Time) bool {
+func (l *locations) startedAfter(start uint64, sampled, now time.Time) bool {
 	up := l.proc.uptime()
-	return up != 0 && time.Duration(start)*tick > up-now.Sub(time.Unix(0, sampled))+startSlack
+	return up != 0 && time.Duration(start)*tick > up-now.Sub(sampled)+startSlack
 }
 
 // forget drops the processes that no sample has had since the last call.

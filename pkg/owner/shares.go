@@ -1,16 +1,14 @@
 package owner
 
 import (
-	"maps"
 	"math"
 	"slices"
 	"time"
 
-	"warpgauge/pkg/view"
-
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/kube"
+	"warpgauge/pkg/view"
 )
 
 // Readings that are shown per user, by DCGM's numbers, which other vendors' devices use, too.
@@ -24,18 +22,63 @@ const mebibyte = 1 << 20
 
 // share updates the values of users. It must be called with mu held.
 func (k *Keeper) share(now time.Time) {
-	used := newest(k.o.Processes)
-	t := k.table.Load()
-	s := sharer{keeper: k, table: t, renderer: k.renderer(t)}
+	used, t := newest(k.o.Processes), k.table.Load()
+	r := k.renderer(t)
+	var series []view.Share
+	var values []float64
 	for _, d := range t.devices.all {
 		if d.Level == field.Link || !t.answers[d.ID].split {
 			continue
 		}
-		on, known := used.Devices[d.ID]
-		age := now.Sub(on.Time)
-		s.device(d, t.usesOf(d), on, known && age < k.o.StaleAfter && age > -k.o.StaleAfter)
+		on := used.Devices[d.ID]
+		if now.Sub(on.Time).Abs() >= k.o.StaleAfter {
+			on = DeviceUse{}
+		}
+		sums, idle := k.podSums(t, d, on)
+		perPod(t.usesOf(d), func(pod []use) {
+			name := pod[0].pod
+			if t.people[name].uid == "" {
+				return // its processes cannot be told apart from other users' processes
+			}
+			sum, busy := sums[name]
+			if !busy {
+				sum = idle
+			}
+			owner := r.owner(pod, true)
+			series = append(series, view.Share{Device: d.ID, Field: gpuUtil, Owner: owner}, view.Share{Device: d.ID, Field: fbUsed, Owner: owner})
+			values = append(values, sum.util, sum.memory/mebibyte)
+		})
 	}
-	k.publish(s.series, s.values)
+	k.publish(series, values)
+}
+
+// podUse sums the processes of a pod on a device, in percent of the device and bytes. If one value is unknown, the sum
+// is NaN.
+type podUse struct{ util, memory float64 }
+
+// podSums returns the sums of pods, and those of a pod without a process: 0 if the pod is known to have none and the
+// library reports the value, else NaN.
+func (k *Keeper) podSums(t *table, d *collector.Device, on DeviceUse) (sums map[kube.PodName]podUse, idle podUse) {
+	sums, idle = map[kube.PodName]podUse{}, podUse{math.NaN(), math.NaN()}
+	complete, reported := on.Complete, len(on.Processes) == 0 && !isInstance(d)
+	for _, p := range on.Processes {
+		if on.Partial {
+			p.Busy, p.Memory = math.NaN(), math.NaN()
+		}
+		pod, known := k.findPod(t, p.PodUID)
+		if known {
+			sums[pod] = podUse{sums[pod].util + p.Busy, sums[pod].memory + p.Memory}
+		}
+		complete = complete && (known || p.PodUID == "")
+		reported = reported || p.Busy == p.Busy
+	}
+	if complete {
+		idle.memory = 0
+		if reported {
+			idle.util = 0
+		}
+	}
+	return sums, idle
 }
 
 // publish publishes the values if they have changed.
@@ -56,94 +99,5 @@ func equalShares(a, b view.Share) bool {
 	return a.Device == b.Device && a.Field == b.Field && equalOwners(a.Owner, b.Owner)
 }
 
-// sharer sums the usage of users. It belongs to a call with the Keeper's mu held.
-type sharer struct {
-	keeper   *Keeper
-	table    *table
-	renderer *renderer
-
-	series []view.Share
-	values []float64
-}
-
-// usage holds the processes of one pod on a device.
-type usage struct {
-	device *collector.Device
-	users  []User // the pod's users
-	fresh  bool   // the data is recent
-	// idle means that a user without a process uses nothing. busy means that the library is known to report
-	// utilisation.
-	idle, busy bool
-}
-
-// device adds the series of all pods on the device.
-func (s *sharer) device(d *collector.Device, uses []use, on DeviceUse, fresh bool) {
-	unknownPods := false // pods with unknown names
-	of := map[kube.PodName][]User{}
-	busy := len(on.Users) == 0 && !isInstance(d)
-	for _, u := range on.Users {
-		name, _, known := s.keeper.findPod(s.table, u.PodUID, u.ContainerID)
-		if known {
-			of[name] = append(of[name], u)
-		}
-		unknownPods = unknownPods || !known && u.PodUID != ""
-		busy = busy || u.SM == u.SM
-	}
-	perPod(uses, func(pod []use) {
-		name := pod[0].pod
-		if s.table.people.uids[name] == "" {
-			return // its processes cannot be told apart from other users' processes
-		}
-		s.pods(pod, usage{device: d, users: of[name], fresh: fresh, idle: on.Complete && !unknownPods, busy: busy})
-	})
-}
-
-// pods adds the series of one pod: one per container if the runtime names them.
-func (s *sharer) pods(uses []use, on usage) {
-	names := s.keeper.runtime.containers[uses[0].pod]
-	if slices.ContainsFunc(uses, func(u use) bool { return !names[u.container] }) {
-		s.addSeries(uses, on, on.users)
-		return
-	}
-	of := map[string][]User{}
-	for _, u := range on.users {
-		c, _ := s.keeper.runtime.container(u.ContainerID)
-		of[c.Name] = append(of[c.Name], u)
-	}
-	on.idle = on.idle && len(of[""]) == 0 // "": a container that has just started
-	perContainer(uses, func(container []use) {
-		s.addSeries(container, on, of[container[0].container])
-		delete(of, container[0].container)
-	})
-	for _, name := range slices.Sorted(maps.Keys(of)) { // other containers of the pod have the device
-		s.addSeries([]use{{pod: uses[0].pod, container: name}}, on, of[name])
-	}
-}
-
-// addSeries adds the series of one user with the given uses.
-func (s *sharer) addSeries(uses []use, on usage, users []User) {
-	owner := s.renderer.owner(uses, true)
-	for _, reading := range []struct {
-		field field.ID
-		value float64
-	}{
-		{gpuUtil, on.sum(users, on.busy, func(u *User) float64 { return u.SM })},
-		{fbUsed, on.sum(users, true, func(u *User) float64 { return u.Memory }) / mebibyte},
-	} {
-		s.series = append(s.series, view.Share{Device: on.device.ID, Field: reading.field, Owner: owner})
-		s.values = append(s.values, reading.value)
-	}
-}
-
-// sum sums one value over users. Without users it is 0 if the pod is known to have no process and the library reports
-// the value (reported). If one value is unknown, the sum is, too.
-func (on *usage) sum(users []User, reported bool, value func(*User) float64) float64 {
-	if !on.fresh || len(users) == 0 && !(on.idle && reported) {
-		return math.NaN()
-	}
-	total := 0.0
-	for i := range users {
-		total += value(&users[i])
-	}
-	return total
-}
+// sameValue compares readings; NaN equals NaN.
+func sameValue(a, b float64) bool { return a == b || a != a && b != b }

@@ -5,13 +5,13 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/kube"
 )
@@ -20,9 +20,9 @@ const mib = 1 << 20
 
 var nan = math.NaN()
 
-// proc returns the processes of a container of a pod.
-func proc(uid, container string, sm, memory float64) User {
-	return User{PodUID: uid, ContainerID: container, Processes: 1, SM: sm, Memory: memory}
+// proc returns a process of a pod.
+func proc(uid string, busy, memory float64) Process {
+	return Process{Process: collector.Process{Busy: busy, Memory: memory}, PodUID: uid}
 }
 
 // shown returns the values of users of a device: "labels: utilisation memory". A hyphen stands for an absent value;
@@ -70,30 +70,30 @@ const (
 )
 
 func TestSharesOfPods(t *testing.T) {
-	f := func(what string, complete bool, users []User, want ...string) {
+	f := func(what string, complete bool, users []Process, want ...string) {
 		t.Helper()
 		twoPods().use(uuid(0), complete, users...).shows(t, what, uuid(0), want...)
 	}
-	a, b := proc("uid-a", "c1", 30, 100*mib), proc("uid-b", "c2", 12.5, 50.5*mib)
-	f("both", true, []User{a, b}, ofA+": 30 100", ofB+": 12.5 50.5")
-	f("several containers", true, []User{a, proc("uid-a", "c9", 1, mib), b}, ofA+": 31 101", ofB+": 12.5 50.5")
-	f("one idle", true, []User{a}, ofA+": 30 100", ofB+": 0 0")
-	f("one without a process so far as is known", false, []User{a}, ofA+": 30 100")
+	a, b := proc("uid-a", 30, 100*mib), proc("uid-b", 12.5, 50.5*mib)
+	f("both", true, []Process{a, b}, ofA+": 30 100", ofB+": 12.5 50.5")
+	f("several containers", true, []Process{a, proc("uid-a", 1, mib), b}, ofA+": 31 101", ofB+": 12.5 50.5")
+	f("one idle", true, []Process{a}, ofA+": 30 100", ofB+": 0 0")
+	f("one without a process so far as is known", false, []Process{a}, ofA+": 30 100")
 	f("all idle", true, nil, ofA+": 0 0", ofB+": 0 0")
 	f("nothing known", false, nil)
-	f("processes outside of pods", true, []User{a, b, proc("", "", 40, 10*mib)}, ofA+": 30 100", ofB+": 12.5 50.5")
-	f("a container outside of Kubernetes", true, []User{a, proc("", "docker", 40, 10*mib)}, ofA+": 30 100", ofB+": 0 0")
-	f("a pod that has no device", true, []User{a, b, proc("uid-c", "c3", 7, mib)}, ofA+": 30 100", ofB+": 12.5 50.5")
-	f("a pod that is not known may be one of ours, created again", true, []User{a, proc("uid-new", "c3", 7, mib)}, ofA+": 30 100")
-	f("utilisation is not told", true, []User{proc("uid-a", "c1", nan, 100*mib)}, ofA+": - 100", ofB+": - 0")
-	f("utilisation is known of one", true, []User{proc("uid-a", "c1", nan, 100*mib), b}, ofA+": - 100", ofB+": 12.5 50.5")
-	f("a part of a sum is not told", true, []User{a, proc("uid-a", "c9", 5, nan), b}, ofA+": 35 -", ofB+": 12.5 50.5")
-	f("zero is a value", true, []User{proc("uid-a", "c1", 0, 0), b}, ofA+": 0 0", ofB+": 12.5 50.5")
+	f("processes outside of pods", true, []Process{a, b, proc("", 40, 10*mib)}, ofA+": 30 100", ofB+": 12.5 50.5")
+	f("a container outside of Kubernetes", true, []Process{a, proc("", 40, 10*mib)}, ofA+": 30 100", ofB+": 0 0")
+	f("a pod that has no device", true, []Process{a, b, proc("uid-c", 7, mib)}, ofA+": 30 100", ofB+": 12.5 50.5")
+	f("a pod that is not known may be one of ours, created again", true, []Process{a, proc("uid-new", 7, mib)}, ofA+": 30 100")
+	f("utilisation is not told", true, []Process{proc("uid-a", nan, 100*mib)}, ofA+": - 100", ofB+": - 0")
+	f("utilisation is known of one", true, []Process{proc("uid-a", nan, 100*mib), b}, ofA+": - 100", ofB+": 12.5 50.5")
+	f("a part of a sum is not told", true, []Process{a, proc("uid-a", 5, nan), b}, ofA+": 35 -", ofB+": 12.5 50.5")
+	f("zero is a value", true, []Process{proc("uid-a", 0, 0), b}, ofA+": 0 0", ofB+": 12.5 50.5")
 }
 
 // TestSharesWithoutNames: a pod with an unknown UID has no values, and especially no 0.
 func TestSharesWithoutNames(t *testing.T) {
-	users := []User{proc("uid-a", "c1", 30, 100*mib)}
+	users := []Process{proc("uid-a", 30, 100*mib)}
 	share := func() *rig {
 		return newRig(virtual, machine()...).give("ml/a/main: nvidia.com/gpu "+uuid(0), "ml/b/main: nvidia.com/gpu "+uuid(0)).use(uuid(0), true, users...)
 	}
@@ -110,37 +110,17 @@ func TestSharesWithoutNames(t *testing.T) {
 		t.Error("the device's own series are copied for pods of which nothing is known")
 	}
 	f("one uid is known", r.know("ml/a uid-a"), "a pod_uid=uid-a: 30 100")
-	// The runtime also knows the pods, with another UID for a static pod.
-	r = share().run("c1 ml/a/main uid-a", "c2 ml/b/main uid-b")
-	f("the runtime knows", r, "a pod_uid=uid-a: 30 100", "b pod_uid=uid-b: 0 0")
-	f("the API server has other uids", r.know("ml/a api-a", "ml/b api-b"), "a pod_uid=api-a: 30 100", "b pod_uid=api-b: 0 0")
+	r.know("ml/a api-a", "ml/b api-b")
 	// The API server knows both UIDs of a static pod.
 	r.tell(func(m *kube.Metadata) { m.ByUID["hash"] = kube.PodName{Namespace: "ml", Name: "a"} })
-	f("a static pod", r.run().use(uuid(0), true, proc("hash", "c9", 5, mib)), "a pod_uid=api-a: 5 1", "b pod_uid=api-b: 0 0")
+	f("a static pod", r.use(uuid(0), true, proc("hash", 5, mib)), "a pod_uid=api-a: 5 1", "b pod_uid=api-b: 0 0")
 }
 
-// TestSharesOfContainers: two containers of one pod have the GPU.
+// TestSharesOfContainers: a pod has one value, whichever of its containers have the GPU.
 func TestSharesOfContainers(t *testing.T) {
-	f := func(what string, names []string, users []User, want ...string) {
-		t.Helper()
-		r := newRig(virtual, machine()...).know("ml/a uid-a").
-			give("ml/a/main: nvidia.com/gpu "+uuid(0)+"::0", "ml/a/side: nvidia.com/gpu "+uuid(0)+"::1").
-			run(names...).use(uuid(0), true, users...)
-		r.shows(t, what, uuid(0), want...)
-	}
-	const tail = " namespace=ml pod=a pod_uid=uid-a"
-	known := []string{"c1 ml/a/main uid-a", "c2 ml/a/side uid-a", "c3 ml/a/proxy uid-a"}
-	main, side := proc("uid-a", "c1", 30, 100*mib), proc("uid-a", "c2", 5, 10*mib)
-	f("names are known", known, []User{main, side}, "container=main"+tail+" vgpu=0: 30 100", "container=side"+tail+" vgpu=1: 5 10")
-	f("one idle", known, []User{main}, "container=main"+tail+" vgpu=0: 30 100", "container=side"+tail+" vgpu=1: 0 0")
-	f("names are not known: once, not per container", nil, []User{main, side}, strings.TrimSpace(tail)+": 35 110")
-	f("one name is not known", known[:1], []User{main, side}, strings.TrimSpace(tail)+": 35 110")
-	f("a container that was not given the GPU", known, []User{main, proc("uid-a", "c3", 2, mib)},
-		"container=main"+tail+" vgpu=0: 30 100", "container=side"+tail+" vgpu=1: 0 0", "container=proxy"+tail+": 2 1")
-	f("a container that has just been started", known, []User{main, proc("uid-a", "c4", 2, mib)},
-		"container=main"+tail+" vgpu=0: 30 100", strings.TrimSpace(tail)+": 2 1") // the process may be side's, so there is no 0
-	f("a process in the pod but in no container", known, []User{main, proc("uid-a", "", 2, mib)},
-		"container=main"+tail+" vgpu=0: 30 100", strings.TrimSpace(tail)+": 2 1")
+	r := newRig(virtual, machine()...).know("ml/a uid-a").
+		give("ml/a/main: nvidia.com/gpu "+uuid(0)+"::0", "ml/a/side: nvidia.com/gpu "+uuid(0)+"::1")
+	r.use(uuid(0), true, proc("uid-a", 30, 100*mib), proc("uid-a", 5, 10*mib)).shows(t, "two", uuid(0), "namespace=ml pod=a pod_uid=uid-a: 35 110")
 }
 
 // TestSplit checks which devices show values per user in each mode.
@@ -171,15 +151,15 @@ func TestSharesOfInstances(t *testing.T) {
 	r := newRig(virtual, machine()...).know("ml/a uid-a", "ml/b uid-b").
 		give("ml/a/main: nvidia.com/mig-1g.10gb "+mig(0)+"::0", "ml/b/main: nvidia.com/mig-1g.10gb "+mig(0)+"::1")
 	id := uuid(2) + "/0"
-	r.use(id, true, proc("uid-a", "c1", nan, 3*mib)).shows(t, "memory only", id, ofA+": - 3", ofB+": - 0")
+	r.use(id, true, proc("uid-a", nan, 3*mib)).shows(t, "memory only", id, ofA+": - 3", ofB+": - 0")
 	r.use(id, true).shows(t, "no process there", id, ofA+": - 0", ofB+": - 0")
-	r.use(id, true, proc("uid-a", "c1", 9, 3*mib)).shows(t, "utilisation, too", id, ofA+": 9 3", ofB+": 0 0")
+	r.use(id, true, proc("uid-a", 9, 3*mib)).shows(t, "utilisation, too", id, ofA+": 9 3", ofB+": 0 0")
 	r.shows(t, "the GPU", uuid(2))
 }
 
 // TestOldValuesLeave: unconfirmed values disappear, and return when confirmed.
 func TestOldValuesLeave(t *testing.T) {
-	r := twoPods(func(o *Options) { o.StaleAfter = 10 * time.Second }).use(uuid(0), true, proc("uid-a", "c1", 30, mib))
+	r := twoPods(func(o *Options) { o.StaleAfter = 10 * time.Second }).use(uuid(0), true, proc("uid-a", 30, mib))
 	at := r.used.Load().Devices[uuid(0)].Time
 	f := func(after time.Duration, want int) {
 		t.Helper()
@@ -218,8 +198,8 @@ func TestSharesChangeOnlyIfTheyDiffer(t *testing.T) {
 		last = now
 	}
 	step("the same again", false, false, func() { r.Refresh(time.Now()) })
-	step("values", false, true, func() { r.use(uuid(0), true, proc("uid-a", "c1", 30, mib)) })
-	step("the same values, later", false, false, func() { r.use(uuid(0), true, proc("uid-a", "c1", 30, mib)) })
+	step("values", false, true, func() { r.use(uuid(0), true, proc("uid-a", 30, mib)) })
+	step("the same values, later", false, false, func() { r.use(uuid(0), true, proc("uid-a", 30, mib)) })
 	step("another pod", true, false, func() {
 		r.know("ml/a uid-a", "ml/b uid-b", "ml/c uid-c")
 		r.give("ml/a/main: nvidia.com/gpu "+uuid(0)+"::0", "ml/c/main: nvidia.com/gpu "+uuid(0)+"::1")
@@ -237,8 +217,8 @@ func TestSumsAreExact(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for round := range 200 {
 		r := newRig(virtual, machine()...)
-		var given, known, named []string
-		var users []User
+		var given, known []string
+		var users []Process
 		bytes, busy := 0.0, 0.0
 		for p := range 1 + random.IntN(6) {
 			pod := fmt.Sprintf("ml/p%d", p)
@@ -246,12 +226,9 @@ func TestSumsAreExact(t *testing.T) {
 			for c := range 1 + random.IntN(3) {
 				container := fmt.Sprintf("c%d-%d", p, c)
 				given = append(given, fmt.Sprintf("%s/%s: nvidia.com/gpu %s::%d %s::%d", pod, container, uuid(0), p*10+c, uuid(0), 100+p*10+c))
-				if random.IntN(4) > 0 {
-					named = append(named, fmt.Sprintf("%s %s/%s uid-%d", container, pod, container, p))
-				}
 				for range random.IntN(3) {
-					u := proc(fmt.Sprintf("uid-%d", p), container, float64(random.IntN(1000))/8, float64(random.Int64N(1<<36)))
-					bytes, busy = bytes+u.Memory, busy+u.SM
+					u := proc(fmt.Sprintf("uid-%d", p), float64(random.IntN(1000))/8, float64(random.Int64N(1<<36)))
+					bytes, busy = bytes+u.Memory, busy+u.Busy
 					users = append(users, u)
 				}
 			}
@@ -259,9 +236,9 @@ func TestSumsAreExact(t *testing.T) {
 		if len(given) < 2 {
 			continue
 		}
-		users = append(users, proc("", "", 11, 12345))
+		users = append(users, proc("", 11, 12345))
 		random.Shuffle(len(users), func(i, j int) { users[i], users[j] = users[j], users[i] })
-		r.know(known...).give(given...).run(named...).use(uuid(0), random.IntN(2) == 0, users...)
+		r.know(known...).give(given...).use(uuid(0), random.IntN(2) == 0, users...)
 		s := r.Shares()
 		if s == nil {
 			t.Fatalf("round %d: no shares of %q", round, given)

@@ -16,20 +16,19 @@ import (
 
 // inputs holds the latest snapshots; they are empty for absent clients.
 type inputs struct {
-	pods       *kube.Allocations
-	meta       *kube.Metadata
-	containers *kube.Containers
-	jobs       *Jobs
+	pods *kube.Allocations
+	meta *kube.Metadata
+	jobs *Jobs
 }
 
 // source identifies the inputs of a table: equal sources make equal tables.
 type source struct {
-	view                         *view.View
-	pods, meta, containers, jobs uint64
+	view             *view.View
+	pods, meta, jobs uint64
 }
 
 func (k *Keeper) inputs() inputs {
-	return inputs{newest(k.o.Allocations), newest(k.o.Metadata), newest(k.o.Containers), newest(k.o.Jobs)}
+	return inputs{newest(k.o.Allocations), newest(k.o.Metadata), newest(k.o.Jobs)}
 }
 
 // answered reports whether all clients with users have answered at least once.
@@ -47,7 +46,7 @@ func newest[S any](snapshot func() *S) *S {
 }
 
 func (in *inputs) source(v *view.View) source {
-	return source{v, in.pods.Version, in.meta.Version, in.containers.Version, in.jobs.Version}
+	return source{v, in.pods.Version, in.meta.Version, in.jobs.Version}
 }
 
 // table holds the users of each device. It is immutable.
@@ -59,7 +58,7 @@ type table struct {
 	devices   *devices
 	uses      map[string][]use // by device ID; sorted, without duplicates
 	jobs      map[string][]string
-	people    people
+	people    map[kube.PodName]person
 	unmatched []Unmatched
 	losses    losses
 	crowded   []string // IDs of devices with more than maxOwners users
@@ -80,7 +79,6 @@ func (k *Keeper) build(v *view.View, in inputs, last *table) *table {
 	t := &table{from: in.source(v), devices: newDevices(v), answers: map[string]answer{}, uses: map[string][]use{}, jobs: map[string][]string{}}
 	k.remember(t.devices)
 	k.join(t, in)
-	k.runtime.index(in.containers)
 	t.people = k.people(t.uses, in.meta, last.people, &t.losses)
 	r := k.renderer(t)
 	r.about = in.jobs.About
@@ -110,7 +108,7 @@ func (k *Keeper) build(v *view.View, in inputs, last *table) *table {
 }
 
 func (k *Keeper) renderer(t *table) *renderer {
-	return &renderer{names: namesOf(k.o.OldNamespace), people: &t.people, jobLabels: k.o.JobLabels, uid: k.o.PodUID, virtual: k.o.Virtual}
+	return &renderer{names: namesOf(k.o.OldNamespace), people: t.people, jobLabels: k.o.JobLabels, uid: k.o.PodUID, virtual: k.o.Virtual}
 }
 
 // usesOf returns the uses of a device, or the inherited ones.
@@ -251,49 +249,10 @@ func jobsOf(d *collector.Device, files map[string][]string) []string {
 	return files[d.GPU]
 }
 
-// runtimeNames indexes the container runtime's answer by pod.
-type runtimeNames struct {
-	of         *kube.Containers
-	pods       map[string]kube.PodName          // by UID
-	uids       map[kube.PodName]string          // "" if the runtime lists successive pods of the same name
-	containers map[kube.PodName]map[string]bool // names
-}
-
-// index indexes an answer by pod, unless it is indexed already.
-func (r *runtimeNames) index(s *kube.Containers) {
-	if s == r.of && r.pods != nil {
-		return
-	}
-	*r = runtimeNames{of: s, pods: map[string]kube.PodName{}, uids: map[kube.PodName]string{}, containers: map[kube.PodName]map[string]bool{}}
-	for _, c := range s.ByID {
-		name := c.Pod
-		r.pods[c.PodUID] = name
-		if uid, known := r.uids[name]; known && uid != c.PodUID {
-			r.uids[name] = ""
-		} else {
-			r.uids[name] = c.PodUID
-		}
-		if r.containers[name] == nil {
-			r.containers[name] = map[string]bool{}
-		}
-		r.containers[name][c.Name] = true
-	}
-}
-
-// container returns the runtime's information about a container.
-func (r *runtimeNames) container(id string) (kube.RunningContainer, bool) {
-	if id == "" {
-		return kube.RunningContainer{}, false
-	}
-	c, known := r.of.ByID[id]
-	return c, known
-}
-
-// people holds the UIDs and labels of pods.
-type people struct {
-	uids   map[kube.PodName]string
-	labels map[kube.PodName][]collector.Label
-	facts  map[kube.PodName][]collector.Label // for dialects
+// person is what is known of a pod with devices, apart from its devices.
+type person struct {
+	uid           string
+	labels, facts []collector.Label // facts are for dialects
 }
 
 // podFacts returns a pod's labels for dialects: its uid and the labels of Options.PodFacts.
@@ -309,39 +268,25 @@ func (k *Keeper) podFacts(uid string, labels map[string]string) (out []collector
 	return out
 }
 
-// people looks up the pods with devices. The API server takes precedence, because the runtime has another UID for a
-// static pod. A pod that is missing in both keeps its previous metadata from last until the kubelet stops listing it.
-func (k *Keeper) people(uses map[string][]use, meta *kube.Metadata, last people, lost *losses) people {
-	p := people{map[kube.PodName]string{}, map[kube.PodName][]collector.Label{}, map[kube.PodName][]collector.Label{}}
+// people looks up the pods with devices. A pod that the API server no longer has keeps its previous metadata from last
+// until the kubelet stops listing it.
+func (k *Keeper) people(uses map[string][]use, meta *kube.Metadata, last map[kube.PodName]person, lost *losses) map[kube.PodName]person {
+	out := map[kube.PodName]person{}
 	for _, list := range uses {
 		for i := range list {
 			name := list[i].pod
-			if _, done := p.uids[name]; done {
+			if _, done := out[name]; done {
 				continue
 			}
-			uid, running := k.runtime.uids[name]
-			if before := last.uids[name]; !running || uid != "" && before != "" && k.o.Metadata != nil {
-				uid = before
+			p := last[name]
+			if pod, known := meta.Pods[name]; known {
+				p = person{uid: pod.UID, facts: k.podFacts(pod.UID, pod.Labels)}
+				if k.o.PodLabels {
+					p.labels = podLabels(pod.Labels, k.reserved, lost)
+				}
 			}
-			p.uids[name] = uid
-			if k.o.Metadata == nil {
-				p.facts[name] = k.podFacts(uid, nil)
-				continue
-			}
-			pod, known := meta.Pods[name]
-			p.facts[name] = last.facts[name]
-			if known {
-				p.uids[name] = pod.UID
-				p.facts[name] = k.podFacts(pod.UID, pod.Labels)
-			}
-			switch {
-			case !k.o.PodLabels:
-			case known:
-				p.labels[name] = podLabels(pod.Labels, k.reserved, lost)
-			default:
-				p.labels[name] = last.labels[name]
-			}
+			out[name] = p
 		}
 	}
-	return p
+	return out
 }

@@ -3,8 +3,8 @@ package ring
 import (
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
-	"sync"
 	"sync/atomic"
 )
 
@@ -21,36 +21,27 @@ const wordBytes = 8
 // disappear (which would end its reader with SIGBUS), and all pages exist from the beginning, so that a machine short
 // of memory fails CreateRegion instead.
 //
-// Close unmaps it, or the garbage collector after the Region becomes unreachable. Words does not count as a reference,
-// because the memory is not Go's. To pass the words on, pass the Region along (Ring.Keep) and let the garbage collector
-// find the end; Close is for callers that know that there is no reader.
+// The garbage collector unmaps it after the Region becomes unreachable. Words does not count as a reference, because the
+// memory is not Go's. To pass the words on, pass the Region along (Ring.Keep).
 type Region struct {
-	words   []atomic.Uint64
-	mapping *mapping
-	cleanup runtime.Cleanup
-}
-
-// mapping holds the resources to release. It is separate from the Region, so that it can be released after the
-// Region is gone.
-type mapping struct {
-	mu    sync.Mutex
-	bytes []byte
-	fd    int // -1: closed
+	words []atomic.Uint64
+	bytes []byte // the same memory
+	file  *os.File
 }
 
 // CreateRegion creates a Region of the given number of words, all 0, and maps it for reading and writing. Its
-// descriptor is close-on-exec and stays open until CloseFD or Close.
+// descriptor is close-on-exec and stays open until CloseFD, or until the garbage collector finds the end.
 func CreateRegion(words int) (*Region, error) {
 	if words <= 0 || words > MaxRegionWords {
 		return nil, fmt.Errorf("create shared memory: %d words, want 1 to %d", words, MaxRegionWords)
 	}
-	fd, err := create(words * wordBytes)
+	f, err := create(words * wordBytes)
 	if err != nil {
 		return nil, fmt.Errorf("create shared memory of %d bytes: %w", words*wordBytes, err)
 	}
-	r, err := newRegion(fd, words)
+	r, err := newRegion(f, words)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("create shared memory: %w", err), closeFD(fd))
+		return nil, errors.Join(fmt.Errorf("create shared memory: %w", err), f.Close())
 	}
 	return r, nil
 }
@@ -59,83 +50,41 @@ func CreateRegion(words int) (*Region, error) {
 // could shrink under the reader. OpenRegion owns the descriptor and closes it before it returns, even after an error;
 // the mapping does not need it.
 func OpenRegion(fd int) (*Region, error) {
+	f := os.NewFile(uintptr(fd), "memory")
+	if f == nil {
+		return nil, fmt.Errorf("open shared memory: %w", os.ErrInvalid)
+	}
+	defer func() { _ = f.Close() }()
 	words, err := inspect(fd)
 	var r *Region
 	if err == nil {
-		r, err = newRegion(fd, words)
+		r, err = newRegion(f, words)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open shared memory: %w", err), closeFD(fd))
-	}
-	if err := r.CloseFD(); err != nil {
-		return nil, errors.Join(fmt.Errorf("open shared memory: %w", err), r.Close())
+		return nil, fmt.Errorf("open shared memory: %w", err)
 	}
 	return r, nil
 }
 
-func newRegion(fd, words int) (*Region, error) {
-	m, shared, err := mapWords(fd, words)
+func newRegion(f *os.File, words int) (*Region, error) {
+	b, shared, err := mapWords(f, words)
 	if err != nil {
 		return nil, err
 	}
-	r := &Region{words: shared, mapping: &mapping{bytes: m, fd: fd}}
-	r.cleanup = runtime.AddCleanup(r, func(m *mapping) { _ = m.close() }, r.mapping)
+	r := &Region{words: shared, bytes: b, file: f}
+	runtime.AddCleanup(r, func(b []byte) { _ = unmap(b) }, b)
 	return r, nil
 }
 
-// Words returns the memory. It is valid while the Region is reachable and not closed.
+// Words returns the memory. It is valid while the Region is reachable.
 func (r *Region) Words() []atomic.Uint64 { return r.words }
 
-// FD returns the descriptor for the other process, or -1 if it is closed.
-func (r *Region) FD() int {
-	r.mapping.mu.Lock()
-	defer r.mapping.mu.Unlock()
-	return r.mapping.fd
-}
+// FD returns the descriptor for the other process.
+func (r *Region) FD() int { return int(r.file.Fd()) }
 
-// CloseFD closes the descriptor and keeps the memory. It may be called again.
-func (r *Region) CloseFD() error {
-	r.mapping.mu.Lock()
-	defer r.mapping.mu.Unlock()
-	return r.mapping.closeFD()
-}
+// CloseFD closes the descriptor and keeps the memory.
+func (r *Region) CloseFD() error { return r.file.Close() }
 
 // Protect makes the memory read-only in this process; a write crashes the process then. The reading side calls it after
 // the header is written.
-func (r *Region) Protect() error {
-	r.mapping.mu.Lock()
-	defer r.mapping.mu.Unlock()
-	if r.mapping.bytes == nil {
-		return errors.New("protect shared memory: closed")
-	}
-	return protect(r.mapping.bytes)
-}
-
-// Close closes the descriptor and unmaps the memory. The words must not be used after that, not even to read. It may be
-// called again.
-func (r *Region) Close() error {
-	r.cleanup.Stop()
-	r.words = nil
-	return r.mapping.close()
-}
-
-func (m *mapping) close() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	err := m.closeFD()
-	if m.bytes != nil {
-		err = errors.Join(err, unmap(m.bytes))
-		m.bytes = nil
-	}
-	return err
-}
-
-// closeFD is called with mu held.
-func (m *mapping) closeFD() error {
-	if m.fd < 0 {
-		return nil
-	}
-	fd := m.fd
-	m.fd = -1
-	return closeFD(fd)
-}
+func (r *Region) Protect() error { return protect(r.bytes) }

@@ -14,16 +14,17 @@ import (
 // the writer.
 const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
 
-// create returns a descriptor of sealed memory with size bytes.
-func create(size int) (int, error) {
+// create returns sealed memory with size bytes.
+func create(size int) (*os.File, error) {
 	fd, err := memfd()
 	if err != nil {
-		return -1, err
+		return nil, err
 	}
+	f := os.NewFile(uintptr(fd), "memory")
 	if err := prepare(fd, size); err != nil {
-		return -1, errors.Join(err, closeFD(fd))
+		return nil, errors.Join(err, f.Close())
 	}
-	return fd, nil
+	return f, nil
 }
 
 // memfd first asks for memory that cannot be executed. Linux 6.3 and later knows the flag and, with
@@ -74,8 +75,8 @@ func inspect(fd int) (words int, err error) {
 	return int(st.Size / wordBytes), nil
 }
 
-func mapWords(fd, words int) ([]byte, []atomic.Uint64, error) {
-	b, err := unix.Mmap(fd, 0, words*wordBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+func mapWords(f *os.File, words int) ([]byte, []atomic.Uint64, error) {
+	b, err := unix.Mmap(int(f.Fd()), 0, words*wordBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		return nil, nil, os.NewSyscallError("mmap", err)
 	}
@@ -85,7 +86,6 @@ func mapWords(fd, words int) ([]byte, []atomic.Uint64, error) {
 
 func protect(b []byte) error { return os.NewSyscallError("mprotect", unix.Mprotect(b, unix.PROT_READ)) }
 func unmap(b []byte) error   { return os.NewSyscallError("munmap", unix.Munmap(b)) }
-func closeFD(fd int) error   { return os.NewSyscallError("close", unix.Close(fd)) }
 
 // retry repeats f while a signal interrupts it. The Go runtime sends such signals.
 func retry(f func() error) error {

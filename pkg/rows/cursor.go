@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"warpgauge/pkg/events"
 	"warpgauge/pkg/view"
 )
 
@@ -36,16 +35,6 @@ type Row struct {
 	XIDs    []XID    // XIDs that no earlier row had
 	Masks   []Mask   // clock event masks that changed, or the first masks of a binding
 	Gaps    int      // devices that miss XIDs between the last row and this one
-
-	reader *Reader // nil: from a Cursor
-}
-
-// Report reports an event that a Follower finds in the row. The Reader publishes it when its Followers have
-// returned.
-func (r *Row) Report(e events.Event) {
-	if r.reader != nil {
-		r.reader.add(e)
-	}
 }
 
 // Device describes the part of a row about one device.

@@ -59,7 +59,6 @@ type Reader struct {
 // events on bus, unless bus is nil.
 func New(board *view.Board, bus *events.Bus) *Reader {
 	r := &Reader{bus: bus, wake: make(chan struct{}, 1), pause: maxPause}
-	r.row.reader = r
 	if board != nil {
 		r.Join(board)
 	}

@@ -33,7 +33,6 @@ var lean = []string{
 	"warpgauge_remote_refused_lines",
 	"warpgauge_sample_age_seconds",
 	"warpgauge_sign_active",
-	"warpgauge_xid_witness_total",
 }
 
 // IsLean reports whether the family of that name is in the lean set.

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"container/list"
 	"crypto/tls"
 	"net"
 	"net/http"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
+	"golang.org/x/time/rate"
 )
 
 // connections evicts connections without progress when there are more than the limit, so that clients that send or read
@@ -26,36 +26,30 @@ type connections struct {
 	limit   int // MaxConnections
 	evicted prometheus.Counter
 	log     *zap.Logger
+	warn    rate.Sometimes
 
 	mu      sync.Mutex
-	open    map[net.Conn]*list.Element // nil during its eviction
-	order   list.List                  // of *connection, the longest unchanged state first
-	origins map[netip.Prefix]*origin   // addresses of the connections in order
-	silent  int                        // limit of connections without a request per address
-	warned  time.Time
+	open    map[net.Conn]*connection // until net/http has closed them
+	changes uint64
+	silent  int // limit of connections without a request per address
 }
 
 type connection struct {
-	net.Conn
 	address netip.Prefix
-	active  bool // from the end of a request's header to the end of its answer
-	asked   bool // a request was received
+	changed uint64 // connections.changes at the last change of state
+	active  bool   // from the end of a request's header to the end of its answer
+	asked   bool   // a request was received
+	evicted bool
 }
 
-// origin counts the connections of an address.
-type origin struct{ open, silent int }
-
-// warnEvery bounds the log lines about evicted connections.
+// warnEvery bounds the log lines about evicted connections, and about logins.
 const warnEvery = time.Minute
 
 // maxHandshakes is the maximum number of TLS connections without a request per address.
 const maxHandshakes = 64
 
 func newConnections(limit int, evicted prometheus.Counter, log *zap.Logger) *connections {
-	return &connections{
-		limit: limit, silent: limit, evicted: evicted, log: log,
-		open: map[net.Conn]*list.Element{}, origins: map[netip.Prefix]*origin{},
-	}
+	return &connections{limit: limit, silent: limit, evicted: evicted, log: log, warn: rate.Sometimes{Interval: warnEvery}, open: map[net.Conn]*connection{}}
 }
 
 // useTLS lowers the limit of connections without a request.
@@ -68,38 +62,17 @@ func (c *connections) slots() int { return c.limit + c.limit/8 + 1 }
 func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e := c.open[conn]
+	c.changes++
+	v := c.open[conn]
 	switch {
 	case state == http.StateNew:
-		v := &connection{Conn: conn, address: addressOf(conn.RemoteAddr().String())}
-		o := c.origins[v.address]
-		if o == nil {
-			o = &origin{}
-			c.origins[v.address] = o
-		}
-		o.open++
-		o.silent++
-		c.open[conn] = c.order.PushBack(v)
-		switch {
-		case c.order.Len() > c.limit:
-			c.evictLocked(c.largestLocked(), false)
-		case o.silent > c.silent:
-			c.evictLocked(v.address, true)
-		}
+		v = &connection{address: addressOf(conn.RemoteAddr().String()), changed: c.changes}
+		c.open[conn] = v
+		c.evictLocked(v.address)
 	case state == http.StateClosed || state == http.StateHijacked:
-		if e != nil {
-			c.removeLocked(e)
-		}
 		delete(c.open, conn)
-	case e != nil:
-		if v, ok := e.Value.(*connection); ok {
-			v.active = state == http.StateActive
-			if !v.asked {
-				v.asked = true
-				c.origins[v.address].silent--
-			}
-		}
-		c.order.MoveToBack(e)
+	case !v.evicted:
+		v.active, v.asked, v.changed = state == http.StateActive, true, c.changes
 	case state == http.StateActive: // its header was received before the eviction
 		end(conn)
 	default: // idle: net/http sets another deadline afterwards
@@ -107,55 +80,40 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	}
 }
 
-func (c *connections) removeLocked(e *list.Element) {
-	v, ok := c.order.Remove(e).(*connection)
-	if !ok {
-		return
-	}
-	o := c.origins[v.address]
-	o.open--
-	if !v.asked {
-		o.silent--
-	}
-	if o.open == 0 {
-		delete(c.origins, v.address)
-	}
-}
-
-// largestLocked returns the address with the most connections. In a tie, the address with the longest unchanged
-// connection wins.
-func (c *connections) largestLocked() netip.Prefix {
-	most := 0
-	for _, o := range c.origins {
-		most = max(most, o.open)
-	}
-	for e := c.order.Front(); e != nil; e = e.Next() {
-		if v, ok := e.Value.(*connection); ok && c.origins[v.address].open == most {
-			return v.address
-		}
-	}
-	return netip.Prefix{}
-}
-
-// evictLocked evicts the first connection of an address, or its first without a request. The connection stays in open
-// until net/http has closed it.
-func (c *connections) evictLocked(address netip.Prefix, silent bool) {
-	for e := c.order.Front(); e != nil; e = e.Next() {
-		v, ok := e.Value.(*connection)
-		if !ok || v.address != address || silent && v.asked {
+// evictLocked evicts one connection if there are too many, or too many without a request from the newest's address.
+func (c *connections) evictLocked(newest netip.Prefix) {
+	total, most, silent, of := 0, 0, 0, map[netip.Prefix]int{}
+	for _, v := range c.open {
+		if v.evicted {
 			continue
 		}
-		c.removeLocked(e)
-		c.open[v.Conn] = nil
-		end(v.Conn)
-		c.evicted.Inc()
-		break
+		total++
+		of[v.address]++
+		most = max(most, of[v.address])
+		if v.address == newest && !v.asked {
+			silent++
+		}
 	}
-	if now := time.Now(); now.Sub(c.warned) >= warnEvery {
-		c.warned = now
-		c.log.Warn("closing connections to make room for new ones",
-			zap.Int("limit", c.limit), zap.Stringer("address", address.Addr()))
+	if total <= c.limit && silent <= c.silent {
+		return
 	}
+	var victim net.Conn
+	for conn, v := range c.open {
+		candidate := of[v.address] == most
+		if total <= c.limit {
+			candidate = v.address == newest && !v.asked
+		}
+		if candidate && !v.evicted && (victim == nil || v.changed < c.open[victim].changed) {
+			victim = conn
+		}
+	}
+	v := c.open[victim]
+	v.evicted = true
+	end(victim)
+	c.evicted.Inc()
+	c.warn.Do(func() {
+		c.log.Warn("closing connections to make room for new ones", zap.Int("limit", c.limit), zap.Stringer("address", v.address.Addr()))
+	})
 }
 
 // end makes all reads and writes fail. It does not close the connection, because that would free the slot while a
@@ -176,9 +134,9 @@ func closeNow(conn net.Conn) {
 func (c *connections) closeWaiting() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for e := c.order.Front(); e != nil; e = e.Next() {
-		if v, ok := e.Value.(*connection); ok && !v.active {
-			closeNow(v.Conn)
+	for conn, v := range c.open {
+		if !v.active && !v.evicted {
+			closeNow(conn)
 		}
 	}
 }

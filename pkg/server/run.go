@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"sync"
 	"syscall"
@@ -22,8 +23,6 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.yaml.in/yaml/v3"
 	"golang.org/x/net/netutil"
-
-	"warpgauge/pkg/file"
 )
 
 // Run serves until ctx ends or a listener fails, then stops accepting, lets running requests finish for
@@ -88,6 +87,7 @@ func (s *Server) serveOn(srv *http.Server, l net.Listener) error {
 		WebConfigFile:      &s.o.WebConfigFile,
 	}
 	if s.o.WebConfigFile != "" {
+		srv.Handler = s.logins.behind(srv.Handler)
 		l = &firstAccept{Listener: l, do: func() { srv.Handler = s.logins.before(srv.Handler) }}
 	}
 	err := web.Serve(l, srv, flags, toolkitLog(s.log))
@@ -260,28 +260,20 @@ func closeAll(ls []net.Listener) {
 	}
 }
 
-// maxWebConfig is far above the size of a list of users with their hashes, in bytes.
-const maxWebConfig = 1 << 20
-
 // readWebConfig checks the file as exporter-toolkit will read it, including certificates and password hashes, and
-// reports whether it enables TLS. It reads all files itself first, because the toolkit would wait for a FIFO for ever.
+// reports whether it enables TLS. The toolkit would wait for a FIFO for ever.
 func readWebConfig(path string) (tls bool, err error) {
 	if path == "" {
 		return false, nil
 	}
-	files := file.NewReader(maxWebConfig)
-	text, err := files.Read(context.Background(), path)
-	if err != nil {
+	if err := regular(path); err != nil {
 		return false, fmt.Errorf("read web config file: %w", err)
 	}
 	var c web.Config
-	if yaml.Unmarshal(text, &c) == nil { // Validate reports errors better
+	if text, err := os.ReadFile(path); err == nil && yaml.Unmarshal(text, &c) == nil { // Validate reports errors better
 		c.TLSConfig.SetDirectory(filepath.Dir(path))
 		for _, named := range []string{c.TLSConfig.TLSCertPath, c.TLSConfig.TLSKeyPath, c.TLSConfig.ClientCAs} {
-			if named == "" {
-				continue
-			}
-			if _, err := files.Read(context.Background(), named); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if err := regular(named); named != "" && err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return false, fmt.Errorf("read web config file %q: %w", path, err)
 			}
 		}

@@ -35,11 +35,11 @@
 package server
 
 import (
-	"container/list"
 	"fmt"
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -89,7 +89,7 @@ func New(pages Pages, o Options) *Server {
 	s.stats = newStats(o.Registerer, func() float64 { return float64(s.conns.count()) })
 	s.conns = newConnections(o.MaxConnections, s.stats.evicted, s.log)
 	if o.WebConfigFile != "" {
-		s.logins = newLogins(o.WebConfigFile, newLoginStats(o.Registerer), s.log)
+		s.logins = newLogins(o.WebConfigFile, o.Registerer, s.log)
 	}
 
 	s.handle("GET /metrics", "/metrics", s.serveMetrics)
@@ -258,7 +258,7 @@ func (s *Server) serveMetrics(w http.ResponseWriter, r *http.Request) {
 		h.Set("Content-Encoding", "gzip")
 	}
 	w.WriteHeader(http.StatusOK)
-	if r.Method != http.MethodHead {
+	if r.Method != http.MethodHead && len(page) > 0 {
 		end := s.sending.begin(page, func() {
 			_ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0)) // a recorder has none
 		})
@@ -282,9 +282,7 @@ const maxSendingBytes = 64 << 20
 // A page with many readers counts once.
 type sending struct {
 	mu      sync.Mutex
-	bytes   int
-	readers map[*byte]int // by the first byte of a page
-	scrapes list.List     // of scrape, the oldest first
+	scrapes []*scrape // the oldest first
 }
 
 type scrape struct {
@@ -294,41 +292,38 @@ type scrape struct {
 
 // begin records that page is being sent until end is called. It may call cut in between.
 func (s *sending) begin(page []byte, cut func()) (end func()) {
-	if len(page) == 0 {
-		return func() {}
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.readers == nil {
-		s.readers = map[*byte]int{}
-	}
-	if s.readers[&page[0]]++; s.readers[&page[0]] == 1 {
-		s.bytes += len(page)
-	}
-	e := s.scrapes.PushBack(scrape{page, cut})
-	for first := s.scrapes.Front(); s.bytes > maxSendingBytes && first != e; first = s.scrapes.Front() {
-		s.removeLocked(first).cut()
+	begun := &scrape{page, cut}
+	s.scrapes = append(s.scrapes, begun)
+	for s.scrapes[0] != begun && s.bytesLocked() > maxSendingBytes {
+		s.scrapes[0].cut()
+		s.scrapes = s.scrapes[1:]
 	}
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.removeLocked(e)
+		s.scrapes = slices.DeleteFunc(s.scrapes, func(sc *scrape) bool { return sc == begun })
 	}
 }
 
-// removeLocked removes a scrape, unless it was cut off before.
-func (s *sending) removeLocked(e *list.Element) scrape {
-	before := s.scrapes.Len()
-	sc, _ := s.scrapes.Remove(e).(scrape)
-	if s.scrapes.Len() == before {
-		return sc
+// bytesLocked returns the bytes of the pages.
+func (s *sending) bytesLocked() (n int) {
+	for _, sc := range s.scrapes {
+		n += len(sc.page)
 	}
-	first := &sc.page[0]
-	if s.readers[first]--; s.readers[first] == 0 {
-		delete(s.readers, first)
-		s.bytes -= len(sc.page)
+	if n <= maxSendingBytes {
+		return n // even if each scrape had its own
 	}
-	return sc
+	seen := map[*byte]bool{}
+	n = 0
+	for _, sc := range s.scrapes {
+		if first := &sc.page[0]; !seen[first] {
+			seen[first] = true
+			n += len(sc.page)
+		}
+	}
+	return n
 }
 
 // serveHealth answers as dcgm-exporter does: 200 unless GPUs are required and missing, with the state in headers.

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"warpgauge/pkg/collector"
-	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/view"
 )
@@ -128,6 +127,3 @@ func (k *kept) sample(src collector.Source, row []float64, due []bool) error {
 	}
 	return err
 }
-
-// fieldSet is a set of readings.
-type fieldSet map[field.ID]bool

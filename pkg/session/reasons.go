@@ -17,6 +17,7 @@ type reasons struct {
 	known        map[reasonKey]bool // explanations that the session adds
 }
 
+// reasonKey is a reading of a device.
 type reasonKey struct {
 	device int
 	field  field.ID

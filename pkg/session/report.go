@@ -1,7 +1,6 @@
 package session
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -135,30 +134,27 @@ type position struct {
 type sampled struct {
 	*view.Source
 	row     view.Row
-	any     bool  // there is a row
-	columns []int // columns of plain readings, by device and field
-	absent  []collector.Absence
+	any     bool                 // there is a row
+	columns map[reasonKey][]int  // columns of plain readings
+	absent  map[reasonKey]uint16 // explanations
 }
 
 func (b *builder) addSource(source *view.Source) {
-	s := &sampled{Source: source, absent: slices.Clone(source.Absent)}
+	s := &sampled{Source: source, columns: map[reasonKey][]int{}, absent: map[reasonKey]uint16{}}
 	s.any = source.Ring.Latest(&s.row)
 	for i, c := range source.Columns {
 		if c.Buffer > 0 {
 			continue
 		}
-		s.columns = append(s.columns, i)
+		k := reasonKey{c.Device, c.Field}
+		s.columns[k] = append(s.columns[k], i)
 		if d, known := field.ByID(c.Field); known && !d.AskedOf(source.Devices[c.Device].Level) {
 			b.foreign[c.Field] = true
 		}
 	}
-	slices.SortStableFunc(s.columns, func(x, y int) int {
-		c, d := &source.Columns[x], &source.Columns[y]
-		return cmp.Or(cmp.Compare(c.Device, d.Device), cmp.Compare(c.Field, d.Field))
-	})
-	slices.SortFunc(s.absent, func(x, y collector.Absence) int {
-		return cmp.Or(cmp.Compare(x.Device, y.Device), cmp.Compare(x.Field, y.Field))
-	})
+	for _, a := range source.Absent {
+		s.absent[reasonKey{a.Device, a.Field}] = a.Explanation
+	}
 	for i := range source.Devices {
 		d := b.device(source.Collector, &source.Devices[i])
 		d.in = append(d.in, position{s, i})
@@ -166,27 +162,15 @@ func (b *builder) addSource(source *view.Source) {
 }
 
 // columnsOf returns the columns of a reading.
-func (p *position) columnsOf(id field.ID) []int {
-	first, found := slices.BinarySearchFunc(p.columns, id, func(i int, id field.ID) int {
-		c := &p.Columns[i]
-		return cmp.Or(cmp.Compare(c.Device, p.device), cmp.Compare(c.Field, id))
-	})
-	n := first
-	for found && n < len(p.columns) && p.Columns[p.columns[n]].Device == p.device && p.Columns[p.columns[n]].Field == id {
-		n++
-	}
-	return p.columns[first:n]
-}
+func (p *position) columnsOf(id field.ID) []int { return p.columns[reasonKey{p.device, id}] }
 
 // explanation returns the source's explanation for a missing column.
 func (p *position) explanation(id field.ID) (e collector.Explanation, known bool) {
-	i, known := slices.BinarySearchFunc(p.absent, id, func(a collector.Absence, id field.ID) int {
-		return cmp.Or(cmp.Compare(a.Device, p.device), cmp.Compare(a.Field, id))
-	})
-	if !known || int(p.absent[i].Explanation) >= len(p.Explanations) {
+	n, known := p.absent[reasonKey{p.device, id}]
+	if !known || int(n) >= len(p.Explanations) {
 		return e, false
 	}
-	return p.Explanations[p.absent[i].Explanation], true
+	return p.Explanations[n], true
 }
 
 func (b *builder) addStatus(name string, st *DeviceStatus) {
@@ -208,13 +192,7 @@ func (b *builder) device(name string, d *collector.Device) *reported {
 // report returns a device with its fields. As on the page, the first source with a fresh sample serves it.
 func (d *reported) report(b *builder) ReportDevice {
 	out := d.ReportDevice
-	serving := -1
-	for i := range d.in {
-		if d.in[i].fresh(b.o) {
-			serving = i
-			break
-		}
-	}
+	serving := slices.IndexFunc(d.in, func(p position) bool { return p.fresh(b.o) })
 	if serving >= 0 {
 		out.Collector = d.in[serving].Collector
 	}

@@ -18,13 +18,14 @@ import (
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/session"
+	"warpgauge/pkg/view"
 )
 
-// The control channel is a Unix stream socket. A message of the child is a length (4 bytes, big endian), a kind (1 byte)
-// and that many bytes of JSON. The descriptor of the rings' memory comes with the view.
+// The control channel is a Unix stream socket. A frame is a length (4 bytes, big endian) and that many bytes. A frame of
+// the child is a message as JSON. The descriptor of the rings' memory comes with the view.
 //
-// The parent sends orders: a length and that many bytes of an input, with which the child begins a session. An empty
-// order ends the session; the child then waits for the next input. Closing the parent's end asks the child to stop.
+// The parent sends orders: an input, with which the child begins a session, or an empty frame, which ends the session;
+// the child then waits for the next input. Closing the parent's end asks the child to stop.
 //
 // Every allocation that a child can cause in the parent is bounded. A node of 16 GPUs with every field and all links
 // stays below a tenth of each bound.
@@ -36,70 +37,37 @@ const (
 	maxInterval = 366 * 24 * time.Hour
 	maxText     = 1024 // bytes of a reason
 
-	headerBytes = 5
+	headerBytes = 4
+	maxMessage  = 16 << 20 // bytes of a message
+	maxCommas   = 1 << 20  // in a message, and so elements: an empty device takes 3 bytes, and a hundred times that in memory
 	maxInput    = 64 << 20 // bytes of an input; a list has at most some hundred KiB
 )
 
-// maxBytes is the maximum size of a message, by kind.
-var maxBytes = [...]uint32{kindView: 16 << 20, kindStates: 8 << 20, kindCosts: 2 << 20}
-
-type kind byte
-
-const (
-	kindView   kind = 1 + iota // viewMessage, with a descriptor
-	kindStates                 // statesMessage
-	kindCosts                  // session.Costs
-)
-
-// viewMessage is the result of binding. It is sent at most once in a session.
-type viewMessage struct{ Sources []sourceMessage }
-
-// sourceMessage is one source. The rings are in the order of the sources in the memory that comes with the message.
-type sourceMessage struct {
-	Rows     int
-	Interval time.Duration
-	Every    []time.Duration
-	Devices  devices
-	Columns  []collector.Column
-
-	Explanations []collector.Explanation `json:",omitempty"`
-	Absent       [][3]uint16             `json:",omitempty"` // device, field and explanation
+// message is a message of the child. One of its parts is set.
+type message struct {
+	View   viewMessage    `json:",omitempty"` // with a descriptor; at most once in a session
+	States *statesMessage `json:",omitempty"`
+	Costs  *session.Costs `json:",omitempty"`
 }
 
-// devices bounds the number of devices while decoding: an empty device takes 3 bytes of a message and a hundred times
-// that in memory.
-type devices []collector.Device
+// viewMessage is the result of binding. The rings are in the order of the sources in the memory that comes with it.
+type viewMessage []sourceMessage
 
-func (l *devices) UnmarshalJSON(b []byte) error {
-	*l = nil
-	d := json.NewDecoder(bytes.NewReader(b))
-	switch t, err := d.Token(); {
-	case err != nil || t == nil: // null
-		return err
-	case t != json.Delim('['):
-		return fmt.Errorf("devices begin with %v", t)
-	}
-	for d.More() {
-		if len(*l) == maxDevices {
-			return fmt.Errorf("more than %d devices", maxDevices)
-		}
-		*l = append(*l, collector.Device{})
-		if err := d.Decode(&(*l)[len(*l)-1]); err != nil {
-			return err
-		}
-	}
-	return nil
+// sourceMessage is a source whose ring has so many rows.
+type sourceMessage struct {
+	Rows int
+	view.Source
 }
 
 // validate refuses a view that would lead readers out of bounds or give two devices one identity.
-func (m *viewMessage) validate() error {
+func (m viewMessage) validate() error {
 	devices, columns, absent := 0, 0, 0
 	seen := make(map[string]bool)
-	if len(m.Sources) == 0 || len(m.Sources) > maxSources {
-		return fmt.Errorf("a view of %d sources, want 1 to %d", len(m.Sources), maxSources)
+	if len(m) == 0 || len(m) > maxSources {
+		return fmt.Errorf("a view of %d sources, want 1 to %d", len(m), maxSources)
 	}
-	for i := range m.Sources {
-		s := &m.Sources[i]
+	for i := range m {
+		s := &m[i]
 		devices, columns = devices+len(s.Devices), columns+len(s.Columns)
 		if devices > maxDevices || columns > maxColumns || s.Rows < 1 || s.Rows > maxRows || s.Interval <= 0 || s.Interval > maxInterval {
 			return fmt.Errorf("source %d: %d devices and %d columns up to it, %d rows each %v: at most %d, %d and %d",
@@ -145,8 +113,9 @@ func (s *sourceMessage) validateReasons() error {
 		}
 	}
 	for _, a := range s.Absent {
-		if int(a[0]) >= len(s.Devices) || int(a[2]) >= len(s.Explanations) {
-			return fmt.Errorf("field %d is absent of device %d of %d, for explanation %d of %d", a[1], a[0], len(s.Devices), a[2], len(s.Explanations))
+		if a.Device < 0 || a.Device >= len(s.Devices) || int(a.Explanation) >= len(s.Explanations) {
+			return fmt.Errorf("field %d is absent of device %d of %d, for explanation %d of %d",
+				a.Field, a.Device, len(s.Devices), a.Explanation, len(s.Explanations))
 		}
 	}
 	return nil
@@ -184,55 +153,46 @@ type sender struct {
 }
 
 // send writes one message. A non-negative fd is passed with it.
-func (s *sender) send(k kind, payload []byte, fd int) error {
-	if len(payload) > int(maxBytes[k]) {
-		return fmt.Errorf("message of %d bytes: at most %d are sent to the exporter", len(payload), maxBytes[k])
+func (s *sender) send(m *message, fd int) error {
+	payload, err := json.Marshal(m)
+	if err != nil {
+		return err
 	}
-	b := make([]byte, headerBytes, headerBytes+len(payload))
-	binary.BigEndian.PutUint32(b, uint32(len(payload)))
-	b[4] = byte(k)
-	b = append(b, payload...)
+	if len(payload) > maxMessage {
+		return fmt.Errorf("message of %d bytes: at most %d are sent to the exporter", len(payload), maxMessage)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return writeFrame(s.conn, payload, fd)
+}
+
+// writeFrame writes a frame. A non-negative fd is passed with it.
+func writeFrame(conn *net.UnixConn, payload []byte, fd int) error {
+	b := append(binary.BigEndian.AppendUint32(nil, uint32(len(payload))), payload...)
 	if fd >= 0 {
-		n, _, err := s.conn.WriteMsgUnix(b[:headerBytes], unix.UnixRights(fd), nil)
+		n, _, err := conn.WriteMsgUnix(b[:headerBytes], unix.UnixRights(fd), nil)
 		if err != nil {
 			return err
 		}
 		b = b[n:]
 	}
-	_, err := s.conn.Write(b)
+	_, err := conn.Write(b)
 	return err
 }
 
-func (s *sender) sendJSON(k kind, message any, fd int) error {
-	payload, err := json.Marshal(message)
-	if err != nil {
-		return err
-	}
-	return s.send(k, payload, fd)
-}
-
-// sendOrder sends an order to a child.
-func sendOrder(conn *net.UnixConn, input []byte) error {
-	b := binary.BigEndian.AppendUint32(nil, uint32(len(input)))
-	_, err := conn.Write(append(b, input...))
-	return err
-}
-
-// readOrder reads an order of the parent. It returns io.EOF when the parent asks the child to stop.
-func readOrder(conn *net.UnixConn) ([]byte, error) {
-	var header [4]byte
-	if _, err := io.ReadFull(conn, header[:]); err != nil {
+// readFrame reads a frame. It returns io.EOF when the other side has closed its end.
+func readFrame(from io.Reader, most uint32) ([]byte, error) {
+	var header [headerBytes]byte
+	if _, err := io.ReadFull(from, header[:]); err != nil {
 		return nil, err
 	}
 	n := binary.BigEndian.Uint32(header[:])
-	if n > maxInput {
-		return nil, fmt.Errorf("%w: an order of %d bytes", errChannel, n)
+	if n > most {
+		return nil, fmt.Errorf("%w: a message of %d bytes", errChannel, n)
 	}
-	input := make([]byte, n)
-	_, err := io.ReadFull(conn, input)
-	return input, err
+	var payload bytes.Buffer // grows as bytes arrive, so that a length alone costs nothing
+	_, err := io.CopyN(&payload, from, int64(n))
+	return payload.Bytes(), err
 }
 
 // errChannel means that the child broke the channel's rules.
@@ -245,18 +205,18 @@ type receiver struct {
 }
 
 // next reads one message. It returns io.EOF when the child has closed its end.
-func (r *receiver) next() (kind, []byte, error) {
-	var header [headerBytes]byte
-	if _, err := io.ReadFull(r, header[:]); err != nil {
-		return 0, nil, err
+func (r *receiver) next() (m message, err error) {
+	payload, err := readFrame(r, maxMessage)
+	if err != nil {
+		return m, err
 	}
-	n, k := binary.BigEndian.Uint32(header[:]), kind(header[4])
-	if int(k) >= len(maxBytes) || n > maxBytes[k] {
-		return 0, nil, fmt.Errorf("%w: a message of kind %d with %d bytes", errChannel, k, n)
+	if n := bytes.Count(payload, []byte{','}); n > maxCommas {
+		return m, fmt.Errorf("%w: a message of %d elements: at most %d", errChannel, n, maxCommas)
 	}
-	var payload bytes.Buffer // grows as bytes arrive, so that a length alone costs nothing
-	_, err := io.CopyN(&payload, r, int64(n))
-	return k, payload.Bytes(), err
+	if err := json.Unmarshal(payload, &m); err != nil {
+		return m, fmt.Errorf("%w: %w", errChannel, err)
+	}
+	return m, nil
 }
 
 // Read reads a part of a message, and stores a descriptor that arrives with it.

@@ -17,7 +17,6 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
-	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/session"
@@ -174,7 +173,7 @@ func (c *child) sendOrders() {
 			return
 		case input := <-c.orders:
 			_ = c.conn.conn.SetWriteDeadline(time.Now().Add(c.silence()))
-			if err := sendOrder(c.conn.conn, input); errors.Is(err, os.ErrDeadlineExceeded) {
+			if err := writeFrame(c.conn.conn, input, -1); errors.Is(err, os.ErrDeadlineExceeded) {
 				c.kill(ReasonProtocol, fmt.Sprintf("cannot send an order: %v", err))
 			} // after another error the process has ended, or is about to
 		}
@@ -235,7 +234,7 @@ func (c *child) run() {
 // receiveMessages handles messages until the channel ends. An error is a breach of its rules.
 func (c *child) receiveMessages() error {
 	for {
-		k, payload, err := c.conn.next()
+		m, err := c.conn.next()
 		switch {
 		case errors.Is(err, errChannel):
 			return err
@@ -243,15 +242,14 @@ func (c *child) receiveMessages() error {
 			return nil //nolint:nilerr // the child has ended or is about to
 		}
 		c.heard.Store(int64(time.Since(c.born)))
-		switch k {
-		case kindView:
-			err = c.onView(payload)
-		case kindStates:
-			err = c.onStates(payload)
-		case kindCosts:
-			err = c.onCosts(payload)
-		default:
-			err = fmt.Errorf("%w: message of kind %d", errChannel, k)
+		if m.View != nil {
+			err = c.onView(m.View)
+		}
+		if m.States != nil {
+			err = errors.Join(err, c.onStates(m.States))
+		}
+		if m.Costs != nil {
+			err = errors.Join(err, c.onCosts(m.Costs))
 		}
 		if fd := c.conn.takeFD(); fd >= 0 {
 			_ = unix.Close(fd)
@@ -264,11 +262,7 @@ func (c *child) receiveMessages() error {
 	}
 }
 
-func (c *child) onView(payload []byte) error {
-	var m viewMessage
-	if err := json.Unmarshal(payload, &m); err != nil {
-		return fmt.Errorf("%w: view: %w", errChannel, err)
-	}
+func (c *child) onView(m viewMessage) error {
 	c.mu.Lock()
 	second, list := c.waits || c.view.Load() != nil, c.list
 	c.mu.Unlock()
@@ -286,9 +280,9 @@ func (c *child) onView(payload []byte) error {
 		return fmt.Errorf("%w: %w", errChannel, err)
 	}
 	mem := region.Words()
-	out := make([]*view.Source, 0, len(m.Sources))
-	for i := range m.Sources {
-		s := &m.Sources[i]
+	out := make([]*view.Source, 0, len(m))
+	for i := range m {
+		s := &m[i]
 		n := ring.Words(s.Rows, len(s.Devices), len(s.Columns))
 		if n > len(mem) {
 			return fmt.Errorf("%w: the rings need more than the memory of %d words", errChannel, len(region.Words()))
@@ -299,24 +293,14 @@ func (c *child) onView(payload []byte) error {
 		}
 		r.Keep(region)
 		mem = mem[n:]
-		absent := make([]collector.Absence, len(s.Absent))
-		for i, a := range s.Absent {
-			absent[i] = collector.Absence{Device: int(a[0]), Field: field.ID(a[1]), Explanation: a[2]}
-		}
-		out = append(out, &view.Source{
-			Collector: c.o.Name, Fields: list, Devices: s.Devices, Columns: s.Columns, Ring: r, Interval: s.Interval, Every: s.Every,
-			Explanations: s.Explanations, Absent: absent,
-		})
+		s.Collector, s.Fields, s.Ring = c.o.Name, list, r
+		out = append(out, &s.Source)
 	}
 	c.view.Store(&out)
 	return nil
 }
 
-func (c *child) onStates(payload []byte) error {
-	var m statesMessage
-	if err := json.Unmarshal(payload, &m); err != nil {
-		return fmt.Errorf("%w: states: %w", errChannel, err)
-	}
+func (c *child) onStates(m *statesMessage) error {
 	if len(m.Devices) > maxDevices || !isCause(m.Cause) {
 		return fmt.Errorf("%w: states of %d devices, cause %.40q", errChannel, len(m.Devices), m.Cause)
 	}
@@ -331,7 +315,7 @@ func (c *child) onStates(payload []byte) error {
 		}
 	}
 	if m.Ended {
-		c.onEnded(&m)
+		c.onEnded(m)
 	} else {
 		c.said.Store(&all)
 	}
@@ -370,16 +354,12 @@ func isCause(c session.Cause) bool {
 	return len(c) <= 32
 }
 
-func (c *child) onCosts(payload []byte) error {
-	var costs session.Costs
-	if err := json.Unmarshal(payload, &costs); err != nil {
-		return fmt.Errorf("%w: costs: %w", errChannel, err)
-	}
+func (c *child) onCosts(costs *session.Costs) error {
 	if sources, others := len(costs.Sources), len(costs.Calls)+len(costs.Implausible); sources > maxSources || others > maxSources {
 		return fmt.Errorf("%w: costs of %d sources and %d calls and fields: at most %d", errChannel, sources, others, maxSources)
 	}
 	costs.Collector = c.o.Name
-	c.spent.Store(&costs)
+	c.spent.Store(costs)
 	return nil
 }
 
@@ -577,7 +557,7 @@ func classifyExit(st *os.ProcessState, words *stderrTail) ending {
 	if ws, ok := st.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 		switch s := ws.Signal(); s {
 		case syscall.SIGABRT:
-			return ending{reason: ReasonAbort, text: "aborted: " + words.said()}
+			return ending{reason: ReasonAbort, text: words.aborted(len(words.lines))}
 		case syscall.SIGSEGV, syscall.SIGBUS, syscall.SIGILL, syscall.SIGFPE, syscall.SIGSYS, syscall.SIGTRAP:
 			return ending{reason: ReasonCrash, text: fmt.Sprintf("crashed: %s (%v)", unix.SignalName(s), s)}
 		default:
@@ -588,7 +568,7 @@ func classifyExit(st *os.ProcessState, words *stderrTail) ending {
 		return ending{reason: reason, text: text}
 	}
 	text := fmt.Sprintf("exited with code %d", st.ExitCode())
-	if last := words.last(); last != "" {
+	if last := words.last(len(words.lines)); last != "" {
 		text += ": " + last
 	}
 	return ending{reason: ReasonExit, text: text}

@@ -240,7 +240,7 @@ func TestRowsStatesLogsAndMetricsOfAChild(t *testing.T) {
 	}
 	eventually.True(t, "the child's log", func() bool { return v.logs.FilterMessage("opened").Len() == 1 })
 	fields := v.logs.FilterMessage("opened").All()[0].ContextMap()
-	if fields["fields"] != int64(1) || fields["took"] != "1s" || fields["collector"] != "toy" || fields["pid"] != int64(v.pid()) {
+	if fields["fields"] != 1.0 || fields["took"] != "1s" || fields["collector"] != "toy" || fields["pid"] != int64(v.pid()) {
 		t.Errorf("fields of the log are %v", fields)
 	}
 	for name, least := range map[string]float64{
@@ -281,7 +281,7 @@ func TestChildrenThatMisbehave(t *testing.T) {
 	f("assert", ReasonAbort, "aborted: x.cc:1: Assertion `n > 0' failed.", Options{})
 	f("panic", ReasonCrash, "panic: oh no", Options{})
 	f("killed", ReasonSignal, "SIGKILL", Options{})
-	f("junk", ReasonProtocol, "kind 0", Options{})
+	f("junk", ReasonProtocol, "unexpected end of JSON", Options{})
 }
 
 // A child is killed if all its calls hang, but not for a single hung GPU.
@@ -479,8 +479,7 @@ func TestAChildThatCannotBeKilled(t *testing.T) {
 	v.await()
 	pid := v.pid()
 	freeze(t, pid) // it ignores the request to end
-	running, _ := v.counts.current()
-	c := running.(*child)
+	c := v.now.Load().life.(*child)
 	c.mu.Lock()
 	c.why, c.killed = &ending{reason: ReasonHung, text: "silent"}, time.Now().Add(-killGrace)
 	c.mu.Unlock()
@@ -634,10 +633,10 @@ func TestAChildWithoutAParent(t *testing.T) {
 				return l.Open()
 			}, asItIs, session.Options{Interval: 10 * time.Millisecond})
 		}()
-		if err := sendOrder(parent.conn, inputOf(fieldsOf(t, temperature), nil)); err != nil {
+		if err := writeFrame(parent.conn, inputOf(fieldsOf(t, temperature), nil), -1); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := parent.next(); err != nil {
+		if _, err := parent.next(); err != nil {
 			t.Errorf("%s: %v", mode, err)
 		}
 		eventually.True(t, "the call that hangs", func() (hangs bool) {
@@ -675,10 +674,10 @@ func TestAChildThatCannotRelease(t *testing.T) {
 		ended <- Child(context.Background(), control, 50*time.Millisecond, func() collector.Collector { return keeper{l.Open(), hangs} },
 			asItIs, session.Options{Interval: 10 * time.Millisecond})
 	}()
-	if err := sendOrder(parent.conn, inputOf(fieldsOf(t, temperature), nil)); err != nil {
+	if err := writeFrame(parent.conn, inputOf(fieldsOf(t, temperature), nil), -1); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := parent.next(); err != nil {
+	if _, err := parent.next(); err != nil {
 		t.Error(err)
 	}
 	parent.close()

@@ -99,7 +99,7 @@ func releaseWithin(patience time.Duration, s *session.Session) {
 // listen passes on the parent's orders until the parent asks the child to stop.
 func (c *inside) listen(ctx context.Context, conn *net.UnixConn) {
 	for {
-		order, err := readOrder(conn)
+		order, err := readFrame(conn, maxInput)
 		if err != nil {
 			c.fail(nil)
 			return
@@ -137,7 +137,7 @@ func (c *inside) run(ctx context.Context, s *session.Session) (again bool, err e
 		last.Reason = err.Error()
 	}
 	last.Waits = ctx.Err() == nil && (err == nil || last.Cause == session.CauseChanged)
-	_ = c.to.sendJSON(kindStates, &last, -1) // if the parent is gone, this process ends soon
+	_ = c.to.send(&message{States: &last}, -1) // if the parent is gone, this process ends soon
 	return last.Waits, nil
 }
 
@@ -162,15 +162,9 @@ func (c *inside) Memory(words int) ([]atomic.Uint64, any, error) {
 func (c *inside) Publish(sources []*view.Source) {
 	var m viewMessage
 	for _, s := range sources {
-		one := sourceMessage{
-			Rows: s.Ring.Rows(), Interval: s.Interval, Every: s.Every, Devices: s.Devices, Columns: s.Columns, Explanations: s.Explanations,
-		}
-		for _, a := range s.Absent {
-			one.Absent = append(one.Absent, [3]uint16{uint16(a.Device), uint16(a.Field), a.Explanation})
-		}
-		m.Sources = append(m.Sources, one)
+		m = append(m, sourceMessage{s.Ring.Rows(), *s})
 	}
-	if err := c.to.sendJSON(kindView, &m, c.region.FD()); err != nil {
+	if err := c.to.send(&message{View: m}, c.region.FD()); err != nil {
 		c.fail(fmt.Errorf("send view: %w", err))
 	}
 	_ = c.region.CloseFD()
@@ -197,7 +191,7 @@ func (c *inside) report(ctx context.Context, stop func(), s *session.Session, en
 			case <-time.After(reportSpacing):
 			}
 		}
-		_ = c.to.sendJSON(kindStates, statesOf(s.Status().Devices), -1)
+		_ = c.to.send(&message{States: statesOf(s.Status().Devices)}, -1)
 	}
 }
 
@@ -215,7 +209,7 @@ func statesOf(all []session.DeviceStatus) *statesMessage {
 	return m
 }
 
-func (c *inside) sendCosts(s *session.Session) { _ = c.to.sendJSON(kindCosts, s.Costs(), -1) }
+func (c *inside) sendCosts(s *session.Session) { _ = c.to.send(&message{Costs: s.Costs()}, -1) }
 
 // readInput decodes what inputOf encodes.
 func readInput(from io.Reader) (list field.List, until map[string]int64, err error) {

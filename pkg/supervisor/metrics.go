@@ -18,7 +18,6 @@ type counts struct {
 	mu    sync.Mutex
 	cpu   time.Duration // of ended children
 	shown time.Duration // largest value ever reported: /proc and wait4 use different units
-	life  life          // the running session; nil: none
 }
 
 func newCounts(collector string) *counts {
@@ -46,32 +45,26 @@ func newCounts(collector string) *counts {
 	return c
 }
 
-func (c *counts) begin(l life) {
+// ended adds the processor time of a child, if it has ended.
+func (c *counts) ended(p *child) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.life = l
-}
-
-func (c *counts) end(l life, stuck bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.life = nil
-	if p, ok := l.(*child); ok && !stuck {
-		c.cpu += time.Duration(p.cpu.Load())
+	if cpu := p.cpu.Swap(0); cpu > 0 {
+		p.cost.Store(&usage{})
+		c.cpu += time.Duration(cpu)
 	}
 }
 
-// current returns the running session, and the processor time of all children. Readers of metrics take no lock of the
-// supervisor.
-func (c *counts) current() (life, time.Duration) {
+// used returns the processor time of all children, of which p may be running.
+func (c *counts) used(p *child) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	cpu := c.cpu
-	if p, ok := c.life.(*child); ok {
+	if p != nil {
 		cpu += p.cost.Load().cpu
 	}
 	c.shown = max(c.shown, cpu)
-	return c.life, c.shown
+	return c.shown
 }
 
 func (c *counts) restarted(reason string) {
@@ -106,12 +99,12 @@ func (s *Supervisor) Collect(ch chan<- prometheus.Metric) {
 		st.Devices = nil
 	}
 	session.CollectStates(ch, st)
-	life, cpu := s.counts.current()
+	life := s.now.Load().life
 	s.counts.opens.Collect(ch)
 	if s.o.Command != nil {
 		s.counts.ends.Collect(ch)
 		s.counts.restarts.Collect(ch)
-		s.collectChild(ch, life, cpu, st.Up)
+		s.collectChild(ch, life, st.Up)
 	}
 	if life != nil {
 		if costs := life.costs(); costs != nil {
@@ -120,12 +113,13 @@ func (s *Supervisor) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func (s *Supervisor) collectChild(ch chan<- prometheus.Metric, life life, cpu time.Duration, serves bool) {
+func (s *Supervisor) collectChild(ch chan<- prometheus.Metric, life life, serves bool) {
 	emit := func(d *prometheus.Desc, t prometheus.ValueType, v float64) {
 		ch <- prometheus.MustNewConstMetric(d, t, v, s.o.Name)
 	}
 	up, abandoned := 0.0, 0.0
-	if p, ok := life.(*child); ok {
+	p, ok := life.(*child)
+	if ok {
 		emit(descChildPID, prometheus.GaugeValue, float64(p.pid))
 		if used := p.cost.Load(); used.resident != 0 {
 			emit(descChildMemory, prometheus.GaugeValue, float64(used.resident))
@@ -138,13 +132,13 @@ func (s *Supervisor) collectChild(ch chan<- prometheus.Metric, life life, cpu ti
 		}
 	}
 	emit(descChildUp, prometheus.GaugeValue, up)
-	emit(descChildCPU, prometheus.CounterValue, cpu.Seconds())
+	emit(descChildCPU, prometheus.CounterValue, s.counts.used(p).Seconds())
 	emit(descAbandoned, prometheus.GaugeValue, abandoned)
 }
 
 // Costs returns the library costs of the session in service.
 func (s *Supervisor) Costs() session.Costs {
-	if life, _ := s.counts.current(); life != nil {
+	if life := s.now.Load().life; life != nil {
 		if c := life.costs(); c != nil {
 			return *c
 		}

@@ -45,8 +45,7 @@ type output struct {
 	taken   int    // entries since the last tick
 	dropped int
 	ticks   int  // since shown began
-	shown   int  // lines of libraries at level info
-	hidden  int  // lines of libraries at level debug because of the limit
+	shown   int  // lines of libraries that are not at level debug, or would not be without the limit
 	held    bool // entries are held back
 	kept    []func()
 }
@@ -95,10 +94,10 @@ func (o *output) tick() {
 
 // showAgain renews the allowance of library lines.
 func (o *output) showAgain() {
-	if o.hidden > 0 {
-		o.log.Info("more output of libraries is logged at level debug", zap.String("collector", o.collector), zap.Int("lines", o.hidden))
+	if hidden := o.shown - shownLines; hidden > 0 {
+		o.log.Info("more output of libraries is logged at level debug", zap.String("collector", o.collector), zap.Int("lines", hidden))
 	}
-	o.ticks, o.shown, o.hidden = 0, 0, 0
+	o.ticks, o.shown = 0, 0
 }
 
 // hold holds entries back until release: a child that starts only to find no devices again would repeat its log.
@@ -140,17 +139,12 @@ func (o *output) line(line string) {
 // write bounds the level, so that no entry of a child can end the parent.
 func (o *output) write(line string, entry map[string]any) {
 	if entry == nil {
-		level := zapcore.InfoLevel
-		switch {
-		case line == "" || o.tail.crashed(): // stacks of a crash, whose important lines are in the log of the child's end
-			level = zapcore.DebugLevel
-		case o.echo != nil: // the echo has it on standard error
-			level = zapcore.DebugLevel
-		case o.shown == shownLines:
-			level = zapcore.DebugLevel
-			o.hidden++
-		default:
-			o.shown++
+		// The log of the child's end has the important lines of a crash, and the echo has each line on standard error.
+		level := zapcore.DebugLevel
+		if line != "" && !o.tail.crashed() && o.echo == nil {
+			if o.shown++; o.shown <= shownLines {
+				level = zapcore.InfoLevel
+			}
 		}
 		o.log.Log(level, "output of a library", zap.String("collector", o.collector), zap.String("library_output", line), zap.Int64("pid", o.pid.Load()))
 		return
@@ -168,21 +162,15 @@ func (o *output) write(line string, entry map[string]any) {
 		switch key {
 		case "logger", "level", "msg", "collector", "pid":
 		default:
-			fields = append(fields, zap.Any(key, number(entry[key])))
+			fields = append(fields, zap.Any(key, entry[key]))
 		}
 	}
 	log.Log(min(max(level, zapcore.DebugLevel), zapcore.ErrorLevel), entry["msg"].(string), append(fields, zap.Int64("pid", o.pid.Load()))...)
 }
 
 // parseEntry returns the log entry in a line, or nil.
-func parseEntry(line string) map[string]any {
-	if !strings.HasPrefix(line, `{"level":"`) {
-		return nil
-	}
-	var entry map[string]any
-	d := json.NewDecoder(strings.NewReader(line))
-	d.UseNumber()
-	if d.Decode(&entry) != nil {
+func parseEntry(line string) (entry map[string]any) {
+	if !strings.HasPrefix(line, `{"level":"`) || json.Unmarshal([]byte(line), &entry) != nil {
 		return nil
 	}
 	_, level := entry["level"].(string)
@@ -191,19 +179,4 @@ func parseEntry(line string) map[string]any {
 		return nil
 	}
 	return entry
-}
-
-// number converts a JSON number so that the log writes it as a number.
-func number(v any) any {
-	n, ok := v.(json.Number)
-	if !ok {
-		return v
-	}
-	if i, err := n.Int64(); err == nil {
-		return i
-	}
-	if f, err := n.Float64(); err == nil {
-		return f
-	}
-	return n.String()
 }

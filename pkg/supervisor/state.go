@@ -9,7 +9,6 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/view"
@@ -24,11 +23,10 @@ type state struct {
 	cause   session.Cause  // why no session is in service
 	reason  string
 	absent  []session.DeviceStatus
-	parted  []session.DeviceStatus
-	// handover holds the devices of a session that was ended on purpose. Until until they keep their states, because
-	// the next session is about to replace it.
-	handover []session.DeviceStatus
-	until    time.Time
+	// former holds the devices that a release has removed from the page. Until until, it holds the devices of a session
+	// that was ended on purpose: they keep their states, because the next session is about to replace it.
+	former []session.DeviceStatus
+	until  time.Time
 }
 
 // held names the library calls that keep the session from ending.
@@ -57,10 +55,8 @@ func (t *state) devices() []session.DeviceStatus {
 			}
 		}
 		return out
-	case t.handover != nil && time.Now().Before(t.until):
-		return t.handover
-	case len(t.sources) == 0:
-		return t.parted
+	case len(t.sources) == 0 || time.Now().Before(t.until):
+		return t.former
 	}
 	var out []session.DeviceStatus
 	var row ring.Row
@@ -91,20 +87,24 @@ func (s *Supervisor) Status() session.CollectorStatus {
 // setProblem records why no session is in service.
 func (s *Supervisor) setProblem(cause session.Cause, reason string) {
 	s.now.Store(&state{
-		sources: s.shown, cause: cause, reason: reason, absent: s.inventory.missing(time.Now()), parted: s.inventory.parted,
+		sources: s.shown, cause: cause, reason: reason, absent: s.inventory.missing(time.Now()), former: s.inventory.parted,
 	})
 }
 
 // setHandover records that a session was ended on purpose.
 func (s *Supervisor) setHandover() {
 	old := s.now.Load()
-	next := &state{
-		sources: s.shown, cause: session.CauseOpening, reason: "being opened again", absent: old.absent, parted: s.inventory.parted,
-	}
-	if old.serves || time.Now().Before(old.until) {
-		next.handover, next.until = old.devices(), time.Now().Add(s.o.Session.Deadline)
-	}
+	next := &state{sources: s.shown, absent: old.absent, former: s.inventory.parted}
+	next.handOver(old, old.up(), s.o.Session.Deadline)
 	s.now.Store(next)
+}
+
+// handOver keeps the devices of a session that ends, if it was up, for the given time.
+func (t *state) handOver(from *state, up bool, d time.Duration) {
+	t.cause, t.reason = session.CauseOpening, "being opened again"
+	if up {
+		t.former, t.until = from.devices(), time.Now().Add(d)
+	}
 }
 
 // show records the state of the current session.
@@ -112,20 +112,19 @@ func (s *Supervisor) show(t *turn) {
 	old := s.now.Load()
 	next := &state{
 		life: t.life, serves: !t.published.IsZero() && t.stopped.IsZero(), sources: s.shown, cause: old.cause, reason: old.reason,
-		absent: s.inventory.missing(time.Now()), parted: s.inventory.parted, handover: old.handover, until: old.until,
+		absent: s.inventory.missing(time.Now()), former: old.former, until: old.until,
 	}
 	switch {
 	case next.serves:
 		next.since = t.published
-		next.cause, next.reason, next.handover, next.until = session.CauseNone, "", nil, time.Time{}
+		next.cause, next.reason, next.former, next.until = session.CauseNone, "", nil, time.Time{}
 		if s.refused == s.request().lists {
 			next.cause, next.reason = session.CauseError, "the new list cannot be opened, the former one is in service"
 		}
 	case t.stuck():
 		next.cause, next.reason = session.CauseStuck, t.life.held()
 	case !t.stopped.IsZero() && old.serves && !s.request().rests():
-		next.handover, next.until = old.devices(), time.Now().Add(s.o.Session.Deadline)
-		next.cause, next.reason = session.CauseOpening, "being opened again"
+		next.handOver(old, true, s.o.Session.Deadline)
 	}
 	s.now.Store(next)
 }
@@ -192,47 +191,15 @@ func (q *quiet) found(log *zap.Logger, level zapcore.Level, reason string) {
 // maxNames bounds the field names in one log line.
 const maxNames = 12
 
-// logFields logs the fields of the list that no device has, and the fields that are read in addition to the list.
-func (s *Supervisor) logFields(sources []*view.Source) {
-	s.logNames(&s.loggedAbsent, "no device has some fields of the list; run warpgauge check for the reasons", absentEverywhere(sources))
-	s.logNames(&s.loggedAdded, "reading fields that the list does not name; --health=off reads fewer", view.Added(sources))
-}
-
-// logNames logs names, unless they are the last logged ones.
-func (s *Supervisor) logNames(last *string, message string, names []string) {
+// logAdded logs the fields that are read in addition to the list, unless they are the last logged ones.
+func (s *Supervisor) logAdded(sources []*view.Source) {
+	names := view.Added(sources)
 	n, text := len(names), strings.Join(names[:min(len(names), maxNames)], ", ")
 	if n > maxNames {
 		text += fmt.Sprintf(" and %d more", n-maxNames)
 	}
-	if n > 0 && text != *last {
-		s.log.Info(message, zap.Int("fields", n), zap.String("field", text))
+	if n > 0 && text != s.loggedAdded {
+		s.log.Info("reading fields that the list does not name; --health=off reads fewer", zap.Int("fields", n), zap.String("field", text))
 	}
-	*last = text
-}
-
-// absentEverywhere returns the names of the list's fields that no device has.
-func absentEverywhere(sources []*view.Source) (names []string) {
-	columns, labels := map[field.ID]bool{}, map[string]bool{}
-	for _, s := range sources {
-		for _, c := range s.Columns {
-			columns[c.Field] = true
-		}
-		for i := range s.Devices {
-			for _, l := range s.Devices[i].Facts {
-				labels[l.Name] = true
-			}
-		}
-	}
-	list := sources[0].Fields
-	for i := range list.Fields {
-		f := &list.Fields[i]
-		id := f.Desc.ID
-		if in, ok := field.Input(f.Desc); ok {
-			id = in.ID
-		}
-		if !columns[id] && !labels[f.Name] && !slices.Contains(names, f.Name) {
-			names = append(names, f.Name)
-		}
-	}
-	return names
+	s.loggedAdded = text
 }

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -63,37 +64,25 @@ func (w *stderrTail) explain() (reason, text string) {
 	if !strings.HasPrefix(line, "SIGABRT") {
 		return ReasonCrash, "crashed: " + line
 	}
-	return ReasonAbort, "aborted: " + w.assertion(w.crash-1)
+	return ReasonAbort, w.aborted(w.crash - 1)
 }
 
-// assertion returns the last line before line n that looks like an assertion, else the last line.
-func (w *stderrTail) assertion(n int) string {
-	said := "nothing was said"
-	for i, line := range slices.Backward(w.lines[:n]) {
-		if strings.TrimSpace(line) == "" {
-			continue
-		}
-		if i == n-1 || said == "nothing was said" {
-			said = line
-		}
+// aborted names the last line before line n that looks like an assertion, else the last line.
+func (w *stderrTail) aborted(n int) string {
+	for _, line := range slices.Backward(w.lines[:n]) {
 		if assertLine.MatchString(line) {
-			return line
+			return "aborted: " + line
 		}
 	}
-	return said
+	return "aborted: " + cmp.Or(w.last(n), "nothing was said")
 }
 
-// last returns the last non-empty line.
-func (w *stderrTail) last() string {
-	for _, line := range slices.Backward(w.lines) {
+// last returns the last non-empty line before line n.
+func (w *stderrTail) last(n int) string {
+	for _, line := range slices.Backward(w.lines[:n]) {
 		if strings.TrimSpace(line) != "" {
 			return line
 		}
 	}
 	return ""
-}
-
-// said returns the assertion in the last lines, if any.
-func (w *stderrTail) said() string {
-	return w.assertion(len(w.lines))
 }

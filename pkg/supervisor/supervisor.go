@@ -109,19 +109,18 @@ type Supervisor struct {
 	over    bool // Run has returned
 
 	// Used by Run only.
-	spare        *child           // a process that waits for its next session; nil: none
-	shown        []*view.Source   // published sources
-	until        map[string]int64 // by device: time up to which its XIDs are in published rows
-	good         field.List       // list of the last published session
-	goodList     uint64           // its change of the list; 0: none
-	refused      uint64           // the change of the list that no session could open; good is used instead
-	pauses       pauses
-	quiet        quiet
-	notBefore    time.Time // of the next session
-	inventory    inventory
-	logged       map[string]string // by device: the last logged state
-	loggedAbsent string            // the last logged names of fields that no device has
-	loggedAdded  string            // the last logged names of fields that the list does not name
+	spare       *child           // a process that waits for its next session; nil: none
+	shown       []*view.Source   // published sources
+	until       map[string]int64 // by device: time up to which its XIDs are in published rows
+	good        field.List       // list of the last published session
+	goodList    uint64           // its change of the list; 0: none
+	refused     uint64           // the change of the list that no session could open; good is used instead
+	pauses      pauses
+	quiet       quiet
+	notBefore   time.Time // of the next session
+	inventory   inventory
+	logged      map[string]string // by device: the last logged state
+	loggedAdded string            // the last logged names of fields that the list does not name
 
 	counts *counts
 	page   view.Merger // used without Options.Page
@@ -376,12 +375,13 @@ func (s *Supervisor) live(ctx context.Context, r *request) error {
 		c.output.hold()
 	}
 	t := &turn{s: s, life: l, request: r, list: list, lists: lists, born: time.Now()}
-	s.counts.begin(l)
 	s.show(t)
 	stuck := t.run(ctx)
-	s.counts.end(l, stuck)
-	if c, ok := t.life.(*child); ok && c.waiting() {
-		s.spare = c
+	if c, ok := t.life.(*child); ok {
+		s.counts.ended(c)
+		if c.waiting() {
+			s.spare = c
+		}
 	}
 	if stuck && ctx.Err() != nil {
 		return fmt.Errorf("stop collector %q: abandoned: %s", s.o.Name, cmp.Or(l.held(), "its library has not been closed yet"))
@@ -399,16 +399,14 @@ func (s *Supervisor) dropSpare() {
 		return
 	}
 	s.spare = nil
-	s.counts.begin(c)
 	c.stop(s.o.StopTimeout * 7 / 8)
 	timer := time.NewTimer(s.o.StopTimeout)
 	defer timer.Stop()
 	select {
 	case <-c.end:
-		s.counts.end(c, false)
 	case <-timer.C:
-		s.counts.end(c, true)
 	}
+	s.counts.ended(c)
 }
 
 // after reacts to the end of a session.
@@ -630,7 +628,7 @@ func (t *turn) publish(now time.Time) {
 	s.log.Log(s.routine(), "collector is in service",
 		zap.Int("sources", len(sources)), zap.Int("devices", n), zap.Duration("took", now.Sub(t.born).Round(time.Millisecond)))
 	if !s.o.Hidden {
-		s.logFields(sources)
+		s.logAdded(sources)
 	}
 	s.show(t) // before the answer, because a waiter may look at once
 	if t.lists == t.request.lists {

@@ -18,22 +18,22 @@ import (
 // Row is a copy of one row of a source's ring.
 type Row = ring.Row
 
-// Source is one bound source.
+// Source is one bound source. As JSON, for another process, it is what that process cannot know.
 type Source struct {
-	Collector string // name of the collector
-	Fields    field.List
+	Collector string     `json:"-"` // name of the collector
+	Fields    field.List `json:"-"`
 	Devices   []collector.Device
 	Columns   []collector.Column
 	// Ring holds a row per tick: len(Devices) stamps (Unix nanoseconds of the device's last successful sample; 0:
 	// never) and len(Columns) cells (in the unit of the column's Descriptor, NaN = blank).
-	Ring *ring.Ring
+	Ring *ring.Ring `json:"-"`
 	// Interval is the time between two rows.
 	Interval time.Duration
 	// Every holds, by device, the interval of its fastest reading. nil: every row has every device.
-	Every []time.Duration
+	Every []time.Duration `json:",omitempty"`
 	// Explanations hold the reasons of blank cells (see Why), and Absent the reasons of absent columns.
-	Explanations []collector.Explanation
-	Absent       []collector.Absence
+	Explanations []collector.Explanation `json:",omitempty"`
+	Absent       []collector.Absence     `json:",omitempty"`
 }
 
 // WellFormed reports whether the rows have the source's shape.

@@ -288,12 +288,11 @@ func checkMappings(f *Facts, out *findings) {
 var mapping = regexp.MustCompile(`(?m)^warpgauge_mapping_up\{[^}]*mapping="([a-z_]+)"[^}]*\} ([01])$`)
 
 var doOfMapping = map[string]string{
-	"pod_resources":     "mount /var/lib/kubelet/pod-resources of the host into the pod at the same place (the chart does), or name the socket with --pod-resources-kubelet-socket; the log says why",
-	"pod_metadata":      "see that the service account may list pods of its node (the chart's ClusterRole), and that the API server is reachable; the log says why",
-	"resource_slices":   "see that the service account may list resourceslices (the chart's ClusterRole); the log says why",
-	"container_runtime": "see that the runtime's socket is mounted and may be opened; the log says why",
-	"hpc_jobs":          "see that the scheduler's prolog and epilog write the job files; the log says why",
-	"processes":         "give the exporter the PIDs of the machine: hostPID: true; the log says why",
+	"pod_resources":   "mount /var/lib/kubelet/pod-resources of the host into the pod at the same place (the chart does), or name the socket with --pod-resources-kubelet-socket; the log says why",
+	"pod_metadata":    "see that the service account may list pods of its node (the chart's ClusterRole), and that the API server is reachable; the log says why",
+	"resource_slices": "see that the service account may list resourceslices (the chart's ClusterRole); the log says why",
+	"hpc_jobs":        "see that the scheduler's prolog and epilog write the job files; the log says why",
+	"processes":       "give the exporter the PIDs of the machine: hostPID: true; the log says why",
 }
 
 func checkLog(f *Facts, out *findings) {

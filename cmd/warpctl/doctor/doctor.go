@@ -224,15 +224,6 @@ func journal(ctx context.Context) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Rows returns the findings as CSV.
-func (r *Result) Rows() [][]string {
-	out := [][]string{{"check", "severity", "finding", "do"}}
-	for _, f := range r.Findings {
-		out = append(out, []string{f.Check, string(f.Severity), f.Finding, f.Do})
-	}
-	return out
-}
-
 // Table writes the findings for people.
 func (r *Result) Table(w io.Writer) error {
 	width, n := 0, 0

@@ -2,12 +2,9 @@ package doctor
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -19,31 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"warpgauge/extensions/live/apiv1"
-	"warpgauge/pkg/field"
+	"warpgauge/internal/testkit/tree"
 )
-
-// tree creates a root file system. A name with -> is a symbolic link.
-func tree(t *testing.T, files map[string]string) string {
-	t.Helper()
-	root := t.TempDir()
-	for name, content := range files {
-		link, to, isLink := strings.Cut(name, " -> ")
-		path := filepath.Join(root, link)
-		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-			t.Fatal(err)
-		}
-		var err error
-		if isLink {
-			err = os.Symlink(to, path)
-		} else {
-			err = os.WriteFile(path, []byte(content), 0o600)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	return root
-}
 
 // with returns a copy of a tree with additional files; a name with - removes the files with that prefix.
 func with(base map[string]string, more ...string) map[string]string {
@@ -68,21 +42,21 @@ func with(base map[string]string, more ...string) map[string]string {
 
 // healthy is a machine with an NVIDIA GPU and everything it needs.
 var healthy = map[string]string{
-	"proc/sys/kernel/osrelease":                            "6.8.0-45-generic\n",
-	"etc/os-release":                                       "NAME=Debian\nPRETTY_NAME=\"Debian GNU/Linux 13\"\n",
-	"proc/self/status":                                     "Name:\tx\nUid:\t1000\t1000\t1000\t1000\nGroups:\t44 992\nCapEff:\t0000000000000000\n",
-	"proc/self/cgroup":                                     "0::/system.slice/warpgauge.service\n",
-	"sys/bus/pci/devices/0000:3b:00.0/vendor":              "0x10de\n",
-	"sys/bus/pci/devices/0000:3b:00.0/class":               "0x030200\n",
-	"sys/bus/pci/devices/0000:3b:00.0/driver -> ../nvidia": "",
-	"sys/module/nvidia/version":                            "550.54.15\n",
-	"proc/driver/nvidia/version":                           "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue\n",
-	"dev/nvidiactl":                                        "",
-	"dev/nvidia0":                                          "",
-	"dev/nvidia-uvm":                                       "",
-	"run/nvidia-persistenced/socket":                       "",
-	"usr/lib/x86_64-linux-gnu/libnvidia-ml.so.550.54.15":   "",
-	"usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1 -> libnvidia-ml.so.550.54.15": "",
+	"proc/sys/kernel/osrelease":                          "6.8.0-45-generic\n",
+	"etc/os-release":                                     "NAME=Debian\nPRETTY_NAME=\"Debian GNU/Linux 13\"\n",
+	"proc/self/status":                                   "Name:\tx\nUid:\t1000\t1000\t1000\t1000\nGroups:\t44 992\nCapEff:\t0000000000000000\n",
+	"proc/self/cgroup":                                   "0::/system.slice/warpgauge.service\n",
+	"sys/bus/pci/devices/0000:3b:00.0/vendor":            "0x10de\n",
+	"sys/bus/pci/devices/0000:3b:00.0/class":             "0x030200\n",
+	"sys/bus/pci/devices/0000:3b:00.0/driver":            "-> ../nvidia",
+	"sys/module/nvidia/version":                          "550.54.15\n",
+	"proc/driver/nvidia/version":                         "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue\n",
+	"dev/nvidiactl":                                      "",
+	"dev/nvidia0":                                        "",
+	"dev/nvidia-uvm":                                     "",
+	"run/nvidia-persistenced/socket":                     "",
+	"usr/lib/x86_64-linux-gnu/libnvidia-ml.so.550.54.15": "",
+	"usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1":         "-> libnvidia-ml.so.550.54.15",
 }
 
 // fakeExporter returns fixed answers.
@@ -150,7 +124,7 @@ func serving() *fakeExporter {
 func examine(t *testing.T, files map[string]string, change func(*Options)) *Result {
 	t.Helper()
 	o := Options{
-		Version: "1.0", Root: tree(t, files), Exporter: serving(), Limit: time.Second,
+		Version: "1.0", Root: tree.Write(t, files), Exporter: serving(), Limit: time.Second,
 		access:  func(string, bool) error { return nil },
 		journal: func(context.Context) ([]byte, error) { return []byte("2026-01-01 INFO started\n"), nil },
 	}
@@ -248,6 +222,9 @@ func TestFaults(t *testing.T) {
 	f("nouveau", with(bare, "sys/module/nouveau/x", ""), nil, "NVIDIA driver", Problem, "nouveau", "blacklist")
 	f("no device nodes", with(healthy, "-dev/nvidia"), nil, "NVIDIA device nodes", Problem, "there is no /dev/nvidiactl", "nvidia-modprobe")
 	f("container without GPUs", with(healthy, "-dev/nvidia", "run/.containerenv", ""), nil, "NVIDIA device nodes", Problem, "this container has no /dev/nvidiactl", "--gpus all")
+	two := with(healthy, "sys/bus/pci/devices/0000:5e:00.0/vendor", "0x10de\n", "sys/bus/pci/devices/0000:5e:00.0/class", "0x030200\n")
+	f("a GPU without a node", two, nil, "NVIDIA device nodes", Note, "2 NVIDIA GPUs on the PCI bus, device nodes of 1")
+	f("a closed node that is not needed", healthy, denied(unix.EACCES, "nvidia-uvm"), "NVIDIA device nodes", OK, "device nodes of 1 NVIDIA GPU can be opened")
 	f("no GPU's node", with(healthy, "-dev/nvidia0"), nil, "NVIDIA device nodes", Problem, "no /dev/nvidia0")
 	f("no permission", healthy, denied(unix.EACCES, "nvidia0"), "NVIDIA device nodes", Problem, "user 1000 cannot open /dev/nvidia0: permission denied", "SupplementaryGroups=")
 	f("device control group", healthy, denied(unix.EPERM, "nvidiactl"), "NVIDIA device nodes", Problem, "cannot open /dev/nvidiactl: operation not permitted", "device control group")
@@ -263,11 +240,11 @@ func TestFaults(t *testing.T) {
 		"sys/bus/pci/devices/0000:c1:00.0/vendor", "0x1002", "sys/bus/pci/devices/0000:c1:00.0/class", "0x120000", "dev/kfd", "", "dev/dri/renderD128", "")
 	f("amdgpu not loaded", amd, nil, "AMD driver", Problem, "1 AMD GPU on the PCI bus, but the kernel module amdgpu is not loaded", "modprobe amdgpu")
 	f("GPU without a driver", with(amd, "sys/module/amdgpu/version", "6.10.5\n"), nil, "AMD driver", Problem, "1 AMD GPU, none with the driver amdgpu")
-	loaded := with(amd, "sys/bus/pci/devices/0000:c1:00.0/driver -> ../amdgpu", "", "sys/module/amdgpu/version", "6.10.5\n")
+	loaded := with(amd, "sys/bus/pci/devices/0000:c1:00.0/driver", "-> ../amdgpu", "sys/module/amdgpu/version", "6.10.5\n")
 	f("amdgpu", loaded, nil, "AMD driver", OK, "1 AMD GPU, kernel module amdgpu 6.10.5")
 	f("no access to kfd", loaded, denied(unix.EACCES, "kfd"), "AMD device nodes", Note, "cannot open /dev/kfd")
 
-	f("no exporter", healthy, exporter(func(e *fakeExporter) { e.err, e.page = apiv1.ErrNoAnswer, "" }), "exporter", Problem, "no exporter answers", "systemctl start warpgauge")
+	f("no exporter", healthy, exporter(func(e *fakeExporter) { e.err, e.page = apiv1.ErrNoAnswer, "" }), "exporter", Problem, "no exporter answers", "systemctl start warpgauge", "warpgauge devices")
 	f("old exporter", healthy, exporter(func(e *fakeExporter) { e.err = apiv1.ErrNoAPI }), "exporter", Problem, "has no JSON API", "upgrade")
 	f("dcgm-exporter at the port", healthy, exporter(func(e *fakeExporter) { e.err, e.page = apiv1.ErrNoAPI, "DCGM_FI_DEV_GPU_TEMP 40\n" }), "exporter", Problem, "dcgm-exporter answers at http://localhost:9400", "--address")
 	f("other version", healthy, exporter(func(e *fakeExporter) { e.devices.Version = "0.9" }), "exporter", Note, "is version 0.9, doctor 1.0")
@@ -335,46 +312,6 @@ func TestFaults(t *testing.T) {
 	}, "log", Note, "2 errors", "nvml: second")
 }
 
-// TestNVIDIANodes: a device node that cannot be opened, or a GPU without a node, must not pass as OK. Nodes that the
-// exporter does not need must not count.
-func TestNVIDIANodes(t *testing.T) {
-	f := func(what string, want []Finding, change func(*Driver)) {
-		t.Helper()
-		d := &Driver{
-			GPUs: []PCI{{Address: "a"}, {Address: "b"}}, Module: "550.54.15",
-			Nodes: []Node{{Path: "/dev/nvidiactl", Access: "ok"}, {Path: "/dev/nvidia0", Access: "ok"}, {Path: "/dev/nvidia1", Access: "ok"}, {Path: "/dev/nvidia-uvm", Access: "permission denied"}},
-		}
-		change(d)
-		var out findings
-		checkNodes(&Facts{Host: Host{User: "7"}}, &out, field.VendorNVIDIA, d)
-		if diff := cmp.Diff(want, out.all, cmpopts.IgnoreFields(Finding{}, "Check", "Do"), cmpopts.EquateEmpty()); diff != "" {
-			t.Errorf("%s: findings differ (-want +got):\n%s", what, diff)
-		}
-	}
-	found := func(s Severity, text string) Finding { return Finding{Severity: s, Finding: text} }
-	f("all nodes", []Finding{found(OK, "device nodes of 2 NVIDIA GPUs can be opened")}, func(*Driver) {})
-	f("no driver", nil, func(d *Driver) { d.Module = "" })
-	f("a GPU without a node", []Finding{found(Note, "2 NVIDIA GPUs on the PCI bus, device nodes of 1"), found(OK, "device nodes of 1 NVIDIA GPU can be opened")},
-		func(d *Driver) { d.Nodes = d.Nodes[:2] })
-	f("the control node only", []Finding{found(Problem, "there is no /dev/nvidia0 or other GPU's device node")}, func(d *Driver) { d.Nodes = d.Nodes[:1] })
-	f("no control node", []Finding{found(Problem, "the driver is loaded, but there is no /dev/nvidiactl")}, func(d *Driver) { d.Nodes = d.Nodes[1:3] })
-	f("a closed node", []Finding{found(Problem, "user 7 cannot open /dev/nvidia1: permission denied (c 0:0)")},
-		func(d *Driver) { d.Nodes[2] = Node{"/dev/nvidia1", "c", "0:0", "permission denied"} })
-	f("two reasons", []Finding{
-		found(Problem, "user 7 cannot open /dev/nvidiactl: operation not permitted ( )"), found(Problem, "user 7 cannot open /dev/nvidia0, /dev/nvidia1: permission denied ( )"),
-	}, func(d *Driver) {
-		d.Nodes[0].Access = "operation not permitted"
-		d.Nodes[1].Access, d.Nodes[2].Access = "permission denied", "permission denied"
-	})
-}
-
-// TestNoExporter: without an exporter, doctor tells how to start one and how to read the devices without it.
-func TestNoExporter(t *testing.T) {
-	r := examine(t, healthy, func(o *Options) { o.Exporter = &fakeExporter{err: apiv1.ErrNoAnswer} })
-	want(t, "no exporter", r, "exporter", Problem, "no exporter answers", "systemctl start warpgauge", "warpgauge devices")
-	want(t, "no exporter", r, "NVIDIA driver", OK, "550.54.15")
-}
-
 // TestFlags: the settings come from the only running exporter and from the environment.
 func TestFlags(t *testing.T) {
 	proc := func(pid string, args ...string) map[string]string {
@@ -382,7 +319,7 @@ func TestFlags(t *testing.T) {
 	}
 	f := func(what string, files map[string]string, environ, want, roots []string) {
 		t.Helper()
-		got := (&system{root: tree(t, files)}).flags(environ)
+		got := (&system{root: tree.Write(t, files)}).flags(environ)
 		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" || !slices.Equal(rootsOf(got), roots) {
 			t.Errorf("%s: driver roots %q, flags differ (-want +got):\n%s", what, rootsOf(got), diff)
 		}
@@ -416,16 +353,3 @@ func TestHangs(t *testing.T) {
 		synctest.Wait()
 	})
 }
-
-func TestJSON(t *testing.T) {
-	text, err := json.Marshal(examine(t, with(healthy, "-dev/nvidia"), nil))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got struct{ Findings []Finding }
-	if err := json.Unmarshal(text, &got); err != nil || len(got.Findings) < 5 || strings.Contains(string(text), "acts") {
-		t.Errorf("JSON %s, error %v", text, err)
-	}
-}
-
-// Every problem comes with advice, and untrusted text cannot control the terminal.

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/charmbracelet/x/ansi"
+
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/field"
 )
@@ -199,7 +201,7 @@ func watch(t *testing.T, width, height int, nodes ...Node) (*model, *sources) {
 func text(m *model) string {
 	var b strings.Builder
 	for _, l := range m.frame() {
-		b.WriteString(strings.TrimRight(strip(l), " ") + "\n")
+		b.WriteString(strings.TrimRight(ansi.Strip(l), " ") + "\n")
 	}
 	return b.String()
 }

@@ -2,9 +2,7 @@ package top
 
 import (
 	"errors"
-	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,30 +10,14 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
-	"github.com/google/go-cmp/cmp"
 
 	"warpgauge/extensions/live/apiv1"
+	"warpgauge/internal/testkit/golden"
 )
 
-var update = flag.Bool("update", false, "rewrite the golden frames")
-
-func strip(s string) string { return ansi.Strip(s) }
-
-func golden(t *testing.T, name, got string) {
+func frame(t *testing.T, name, got string) {
 	t.Helper()
-	path := filepath.Join("testdata", name+".txt")
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got, -update writes it):\n%s", path, diff)
-	}
+	golden.Check(t, filepath.Join("testdata", name+".txt"), got)
 }
 
 // press sends keys to the model, by name or as text.
@@ -63,7 +45,7 @@ func TestFrames(t *testing.T) {
 			press(m, keys...)
 			s.poll(noon)
 			m.Update(tick(noon))
-			golden(t, fmt.Sprintf("%s-%dx%d", name, size[0], size[1]), text(m))
+			frame(t, fmt.Sprintf("%s-%dx%d", name, size[0], size[1]), text(m))
 		}
 		f("devices")
 		f("detail", "enter")
@@ -73,13 +55,13 @@ func TestFrames(t *testing.T) {
 
 		silent := hopper()
 		m, s := watch(t, size[0], size[1], hopper(), silent, nvidiaNewNames(), amd())
-		golden(t, fmt.Sprintf("nodes-%dx%d", size[0], size[1]), text(m))
+		frame(t, fmt.Sprintf("nodes-%dx%d", size[0], size[1]), text(m))
 		silent.err = errors.New("no exporter answers at http://10.0.0.1:9400: connection refused")
 		s.poll(noon.Add(time.Minute))
 		m.Update(tick(noon.Add(time.Minute)))
-		golden(t, fmt.Sprintf("silent-%dx%d", size[0], size[1]), text(m))
+		frame(t, fmt.Sprintf("silent-%dx%d", size[0], size[1]), text(m))
 		press(m, "down", "enter")
-		golden(t, fmt.Sprintf("silent-devices-%dx%d", size[0], size[1]), text(m))
+		frame(t, fmt.Sprintf("silent-devices-%dx%d", size[0], size[1]), text(m))
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"io"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -131,22 +130,4 @@ func (r *Report) Table(w io.Writer) error {
 		}
 	}
 	return err
-}
-
-// Rows returns the devices as CSV.
-func (r *Report) Rows() [][]string {
-	out := [][]string{{"node", "gpu", "id", "model", "simulated", "state", "reason", "utilization_percent", "tensor_active_percent",
-		"memory_used_bytes", "memory_total_bytes", "power_watts", "power_limit_watts", "temperature_celsius", "clock_mhz", "users"}}
-	for _, d := range r.Devices {
-		text := []string{d.Node, clean(d.GPU), clean(d.ID), clean(d.Model), strconv.FormatBool(d.Simulated), clean(d.State), clean(d.Reason)}
-		for _, v := range []*float64{d.Utilization, d.Tensor, d.MemoryUsed, d.MemoryTotal, d.Power, d.PowerLimit, d.Temperature, d.Clock} {
-			value := ""
-			if v != nil {
-				value = exact(*v)
-			}
-			text = append(text, value)
-		}
-		out = append(out, append(text, clean(join("; ", d.Users...))))
-	}
-	return out
 }

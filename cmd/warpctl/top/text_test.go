@@ -1,13 +1,8 @@
 package top
 
 import (
-	"math"
-	"slices"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/charmbracelet/x/ansi"
 
 	"warpgauge/extensions/live/apiv1"
 )
@@ -88,74 +83,8 @@ func TestEscapeSequences(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("table", strings.Split(b.String(), "\n")...)
-	check("CSV", slices.Concat(r.Rows()...)...)
 }
 
 type evilError struct{ text string }
 
 func (e *evilError) Error() string { return e.text }
-
-func TestFit(t *testing.T) {
-	for _, c := range []struct {
-		in    string
-		width int
-		right bool
-		want  string
-	}{
-		{"abc", 5, false, "abc  "},
-		{"abc", 5, true, "  abc"},
-		{"abcdef", 4, false, "abc…"},
-		{"日本語", 4, false, "日… "},
-		{"abc", 0, false, ""},
-		{"", 2, true, "  "},
-	} {
-		if got := fit(c.in, c.width, c.right); got != c.want {
-			t.Errorf("fit(%q, %d) is %q, want %q", c.in, c.width, got, c.want)
-		}
-	}
-}
-
-func TestPlot(t *testing.T) {
-	nan := math.NaN()
-	for _, c := range []struct {
-		lines int
-		want  string
-	}{
-		{1, " ▁▄█▁█"},
-		{2, "   █ █| ▁██▁█"},
-	} {
-		got := strings.Join(plot([]float64{nan, 0, 50, 100, -5, 200}, 0, 100, c.lines), "|")
-		if got != c.want {
-			t.Errorf("%d lines: %q, want %q", c.lines, got, c.want)
-		}
-	}
-}
-
-// TestPoints: each point shows the maximum of its samples, and gaps remain gaps.
-func TestPoints(t *testing.T) {
-	s := &apiv1.Samples{Step: 2000, Until: noon.UnixMilli(), Series: []apiv1.SampledSeries{{Times: []int64{at(-10).UnixMilli(), at(-8).UnixMilli(), at(-4).UnixMilli()}, Max: []*float64{value(0.5), nil, value(0.7)}}}}
-	if got := pointsOf(s, 100, 10*time.Second, 5); !same(got, []float64{50, 0, 0, 70, 0}) {
-		t.Errorf("kept samples: %v", got)
-	}
-}
-
-// same compares points; 0 stands for a gap.
-func same(got, want []float64) bool {
-	return slices.EqualFunc(got, want, func(a, b float64) bool { return a == b || math.IsNaN(a) && b == 0 })
-}
-
-func TestHelpFits(t *testing.T) {
-	for _, l := range append(help(), keysOf()...) {
-		if n := ansi.StringWidth(l); n > 80 || strings.IndexFunc(l, func(r rune) bool { return r > 126 }) >= 0 {
-			t.Errorf("%d columns, or not ASCII: %q", n, l)
-		}
-	}
-}
-
-func keysOf() (out []string) {
-	m := &model{}
-	for m.screen = range screens {
-		out = append(out, m.keys())
-	}
-	return out
-}

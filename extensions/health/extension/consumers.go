@@ -3,8 +3,9 @@ package extension
 import (
 	"fmt"
 
+	"warpgauge/pkg/events"
+
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/verdict"
 
 	"go.uber.org/zap"
 
@@ -35,7 +36,7 @@ func (s *Settings) consumers(c exporter.Core) ([]exporter.Stage, error) {
 		kube.RouteKlog(c.Log)
 		o := kubenode.Options{Board: c.Verdicts, Node: config.NodeName(c.Lookup), Condition: s.NodeCondition, Events: s.NodeEvents, Log: c.Log}
 		if s.NodeLabels {
-			o.Labels = kubenode.Labels{Prefix: amdplugin.LabelPrefix, Suffix: amdplugin.LabelSuffix, Of: func(s *verdict.Snapshot) map[string]string { return amdplugin.NodeLabels(s, isAMD) }}
+			o.Labels = kubenode.Labels{Prefix: amdplugin.LabelPrefix, Suffix: amdplugin.LabelSuffix, Of: func(s *events.Snapshot) map[string]string { return amdplugin.NodeLabels(s, isAMD) }}
 		}
 		client, err := kube.Config("warpgauge/" + c.Version)
 		var w *kubenode.Writer

@@ -61,7 +61,7 @@ func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, 
 	})
 	host := newHostEvents(&e.Settings, c, w, directory)
 	e.watch, e.host = w, host
-	c.Registry.MustRegister(w, early)
+	c.Registry.MustRegister(w)
 	c.Events.Gate = host
 
 	stages := append([]exporter.Stage{stage("health", w.Run)}, host.stages()...)

@@ -22,7 +22,6 @@ import (
 	"warpgauge/extensions/live/api"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/verdict"
 )
 
 // judgedNode is a simulated node with health, in a synctest bubble.
@@ -51,7 +50,7 @@ func newFaultyNode(t *testing.T, o fake.Options, csv string, args ...string) *ju
 		Args: append([]string{"--isolation=none", "--rescan-interval=1s", "--health-directory="}, args...),
 	}
 	p := node.Pipeline(t)
-	log := api.NewLog(time.Now)
+	log := api.NewLog()
 	log.Subscribe(p.Core().Events)
 	must(t, p.Extend())
 	p.AddPages()
@@ -73,7 +72,7 @@ func newFaultyNode(t *testing.T, o fake.Options, csv string, args ...string) *ju
 }
 
 // verdict returns the verdict on a GPU, or on a switch if level says so.
-func (n *judgedNode) verdict(level field.Level, gpu string) (out verdict.Verdict) {
+func (n *judgedNode) verdict(level field.Level, gpu string) (out events.Verdict) {
 	for _, v := range n.watch.Board().Load().Verdicts {
 		if v.Device.Level == level && v.Device.Parent == "" && (level != field.GPU || v.Device.GPU == gpu) {
 			return v
@@ -212,30 +211,30 @@ func judgeRule(t *testing.T, profile string, r *health.Rule, f *fault) {
 	n := newJudgedNode(t, profile, "DCGM_FI_DEV_SM_CLOCK, gauge, c\n"+f.csv)
 	time.Sleep(3 * time.Second)
 	before := n.verdict(f.level, "1")
-	if before.State != verdict.OK || before.Reason != "" || before.Action != verdict.ActionNone {
+	if before.State != events.OK || before.Reason != "" || before.Action != events.ActionNone {
 		t.Fatalf("before the fault the verdict is %v %q %q: %s", before.State, before.Reason, before.Action, before.Text)
 	}
 	end := f.begin(n)
 	time.Sleep(r.For + f.wait + 2*time.Second + time.Second/2)
 	got := n.verdict(f.level, "1")
-	i := slices.IndexFunc(got.Conditions, func(c verdict.Condition) bool { return c.Reason == r.Name })
+	i := slices.IndexFunc(got.Conditions, func(c events.Condition) bool { return c.Reason == r.Name })
 	if i < 0 {
 		t.Fatalf("verdict %v %q with %+v, no condition %s", got.State, got.Reason, got.Conditions, r.Name)
 	}
 	if c := got.Conditions[i]; c.State != r.State || c.Action != r.Action || c.Text == "" || c.Since.IsZero() {
 		t.Errorf("the condition is %+v", c)
 	}
-	name, events := r.Name, 1
-	if r.State == verdict.OK { // informational: the verdict does not change
-		name, events = "", 0
+	name, published := r.Name, 1
+	if r.State == events.OK { // informational: the verdict does not change
+		name, published = "", 0
 	}
 	if got.State != r.State || got.Reason != name || got.Action != r.Action || (got.Text == "") != (name == "") {
 		t.Errorf("the verdict is %v %q %q %q, want %v %q %q", got.State, got.Reason, got.Action, got.Text, r.State, r.Name, r.Action)
 	}
-	if other := n.verdict(f.level, "0"); f.level == field.GPU && r.Name != "released" && other.State != verdict.OK {
+	if other := n.verdict(f.level, "0"); f.level == field.GPU && r.Name != "released" && other.State != events.OK {
 		t.Errorf("the other GPU is %v %q", other.State, other.Reason)
 	}
-	if e := n.events(before.Device.ID); r.Name != "hung" && len(e) != events {
+	if e := n.events(before.Device.ID); r.Name != "hung" && len(e) != published {
 		t.Errorf("%d events: %q", len(e), e)
 	}
 	if r.Quiet > 2*time.Hour { // a simulated day takes too long here; TestQuiet of package health covers it
@@ -243,10 +242,10 @@ func judgeRule(t *testing.T, profile string, r *health.Rule, f *fault) {
 	}
 	end()
 	time.Sleep(r.Quiet + 2*reading + 10*time.Second)
-	if got = n.verdict(f.level, "1"); got.State != verdict.OK || len(got.Conditions) > 0 {
+	if got = n.verdict(f.level, "1"); got.State != events.OK || len(got.Conditions) > 0 {
 		t.Errorf("after the fault the verdict is %v %q with %+v", got.State, got.Reason, got.Conditions)
 	}
-	if e := n.events(before.Device.ID); events > 0 && (r.Name != "hung" && len(e) != 2 || len(e) < 2 || !strings.HasPrefix(e[len(e)-1], "health is ok")) {
+	if e := n.events(before.Device.ID); published > 0 && (r.Name != "hung" && len(e) != 2 || len(e) < 2 || !strings.HasPrefix(e[len(e)-1], "health is ok")) {
 		t.Errorf("events: %q, want one for the fault and one for its end", e)
 	}
 }
@@ -256,7 +255,7 @@ func judgeRule(t *testing.T, profile string, r *health.Rule, f *fault) {
 func TestHealthOutlivesTheExporter(t *testing.T) {
 	const list = "DCGM_FI_DEV_SM_CLOCK, gauge, c\n"
 	directory := "--health-directory=" + filepath.Join(t.TempDir(), "health")
-	want := func(n *judgedNode, gpu string, s verdict.State, reason string) {
+	want := func(n *judgedNode, gpu string, s events.State, reason string) {
 		n.Helper()
 		if v := n.verdict(field.GPU, gpu); v.State != s || v.Reason != reason {
 			n.Errorf("GPU %s is %v %q (%s), want %v %q", gpu, v.State, v.Reason, v.Text, s, reason)
@@ -267,19 +266,19 @@ func TestHealthOutlivesTheExporter(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		n.inject(fake.Fault{Kind: fake.XID, XID: 48})
 		time.Sleep(3 * time.Second)
-		want(n, "1", verdict.Failed, "xid_48")
+		want(n, "1", events.Failed, "xid_48")
 	})
 	synctest.Test(t, func(t *testing.T) {
 		n := newFaultyNode(t, fake.Options{Spec: &fake.Spec{Faults: []fake.Fault{{Kind: fake.OpenFails, For: time.Minute}}}}, list, directory)
 		time.Sleep(time.Second / 2)
-		want(n, "0", verdict.Unknown, "starting")
-		want(n, "1", verdict.Failed, "xid_48")
+		want(n, "0", events.Unknown, "starting")
+		want(n, "1", events.Failed, "xid_48")
 		time.Sleep(40 * time.Second)
-		want(n, "0", verdict.Unknown, "not_served")
-		want(n, "1", verdict.Failed, "xid_48")
+		want(n, "0", events.Unknown, "not_served")
+		want(n, "1", events.Failed, "xid_48")
 		time.Sleep(2 * time.Minute)
-		want(n, "0", verdict.OK, "")
-		want(n, "1", verdict.Failed, "xid_48")
+		want(n, "0", events.OK, "")
+		want(n, "1", events.Failed, "xid_48")
 		if e := n.events(n.verdict(field.GPU, "1").Device.ID); len(e) != 0 {
 			t.Errorf("events of what was known before: %q", e)
 		}

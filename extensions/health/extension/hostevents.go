@@ -3,6 +3,7 @@ package extension
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -210,8 +211,7 @@ func (w *hostEvents) refresh() {
 
 // hiddenVendors returns the vendors whose GPUs the user's selection or the container may hide.
 func hiddenVendors(cfg *config.Config, lookup func(string) (string, bool)) map[*field.Vendor]bool {
-	named, _ := cfg.GPUs.Named()
-	some := len(named) > 0 || !cfg.GPUs.MatchWhole(0)
+	some := !cfg.GPUs.MatchWhole(math.MaxInt)
 	out := map[*field.Vendor]bool{}
 	for _, v := range field.Vendors() {
 		visible, set := lookup(v.Visible)

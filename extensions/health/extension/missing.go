@@ -7,13 +7,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"warpgauge/pkg/events"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"warpgauge/extensions/health"
 	"warpgauge/extensions/health/pci"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/session"
-	"warpgauge/pkg/verdict"
 )
 
 // Reasons to expect a GPU. The first that applies counts it.
@@ -41,7 +42,7 @@ type missing struct {
 	bus      bus
 	expected int // GPUs that the node must have; 0: unknown
 	hidden   map[*field.Vendor]bool
-	verdicts *verdict.Board
+	verdicts *events.Board
 	observe  func(health.Observation)
 
 	lacking time.Time // since when fewer than expected are served, or zero
@@ -147,7 +148,7 @@ func (m *missing) judged() map[pci.Address]judgement {
 	for i := range all {
 		v := &all[i]
 		if at, ok := pci.Parse(v.Device.PCIBusID); ok && v.Device.Level == field.GPU {
-			missing := slices.ContainsFunc(v.Conditions, func(c verdict.Condition) bool { return c.Reason == health.ReasonMissing })
+			missing := slices.ContainsFunc(v.Conditions, func(c events.Condition) bool { return c.Reason == health.ReasonMissing })
 			out[at.Board()] = judgement{v.Collector != "", missing}
 		}
 	}

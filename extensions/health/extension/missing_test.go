@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"warpgauge/pkg/events"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
@@ -18,7 +20,6 @@ import (
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/rows"
 	"warpgauge/pkg/session"
-	"warpgauge/pkg/verdict"
 	"warpgauge/pkg/view"
 )
 
@@ -43,7 +44,7 @@ func newMachine(t *testing.T, expected int) *machine {
 		m.boards = append(m.boards, pci.Board{Address: pci.Address{Bus: bus}, Vendor: field.VendorNVIDIA, Driver: "nvidia", Slot: slot})
 	}
 	slices.SortFunc(m.boards, func(a, b pci.Board) int { return int(a.Address.Bus) - int(b.Address.Bus) })
-	board := &verdict.Board{}
+	board := &events.Board{}
 	m.watch = health.New(health.Options{Rows: rows.New(&view.Board{}, nil), Status: m.Status, Rules: health.Table(), Board: board, Logger: zap.NewNop()})
 	m.missing = &missing{engine: m, bus: m, expected: expected, hidden: map[*field.Vendor]bool{}, verdicts: board, observe: m.watch.Observe}
 	return m

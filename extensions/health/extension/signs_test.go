@@ -5,12 +5,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"warpgauge/pkg/events"
+
 	"warpgauge/collectors/fake"
 	"warpgauge/etc"
 	"warpgauge/extensions/health"
 	"warpgauge/internal/testkit/race"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/verdict"
 )
 
 // TestEarlySigns: a memory bank without spare rows is detected and judged although the list lacks
@@ -22,15 +23,15 @@ func TestEarlySigns(t *testing.T) {
 		none, _ := field.ByID(389)
 		heal := n.inject(fake.Fault{Kind: fake.Absurd, Field: none, Value: 2})
 		time.Sleep(3 * time.Minute)
-		if v := n.verdict(field.GPU, "1"); v.State != verdict.Degraded || v.Reason != "spare_rows_low" || v.Conditions[0].Evidence[0].Text != "2 memory banks without a spare row" {
+		if v := n.verdict(field.GPU, "1"); v.State != events.Degraded || v.Reason != "spare_rows_low" || v.Conditions[0].Evidence[0].Text != "2 memory banks without a spare row" {
 			t.Errorf("the verdict is %v %q with %+v", v.State, v.Reason, v.Conditions)
 		}
-		if v := n.verdict(field.GPU, "0"); v.State != verdict.OK {
+		if v := n.verdict(field.GPU, "0"); v.State != events.OK {
 			t.Errorf("the other GPU is %v %q", v.State, v.Reason)
 		}
 		heal()
 		time.Sleep(12 * time.Minute)
-		if v := n.verdict(field.GPU, "1"); v.State != verdict.OK {
+		if v := n.verdict(field.GPU, "1"); v.State != events.OK {
 			t.Errorf("after the fault the verdict is %v %q", v.State, v.Reason)
 		}
 	})
@@ -67,7 +68,7 @@ func TestSimulatedNodesAreWell(t *testing.T) {
 						n.watch.Observe(health.Observation{Reason: "xid", Code: xid, Device: n.verdict(field.GPU, "0").Device.ID, Source: "kernel log"})
 					}
 					for _, v := range n.watch.Board().Load().Verdicts {
-						if v.Reason != "xid_94" && v.State != verdict.OK || len(v.Conditions) > 1 {
+						if v.Reason != "xid_94" && v.State != events.OK || len(v.Conditions) > 1 {
 							t.Fatalf("%s: %v %q with %+v", v.Device.ID, v.State, v.Reason, v.Conditions)
 						}
 					}

@@ -24,13 +24,10 @@ type device struct {
 
 	corrected hour
 	bucket    bucket
-	low       float64 // banks with few spare rows; NaN: unknown
-	links     links   // errors of this link, or of all links of a GPU
-	throttled [field.ClockReasons]hour
-	slowed    hour // time slowed by any of field.ThrottlingReasons
+	links     links // errors of this link, or of all links of a GPU
+	slowed    hour  // time slowed by any of field.ThrottlingReasons
 	means     means
 	group     string // group of devices to compare with, or ""
-	deviation [deviations]float64
 }
 
 // cell names a reading of a device.
@@ -40,7 +37,7 @@ type cell struct {
 }
 
 func newDevice() *device {
-	d := &device{last: make(map[cell]*float64), low: math.NaN(), deviation: noDeviation}
+	d := &device{last: make(map[cell]*float64)}
 	for i := range d.values {
 		d.values[i] = math.NaN()
 	}
@@ -58,7 +55,6 @@ type use func(d *device, v, last float64)
 // uses maps readings to their use.
 var uses = map[field.ID]use{
 	field.CorrectedErrors: countCorrected, field.CorrectedErrorsLife: countCorrected,
-	field.SpareRowsLow:      func(d *device, v, _ float64) { d.low = v },
 	field.SpareRowsNone:     func(d *device, v, _ float64) { d.values[field.BanksWithoutSpareRow] = v },
 	field.ClockEventReasons: addReasons,
 
@@ -72,8 +68,7 @@ var uses = map[field.ID]use{
 	field.NVLinks5Errors: linkErrors(linkOther), field.NVLinks5EffectiveErrors: linkErrors(linkOther),
 	field.NVLinks5Recoveries: linkErrors(linkRecovery), field.NVLinks5EffectiveBER: linkRate,
 
-	field.SMClock: meanOf(meanClock), field.PowerUsage: meanOf(meanPower), field.GPUTemperature: meanOf(meanTemperature),
-	field.GPUUtilization: meanOf(meanBusy), field.EngineActive: meanOf(meanEngine), field.SMActive: meanOf(meanSM), field.TensorActive: meanOf(meanTensor),
+	field.SMClock: meanOf(meanClock), field.GPUUtilization: meanOf(meanBusy), field.EngineActive: meanOf(meanEngine),
 }
 
 // linkKindsRead lists the counted values of the label kind. Errors of other kinds are corrected, or
@@ -100,22 +95,13 @@ func meanOf(of int) use {
 	return func(d *device, v, _ float64) { d.means.add(of, v, d.sampled, d.since) }
 }
 
-// throttling has the exported reasons: those that are faults if they last, the power limit and sync
-// boost, which a busy GPU may show at any time.
-const throttling = field.ThrottlingReasons | 1<<2 | 1<<4
-
-// addReasons adds the duration that a row covers to each of its clock event reasons.
+// addReasons adds the duration that a row covers if a fault or heat holds the clocks down meanwhile.
 func addReasons(d *device, v, _ float64) {
 	if v >= 1<<32 {
 		return
 	}
-	bits, seconds := uint64(v), time.Duration(d.since).Seconds()
-	for i := range d.throttled {
-		if bits&throttling>>i&1 == 1 {
-			d.throttled[i].add(d.sampled, seconds)
-		}
-	}
-	if bits&field.ThrottlingReasons == 0 {
+	seconds := time.Duration(d.since).Seconds()
+	if uint64(v)&field.ThrottlingReasons == 0 {
 		seconds = 0
 	}
 	d.slowed.add(d.sampled, seconds)
@@ -123,9 +109,6 @@ func addReasons(d *device, v, _ float64) {
 
 // derive computes the readings that depend only on the device's own rows.
 func (d *device) derive(now int64) {
-	for i := range d.throttled {
-		d.throttled[i].advance(now)
-	}
 	if d.corrected.used() {
 		d.corrected.advance(now)
 		d.bucket.add(0, now)

@@ -9,13 +9,9 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// Values with a mean. Activity is compared by the first of the last four that all peers have.
+// Values with a mean.
 const (
 	meanClock = iota
-	meanPower
-	meanTemperature
-	meanTensor
-	meanSM
 	meanEngine
 	meanBusy // percent
 	meanCount
@@ -57,21 +53,6 @@ func (m *means) busy() float64 {
 	return m.value[meanBusy] / 100
 }
 
-// Deviations: the ratio of a GPU's mean to its peers' median, minus 1. For the temperature: the
-// difference.
-const (
-	deviationClock = iota
-	deviationPower
-	deviationActivity
-	deviationTemperature
-	deviations
-)
-
-var (
-	noDeviation    = [deviations]float64{math.NaN(), math.NaN(), math.NaN(), math.NaN()}
-	deviationNames = [deviationTemperature]string{"clock", "power", "activity"}
-)
-
 const (
 	comparePeriod = int64(10 * time.Second)
 
@@ -107,7 +88,7 @@ func (p *peers) sync(s *Signs) {
 	}
 	p.next = s.now + comparePeriod
 	for _, d := range s.present {
-		d.deviation, d.values[field.ClockLag] = noDeviation, math.NaN()
+		d.values[field.ClockLag] = math.NaN()
 		if d.Level == field.GPU && d.Parent == "" && d.means.warm() {
 			d.values[field.ClockLag] = 0 // a device without peers does not lag
 		}
@@ -143,7 +124,7 @@ func (p *peers) regroup(s *Signs) {
 	}
 }
 
-// compare sets the deviations of a group's members from the median.
+// compare sets how far the clocks of a group's members are below the median.
 func (p *peers) compare(now int64, members []*device) {
 	p.alike = p.alike[:0]
 	for _, d := range members {
@@ -162,14 +143,8 @@ func (p *peers) compare(now int64, members []*device) {
 	if !(busy >= leastBusy) {
 		return
 	}
-	active := meanTensor
-	for active < meanBusy && math.IsNaN(median[active]) {
-		active++
-	}
 	for _, d := range p.alike {
-		ratio := func(of int) float64 { return d.means.value[of]/median[of] - 1 }
-		d.deviation = [deviations]float64{ratio(meanClock), ratio(meanPower), ratio(active), d.means.value[meanTemperature] - median[meanTemperature]}
-		switch lag := -d.deviation[deviationClock]; {
+		switch lag := 1 - d.means.value[meanClock]/median[meanClock]; {
 		case math.IsNaN(lag):
 		case lag >= field.Straggler.Threshold && !(d.means.busy() >= alikeBusy*busy):
 			d.values[field.ClockLag] = math.NaN()

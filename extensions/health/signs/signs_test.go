@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/zap"
 
@@ -165,13 +164,13 @@ func TestEndAfterRestart(t *testing.T) {
 	}
 }
 
-// TestSeries checks the series of a node with faults, a node without the readings, and devices that are gone.
-func TestSeries(t *testing.T) {
+// TestSignMetric: warpgauge_sign_active shows the signs of boards.
+func TestSignMetric(t *testing.T) {
 	r := newRig()
 	r.run(2 * time.Hour)
 	r.fault = func(g *gpu) {
 		if g.n == 2 {
-			g.values[corrected], g.values[replays], g.values[none], g.values[low] = 20_000, 90, 1, 2
+			g.values[corrected], g.values[replays], g.values[none] = 20_000, 90, 1
 		}
 	}
 	r.run(2 * time.Minute)
@@ -180,30 +179,17 @@ func TestSeries(t *testing.T) {
 warpgauge_sign_active{device="GPU-2",gpu="2",sign="corrected_errors"} 1
 warpgauge_sign_active{device="GPU-2",gpu="2",sign="nvlink_errors"} 1
 warpgauge_sign_active{device="GPU-2",gpu="2",sign="spare_rows_low"} 1
-# HELP warpgauge_sign_link_error_budget_used_ratio Errors of a link within the last hour as a share of what is acceptable. Absent without errors.
-# TYPE warpgauge_sign_link_error_budget_used_ratio gauge
-warpgauge_sign_link_error_budget_used_ratio{device="GPU-2/link4",gpu="2",link="4"} 1.5
 `
-	reg := prometheus.NewPedanticRegistry()
-	reg.MustRegister(r.Signs, r.watch)
-	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "warpgauge_sign_active", "warpgauge_sign_link_error_budget_used_ratio"); err != nil {
+	if err := testutil.CollectAndCompare(r.watch, strings.NewReader(want), "warpgauge_sign_active"); err != nil {
 		t.Error(err)
 	}
-	if got := testutil.CollectAndCount(r.Signs, "warpgauge_sign_deviation_ratio"); got != 3*gpus {
-		t.Errorf("%d deviations, want clock, power and activity of each GPU", got)
-	}
-	if problems, err := testutil.CollectAndLint(r.Signs); err != nil || len(problems) > 0 {
-		t.Errorf("lint: %v, %v", problems, err)
+	if got := r.Evidence("GPU-2", field.LinkBudgetUsed); got != "link 4: 1.5 times the budget of an hour for replays and other errors" {
+		t.Errorf("evidence %q", got)
 	}
 	r.close() // removes its devices
 	r.run(2 * time.Minute)
-	if got := testutil.CollectAndCount(r.Signs); got != 0 {
-		t.Errorf("%d series of devices that are gone", got)
-	}
-	r = newRig(temperature)
-	r.run(time.Hour)
-	if got := testutil.CollectAndCount(r.Signs); got != 0 {
-		t.Errorf("%d series of GPUs without the readings", got)
+	if got := r.Value("GPU-2", field.LinkBudgetUsed); !math.IsNaN(got) {
+		t.Errorf("a device that is gone has the value %v", got)
 	}
 }
 
@@ -225,7 +211,7 @@ func TestPeers(t *testing.T) {
 			c(r.node)
 		}
 		for _, i := range slow {
-			for id, by := range map[field.ID]float64{clock: times, load: share, engine: share, tensor: share} {
+			for id, by := range map[field.ID]float64{clock: times, load: share, engine: share} {
 				r.gpus[i].values[id] *= by
 			}
 		}
@@ -318,8 +304,10 @@ func TestMad(t *testing.T) {
 	if len(r.holds) > 0 {
 		t.Errorf("%v hold", r.holds)
 	}
-	if got := testutil.CollectAndCount(r.Signs, "warpgauge_sign_deviation_ratio"); got != 3*gpus {
-		t.Errorf("%d deviations, want those of all GPUs", got)
+	for id := range r.devices {
+		if got := r.Value(id, field.ClockLag); len(id) == len("GPU-1") && math.IsNaN(got) {
+			t.Errorf("%s is not compared any more", id)
+		}
 	}
 }
 

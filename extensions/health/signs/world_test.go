@@ -21,11 +21,11 @@ const gpus = 8
 
 // Readings of the simulated GPUs. Link readings belong to one link per GPU.
 const (
-	clock, temperature, power, load, corrected, low, none, engine, tensor, ber field.ID = 100, 150, 155, 203, 310, 388, 389, 1001, 1004, 1218
-	crc, replays, recoveries                                                   field.ID = 1525, 1527, 1528
+	clock, load, corrected, none, engine, ber field.ID = 100, 203, 310, 389, 1001, 1218
+	crc, replays, recoveries                  field.ID = 1525, 1527, 1528
 )
 
-var all = []field.ID{clock, temperature, power, load, corrected, low, none, engine, tensor, ber, field.ClockEventReasons, crc, replays, recoveries}
+var all = []field.ID{clock, load, corrected, none, engine, ber, field.ClockEventReasons, crc, replays, recoveries}
 
 // node has busy GPUs whose readings the test sets. It writes rows into rings as a session does, and its clock belongs to
 // the test.
@@ -57,7 +57,7 @@ func newNode(start time.Time, ids ...field.ID) *node {
 	for i := range gpus {
 		id := "GPU-" + strconv.Itoa(i)
 		n.gpus = append(n.gpus, &gpu{
-			n: i, values: map[field.ID]float64{clock: 1700 + float64(5*i), temperature: 60 + float64(i), power: 650, load: 97, engine: 0.97, tensor: 0.6},
+			n: i, values: map[field.ID]float64{clock: 1700 + float64(5*i), load: 97, engine: 0.97},
 			Device: collector.Device{ID: id, Level: field.GPU, GPU: strconv.Itoa(i), PCIBusID: fmt.Sprintf("00000000:%02X:00.0", 16*i+27), Model: "NVIDIA H100 80GB HBM3"},
 		})
 		n.said[0].Devices = append(n.said[0].Devices, session.DeviceStatus{Device: n.gpus[i].Device, LastSample: start})

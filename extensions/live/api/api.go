@@ -5,7 +5,6 @@ package api
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	_ "embed" // openapi.json
 	"encoding/json"
@@ -24,12 +23,12 @@ import (
 	"go.uber.org/zap"
 
 	"warpgauge/extensions/live/apiv1"
-	"warpgauge/extensions/live/history"
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/rows"
 	"warpgauge/pkg/session"
-	"warpgauge/pkg/verdict"
 	"warpgauge/pkg/view"
 )
 
@@ -39,83 +38,50 @@ const Prefix = "/api/v1/"
 //go:embed openapi.json
 var openAPI []byte
 
+// Node is the node's collectors. *exporter.Engine implements it.
+type Node interface {
+	Status() []session.CollectorStatus // in order of priority
+	Interval(field.Reading) time.Duration
+}
+
 // States returns when devices entered their states. *exporter.States implements it.
 type States interface {
 	Since(collector, device string, state session.State) (time.Time, bool)
 }
 
-// Options are the API's sources. All functions must be safe for concurrent use and must not block.
-// View and Status are required; other options may be nil, which means unknown.
+// People tells who uses devices.
+type People interface {
+	Users(*collector.Device) []apiv1.User
+	Processes(*collector.Device) []apiv1.Process
+	Viewed() // a client asks for processes; a stream does about once a second
+}
+
+// Options are the API's sources. They must be safe for concurrent use and must not block.
 type Options struct {
 	Hostname, Version string
 	Recording         string // name of the replayed recording; "" on a live node
 
-	View   func() *view.View                // method value of a view.Board
-	Status func() []session.CollectorStatus // in order of priority
-	// Health returns the verdicts on devices.
-	Health func() *verdict.Snapshot
-	// NotReady returns why /readyz answers 503; nil means ready.
-	NotReady func() []string
-	// Lists returns the field list in service.
-	Lists Lists
-	// Interval returns the interval of a reading.
-	Interval func(field.Reading) time.Duration
-	// Counts returns the series that count events.
-	Counts func() []exposition.Count
-	// Users returns the pods and jobs of a device, and Processes its processes. Both are nil if the
-	// API must not show names.
-	Users     func(*collector.Device) []apiv1.User
-	Processes func(*collector.Device) []apiv1.Process
-	// Viewed is called when a client requests processes, and about once a second while a stream is
-	// open.
-	Viewed func()
-	// Events is the event log, or nil.
-	Events *Log
-	States States // when devices entered their states; nil: unknown
-	// History has the samples of the last minutes; Recorder has the recordings. Either may be nil.
-	History    History
-	HistoryAge time.Duration // of the oldest samples; 0 means history.DefaultAge
-	Recorder   Recorder
+	Board    *view.Board
+	Node     Node
+	Verdicts interface{ Load() *events.Snapshot }
+	NotReady func() []string                          // why /readyz answers 503
+	Lists    Lists                                    // nil: unknown
+	Page     interface{ Counts() []exposition.Count } // series that count events
+	People   People                                   // nil: no names are shown
+	Events   *Log
+	States   States     // nil: unknown
+	Past     *rows.Past // samples and recordings
+	Download bool       // serve recordings
 
-	StaleAfter time.Duration    // omit the values of a device with an older sample; 0 means 30 s
-	Now        func() time.Time // the displayed time in a replay; nil means time.Now
-	Logger     *zap.Logger      // nil disables logs
+	StaleAfter time.Duration    // omit the values of a device with an older sample
+	Now        func() time.Time // the displayed time
+	Logger     *zap.Logger
 }
 
-func (o Options) withDefaults() Options {
-	if o.Health == nil {
-		o.Health = func() *verdict.Snapshot { return &verdict.Snapshot{} }
+func (o *Options) viewed() {
+	if o.People != nil {
+		o.People.Viewed()
 	}
-	if o.NotReady == nil {
-		o.NotReady = func() []string { return nil }
-	}
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-	if o.Users == nil {
-		o.Users = func(*collector.Device) []apiv1.User { return nil }
-	}
-	if o.Viewed == nil {
-		o.Viewed = func() {}
-	}
-	if o.Processes == nil {
-		o.Processes = func(*collector.Device) []apiv1.Process { return nil }
-	}
-	if o.Counts == nil {
-		o.Counts = func() []exposition.Count { return nil }
-	}
-	if o.Interval == nil {
-		o.Interval = func(r field.Reading) time.Duration { return r.Interval }
-	}
-	if o.Events == nil {
-		o.Events = NewLog(o.Now)
-	}
-	if o.Logger == nil {
-		o.Logger = zap.NewNop()
-	}
-	o.HistoryAge = cmp.Or(o.HistoryAge, history.DefaultAge)
-	o.StaleAfter = cmp.Or(o.StaleAfter, 30*time.Second)
-	return o
 }
 
 // API is an http.Handler for all paths below Prefix.
@@ -145,23 +111,17 @@ const (
 
 // New returns an API.
 func New(o Options) *API {
-	o = o.withDefaults()
 	a := &API{o: o, log: o.Logger.Named("api"), building: make(chan struct{}, maxBuilding)}
 	a.streams.api = a
 	a.streams.closing, a.streams.close = context.WithCancel(context.Background()) //nolint:fatcontext // lives longer than New
-	files := recordings{recorder: o.Recorder}
-	a.answer("devices", nil, func(*query) (any, error) { o.Viewed(); return a.Devices(), nil })
+	files := recordings{o: &a.o}
+	a.answer("devices", nil, func(*query) (any, error) { return a.Devices(), nil })
 	a.answer("fields", []string{"device", "field"}, func(q *query) (any, error) { return a.Fields(q.Values["device"], q.Values["field"]) })
-	a.answer("health", nil, func(*query) (any, error) { return a.Health(), nil })
+	a.answer("health", nil, func(*query) (any, error) { return a.o.health(), nil })
 	a.answer("list", nil, func(*query) (any, error) { return a.o.list() })
 	a.answer("events", []string{"since", "limit"}, func(q *query) (any, error) { return a.o.Events.events(q, a.o.Now()) })
 	a.answer("samples", []string{"device", "field", "since", "until", "points"}, func(q *query) (any, error) { return samples(&a.o, q) })
-	a.answer("recordings", nil, func(*query) (any, error) {
-		if o.Recorder == nil {
-			return nil, noRecorder()
-		}
-		return &apiv1.Recordings{Recordings: o.Recorder.Recordings()}, nil
-	})
+	a.answer("recordings", nil, func(*query) (any, error) { return files.list() })
 	a.handle("recordings/{name}", nil, files.serve)
 	a.handle("stream", []string{"device", "field", "interval"}, a.streams.serve)
 	a.answer("openapi.json", nil, func(*query) (any, error) { return json.RawMessage(openAPI), nil })
@@ -178,9 +138,6 @@ func (a *API) Devices() *apiv1.Devices { return newNode(&a.o).devicesAnswer() }
 func (a *API) Fields(devices, patterns []string) (*apiv1.Fields, error) {
 	return newNode(&a.o).fields(&query{url.Values{"device": devices, "field": patterns}})
 }
-
-// Health returns the answer of /api/v1/health.
-func (a *API) Health() *apiv1.Health { return a.o.health() }
 
 // ServeHTTP answers a request. It sets r.Pattern to one of Paths, or to Prefix.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.mux.ServeHTTP(w, r) }

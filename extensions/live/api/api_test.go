@@ -6,18 +6,20 @@ import (
 	"io"
 	"iter"
 	"maps"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"warpgauge/extensions/live/apiv1"
-	"warpgauge/extensions/live/history"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
+	"warpgauge/pkg/rows"
 	"warpgauge/pkg/session"
 )
 
@@ -56,7 +58,8 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	f("recordings/..%2Fx", 404, "/api/v1/recordings")
 	f("recordings/.x", 404, "/api/v1/recordings")
 
-	none := New(Options{View: w.board.Load, Status: w.options.Status})
+	w.options.Past, w.options.Lists = new(rows.Past), nil
+	none := New(w.options)
 	for _, target := range []string{"samples?device=x&field=y", "list", "recordings", "recordings/x"} {
 		if got := get(t, none, Prefix+target); got.Code != http.StatusNotFound {
 			t.Errorf("without a source, %s answers %d", target, got.Code)
@@ -65,20 +68,19 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 }
 
 // wide is a history with len(wide) series per device and field.
-type wide []history.Series
+type wide []rows.Series
 
-func (w wide) Series(history.Match) []history.Series { return w }
-func (wide) Samples(history.Series, int64, int64) iter.Seq2[int64, float64] {
+func (w wide) Series(string, field.ID) []rows.Series { return w }
+func (wide) Samples(rows.Series, int64, int64) iter.Seq2[int64, float64] {
 	return maps.All(map[int64]float64{})
 }
-func (wide) Points(history.Series, int64, int64, int) ([]history.Point, int64) { return nil, 1000 }
 
 // TestSamplesAreBounded: an answer has limited series, and limited points over all series.
 func TestSamplesAreBounded(t *testing.T) {
 	f := func(series, points, code int, want string) {
 		t.Helper()
 		w := newWorld(t, 1, 0)
-		w.options.History = make(wide, series)
+		w.past.History = make(wide, series)
 		got := get(t, New(w.options), fmt.Sprintf("%ssamples?device=x&field=DCGM_FI_DEV_GPU_TEMP&points=%d", Prefix, points))
 		if got.Code != code || !strings.Contains(got.Body.String(), want) {
 			t.Errorf("%d series with %d points each: %d %.200s, want %d and %q", series, points, got.Code, got.Body, code, want)
@@ -88,6 +90,36 @@ func TestSamplesAreBounded(t *testing.T) {
 	f(maxSeries+1, 1, 400, "the most is 256")
 	f(maxSamples/maxPoints, maxPoints, 200, `"series"`)
 	f(maxSamples/maxPoints+1, maxPoints, 400, "ask for fewer points")
+}
+
+func TestPoints(t *testing.T) {
+	f := func(from, until int64, n int, step int64, want ...any) {
+		t.Helper()
+		blank := math.NaN()
+		values := []float64{4, 8, blank, blank, 1, blank, 3}
+		q, got := &apiv1.Samples{From: from, Until: until}, apiv1.SampledSeries{}
+		addPoints(&got, func(yield func(int64, float64) bool) {
+			for i, v := range values {
+				if at := int64(i+1) * 1000; at >= from && at < until && !yield(at, v) {
+					return
+				}
+			}
+		}, q, n, field.NewScale(1))
+		all := []any{}
+		for i, at := range got.Times {
+			all = append(all, at)
+			for _, v := range []*float64{got.Min[i], got.Max[i], got.Mean[i]} {
+				if v != nil {
+					all = append(all, *v)
+				}
+			}
+		}
+		if !slices.Equal(all, want) || q.Step != step {
+			t.Errorf("%d points from %d to %d: %v, step %d; want %v, %d", n, from, until, all, q.Step, want, step)
+		}
+	}
+	f(1000, 9000, 4, 2000, int64(1000), 4.0, 8.0, 6.0, int64(3000), int64(5000), 1.0, 1.0, 1.0, int64(7000), 3.0, 3.0, 3.0)
+	f(1000, 1007, 100, 1, int64(1000), 4.0, 4.0, 4.0)
 }
 
 func TestMethods(t *testing.T) {
@@ -166,7 +198,7 @@ func TestCompression(t *testing.T) {
 
 func TestNamesAreLeftOut(t *testing.T) {
 	w := newWorld(t, 1, 0)
-	w.options.Users, w.options.Processes = nil, nil
+	w.options.People = nil
 	text := get(t, New(w.options), Prefix+"devices").Body.String()
 	for _, name := range []string{"train-0", "python3", "4711", `"users"`, `"processes"`} {
 		if strings.Contains(text, name) {

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -10,7 +11,6 @@ import (
 	"time"
 
 	"warpgauge/extensions/live/apiv1"
-	"warpgauge/pkg/collector"
 	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
 )
@@ -26,7 +26,6 @@ const (
 // Log keeps the newest events in memory. It is safe for concurrent use, and its methods block only
 // on each other.
 type Log struct {
-	now func() time.Time
 	bus *events.Subscription // nil without a bus
 
 	mu     sync.Mutex
@@ -43,9 +42,7 @@ type numbered struct {
 }
 
 // NewLog returns an empty Log.
-func NewLog(now func() time.Time) *Log {
-	return &Log{now: now, kinds: map[string]int{}, clocks: map[string]time.Time{}}
-}
+func NewLog() *Log { return &Log{kinds: map[string]int{}, clocks: map[string]time.Time{}} }
 
 // Subscribe makes the Log receive events from a bus. Call it before Run.
 func (l *Log) Subscribe(bus *events.Bus) {
@@ -60,7 +57,7 @@ func (l *Log) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case e := <-l.bus.C:
-			l.addPublished(&e)
+			l.Add(&e)
 		}
 	}
 }
@@ -70,94 +67,50 @@ func (l *Log) receive() {
 	for l.bus != nil {
 		select {
 		case e := <-l.bus.C:
-			l.addPublished(&e)
+			l.Add(&e)
 		default:
 			return
 		}
 	}
 }
 
-// addPublished adds an event from the bus.
-func (l *Log) addPublished(e *events.Event) {
-	var d collector.Device
+// Add adds an event. It skips clock events that say idle, and those that come within clockPause of the same one.
+func (l *Log) Add(e *events.Event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := apiv1.Event{Time: timeOf(e.Time), Kind: string(e.Kind), Source: e.Source, Text: e.Text, Bad: e.Bad}
 	if e.Device != nil {
-		d = *e.Device
+		out.Device, out.GPU = e.Device.ID, e.Device.GPU
 	}
 	switch e.Kind {
 	case events.XID:
-		l.addXID(&d, e)
+		text := "an XID with an impossible code"
+		if code := e.Code; code >= 0 {
+			text, out.Code = fmt.Sprintf("XID %d: %s", code, field.XIDText(code)), &code
+		}
+		out.Text, out.Bad = text+e.Text, true
 	case events.Clock:
-		l.addClockEvent(&d, e)
-	default:
-		l.add(apiv1.Event{Time: e.Time, Kind: string(e.Kind), Device: d.ID, GPU: d.GPU, Source: e.Source, Text: e.Text, Bad: e.Bad})
+		key := out.Device + "\x00" + e.Reason
+		since := e.Time.Sub(l.clocks[key])
+		if e.Reason == "gpu_idle" || since >= 0 && since < clockPause {
+			return
+		}
+		if len(l.clocks) > maxReasons {
+			clear(l.clocks)
+		}
+		l.clocks[key] = e.Time
+		out.Source, out.Text, out.Bad = "", "clocks are reduced: "+e.Reason, strings.HasPrefix(e.Reason, "hw_")
 	}
-}
-
-// Add adds an event. If it has no time, Add sets the current time.
-func (l *Log) Add(e apiv1.Event) {
-	l.receive() // keep the order: add earlier events first
-	l.add(e)
-}
-
-func (l *Log) add(e apiv1.Event) {
-	if e.Time.IsZero() {
-		e.Time = l.now()
+	if len(out.Text) > maxEventText {
+		out.Text = strings.ToValidUTF8(out.Text[:maxEventText], "")
 	}
-	e.Time = timeOf(e.Time)
-	if len(e.Text) > maxEventText {
-		e.Text = strings.ToValidUTF8(e.Text[:maxEventText], "")
+	if l.kinds[out.Kind]++; l.kinds[out.Kind] > maxEvents {
+		oldest := slices.IndexFunc(l.kept, func(o numbered) bool { return o.Kind == out.Kind })
+		l.kept = slices.Delete(l.kept, oldest, oldest+1)
+		l.kinds[out.Kind]--
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.number++
-	if l.kinds[e.Kind]++; l.kinds[e.Kind] > maxEvents {
-		dropped := 0
-		l.kept = slices.DeleteFunc(l.kept, func(o numbered) bool {
-			drop := o.Kind == e.Kind && dropped < maxEvents/8
-			if drop {
-				dropped++
-			}
-			return drop
-		})
-		l.kinds[e.Kind] -= dropped
-	}
-	l.kept = append(l.kept, numbered{e, l.number})
-}
-
-func (l *Log) addXID(d *collector.Device, x *events.Event) {
-	code := x.Code
-	e := apiv1.Event{Time: x.Time, Kind: string(x.Kind), Device: d.ID, GPU: d.GPU, Code: &code, Source: x.Source, Bad: true}
-	if e.Text = fmt.Sprintf("XID %d: %s", code, field.XIDText(code)); code < 0 {
-		e.Code, e.Text = nil, "an XID with an impossible code"
-	}
-	e.Text += x.Text
-	l.add(e)
-}
-
-// addClockEvent adds the start of a clock event. It skips idle reasons, and repeats on the same
-// device within clockPause.
-func (l *Log) addClockEvent(d *collector.Device, e *events.Event) {
-	if e.Reason == "gpu_idle" || !l.isRare(d.ID+"\x00"+e.Reason, e.Time) {
-		return
-	}
-	l.add(apiv1.Event{
-		Time: e.Time, Kind: string(e.Kind), Device: d.ID, GPU: d.GPU, Text: "clocks are reduced: " + e.Reason,
-		Bad: strings.HasPrefix(e.Reason, "hw_"),
-	})
-}
-
-// isRare records a clock event and reports whether the previous one is long enough ago.
-func (l *Log) isRare(key string, at time.Time) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if last, seen := l.clocks[key]; seen && at.Sub(last) < clockPause && !at.Before(last) {
-		return false
-	}
-	if len(l.clocks) > maxReasons {
-		clear(l.clocks)
-	}
-	l.clocks[key] = at
-	return true
+	l.kept = append(l.kept, numbered{out, l.number})
 }
 
 // Last returns the number of the newest event.
@@ -173,12 +126,13 @@ func (l *Log) after(number uint64) []numbered {
 	l.receive()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	from, _ := slices.BinarySearchFunc(l.kept, number+1, func(e numbered, n uint64) int { return int(int64(e.number) - int64(n)) })
+	from, _ := slices.BinarySearchFunc(l.kept, number+1, func(e numbered, n uint64) int { return cmp.Compare(e.number, n) })
 	return slices.Clone(l.kept[from:])
 }
 
 // All returns all stored events, oldest first.
-func (l *Log) All() (out []apiv1.Event) {
+func (l *Log) All() []apiv1.Event {
+	out := []apiv1.Event{}
 	for _, e := range l.after(0) {
 		out = append(out, e.Event)
 	}
@@ -198,7 +152,7 @@ func (l *Log) events(q *query, now time.Time) (*apiv1.Events, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &apiv1.Events{Events: slices.DeleteFunc(append([]apiv1.Event{}, l.All()...), func(e apiv1.Event) bool { return e.Time.Before(since) })}
+	out := &apiv1.Events{Events: slices.DeleteFunc(l.All(), func(e apiv1.Event) bool { return e.Time.Before(since) })}
 	slices.SortStableFunc(out.Events, func(a, b apiv1.Event) int { return a.Time.Compare(b.Time) })
 	out.Events = out.Events[max(0, len(out.Events)-limit):]
 	return out, nil

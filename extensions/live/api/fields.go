@@ -110,8 +110,8 @@ type countKey struct{ device, field string }
 
 func newForms(o *Options, list field.List) *forms {
 	out := &forms{o.intervals(list), map[countKey][]exposition.Count{}}
-	if slices.ContainsFunc(list.Fields, func(f field.Field) bool { _, counted := field.Input(f.Desc); return counted }) {
-		for _, c := range o.Counts() {
+	if o.Page != nil && slices.ContainsFunc(list.Fields, func(f field.Field) bool { _, counted := field.Input(f.Desc); return counted }) {
+		for _, c := range o.Page.Counts() {
 			k := countKey{c.Device, c.Field}
 			out.counts[k] = append(out.counts[k], c)
 		}

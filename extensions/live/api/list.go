@@ -47,7 +47,7 @@ func (o *Options) list() (*apiv1.List, error) {
 func (o *Options) intervals(list field.List) map[field.ID]time.Duration {
 	out := map[field.ID]time.Duration{}
 	for _, r := range list.Readings() {
-		out[r.Desc.ID] = o.Interval(r)
+		out[r.Desc.ID] = o.Node.Interval(r)
 	}
 	return out
 }

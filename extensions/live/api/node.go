@@ -4,11 +4,12 @@ import (
 	"strings"
 	"time"
 
+	"warpgauge/pkg/events"
+
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/session"
-	"warpgauge/pkg/verdict"
 	"warpgauge/pkg/view"
 )
 
@@ -43,7 +44,7 @@ func (d *device) rank() int {
 }
 
 func newNode(o *Options) *node {
-	n := &node{now: o.Now(), view: o.View(), collectors: o.Status(), byID: map[string]int{}, o: o}
+	n := &node{now: o.Now(), view: o.Board.Load(), collectors: o.Node.Status(), byID: map[string]int{}, o: o}
 	type cell struct{ source, index int }
 	type key struct{ collector, id string }
 	shown := map[key]cell{}
@@ -77,8 +78,9 @@ func newNode(o *Options) *node {
 
 // devicesAnswer returns the answer of /api/v1/devices.
 func (n *node) devicesAnswer() *apiv1.Devices {
+	n.o.viewed()
 	out := &apiv1.Devices{Time: timeOf(n.now), Hostname: n.o.Hostname, Version: n.o.Version, Recording: n.o.Recording,
-		History: n.o.History != nil, Recorder: n.o.Recorder != nil, Collectors: []apiv1.Collector{}, Devices: make([]apiv1.Device, 0, len(n.devices))}
+		History: n.o.Past.History != nil, Recorder: n.o.Past.Recordings != nil && n.o.Download, Collectors: []apiv1.Collector{}, Devices: make([]apiv1.Device, 0, len(n.devices))}
 	for i := range n.collectors {
 		c := &n.collectors[i]
 		out.Collectors = append(out.Collectors, apiv1.Collector{Name: c.Name, Up: c.Up, Cause: string(c.Cause), Reason: c.Reason})
@@ -117,18 +119,20 @@ func (n *node) device(d *device) apiv1.Device {
 	if i := dev.Instance; i != (collector.Instance{}) {
 		out.Instance = &apiv1.Instance{Profile: i.Profile, ID: i.ID, ComputeID: i.ComputeID, UUID: i.UUID}
 	}
-	out.Users, out.Processes = n.o.Users(dev), n.o.Processes(dev)
+	if n.o.People != nil {
+		out.Users, out.Processes = n.o.People.Users(dev), n.o.People.Processes(dev)
+	}
 	return out
 }
 
 // health returns the answer of /api/v1/health.
 func (o *Options) health() *apiv1.Health {
-	s := o.Health()
+	s := o.Verdicts.Load()
 	out := &apiv1.Health{Time: timeOf(o.Now()), Reasons: o.NotReady(), Devices: make([]apiv1.DeviceHealth, 0, len(s.Verdicts))}
 	out.Ready = len(out.Reasons) == 0
-	worst := verdict.OK
+	worst := events.OK
 	if len(s.Verdicts) == 0 {
-		worst = verdict.Unknown
+		worst = events.Unknown
 	}
 	for i := range s.Verdicts {
 		v := &s.Verdicts[i]
@@ -139,7 +143,7 @@ func (o *Options) health() *apiv1.Health {
 	return out
 }
 
-func deviceHealth(v *verdict.Verdict) apiv1.DeviceHealth {
+func deviceHealth(v *events.Verdict) apiv1.DeviceHealth {
 	out := apiv1.DeviceHealth{
 		ID: v.Device.ID, GPU: v.Device.GPU, State: v.State.String(), Reason: v.Reason, Text: v.Text, Action: string(v.Action), Since: known(v.Since),
 	}

@@ -18,9 +18,11 @@ import (
 	"warpgauge/pkg/exporter"
 	"warpgauge/pkg/lists"
 
+	"go.uber.org/zap"
+
 	"warpgauge/extensions/health"
 	"warpgauge/extensions/live/apiv1"
-	"warpgauge/extensions/live/history"
+	"warpgauge/extensions/recorder/history"
 	"warpgauge/internal/testkit/golden"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/events"
@@ -28,7 +30,6 @@ import (
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/rows"
 	"warpgauge/pkg/session"
-	"warpgauge/pkg/verdict"
 	"warpgauge/pkg/view"
 )
 
@@ -68,8 +69,35 @@ type world struct {
 	log     *Log
 	list    field.List
 	history *history.History
+	past    rows.Past
 	options Options
 }
+
+// Load returns the verdicts on the present rows.
+func (w *world) Load() *events.Snapshot {
+	return health.Once(w.board.Load(), w.Status(), fewRules, w.clock())
+}
+
+func (*world) Interval(r field.Reading) time.Duration { return session.Options{}.IntervalOf(r) }
+
+// people uses the first GPU.
+type people struct{}
+
+func (people) Users(d *collector.Device) []apiv1.User {
+	if d.GPU != "0" {
+		return nil
+	}
+	return []apiv1.User{{Namespace: "ml", Pod: "train-0", PodUID: "u-1", Container: "main"}, {Job: "4711"}}
+}
+
+func (people) Processes(d *collector.Device) []apiv1.Process {
+	if d.GPU != "0" {
+		return nil
+	}
+	return []apiv1.Process{{PID: 42, Name: "python3", Memory: number(1 << 30), Busy: number(97), Pod: "ml/train-0/main"}}
+}
+
+func (people) Viewed() {}
 
 func listOf(t testing.TB, csv string) field.List {
 	t.Helper()
@@ -96,7 +124,7 @@ func newWorld(t testing.TB, n, links int) *world {
 	w := &world{now: start, list: listOf(t, testList)}
 	w.clock = func() time.Time { return w.now }
 	clock := func() time.Time { return w.clock() }
-	w.log, w.since = NewLog(clock), exporter.NewStates(&w.bus, clock)
+	w.log, w.since = NewLog(), exporter.NewStates(&w.bus, clock)
 	w.log.Subscribe(&w.bus)
 	all := session.CollectorStatus{Name: "fake", Up: true, Since: start.Add(-time.Minute)}
 	v := &view.View{Version: 1}
@@ -112,27 +140,11 @@ func newWorld(t testing.TB, n, links int) *world {
 	w.states = []session.CollectorStatus{all, {Name: "rocm", Cause: session.CauseNotLoaded, Reason: "no AMD GPU"}}
 	w.history = history.New(history.Options{Rows: rows.New(&w.board, nil)})
 	w.since.Update(w.states)
+	w.past.History = w.history
+	w.past.MaxAge = history.DefaultAge
 	w.options = Options{
-		Hostname: "node-1", Version: "1.2.3", States: w.since,
-		View: w.board.Load, Status: w.status,
-		Lists:    w,
-		Interval: session.Options{}.IntervalOf,
-		Health: func() *verdict.Snapshot {
-			return health.Once(w.board.Load(), w.status(), fewRules, w.clock())
-		},
-		Users: func(d *collector.Device) []apiv1.User {
-			if d.GPU != "0" {
-				return nil
-			}
-			return []apiv1.User{{Namespace: "ml", Pod: "train-0", PodUID: "u-1", Container: "main"}, {Job: "4711"}}
-		},
-		Processes: func(d *collector.Device) []apiv1.Process {
-			if d.GPU != "0" {
-				return nil
-			}
-			return []apiv1.Process{{PID: 42, Name: "python3", Memory: number(1 << 30), Busy: number(97), Pod: "ml/train-0/main"}}
-		},
-		Events: w.log, History: w.history, Now: clock, StaleAfter: 30 * time.Second,
+		Hostname: "node-1", Version: "1.2.3", States: w.since, Board: &w.board, Node: w, Lists: serving{w.list}, Verdicts: w, People: people{},
+		NotReady: func() []string { return nil }, Events: w.log, Past: &w.past, Download: true, Now: clock, StaleAfter: 30 * time.Second, Logger: zap.NewNop(),
 	}
 	w.tick(time.Second)
 	return w
@@ -185,8 +197,8 @@ func (w *world) sample() {
 	w.history.Sync(now)
 }
 
-// status returns a copy of the states.
-func (w *world) status() []session.CollectorStatus {
+// Status returns a copy of the states.
+func (w *world) Status() []session.CollectorStatus {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	out := slices.Clone(w.states)
@@ -202,7 +214,7 @@ func (w *world) set(device int, state session.State, cause session.Cause, reason
 	d := &w.states[0].Devices[device]
 	d.State, d.Cause, d.Reason = state, cause, reason
 	w.mu.Unlock()
-	w.since.Update(w.status())
+	w.since.Update(w.Status())
 }
 
 // get sends a request and makes the checks common to all answers.
@@ -259,7 +271,7 @@ func eventful(t testing.TB) *world {
 	w.gpus[1].row[1] = math.NaN()
 	w.tick(time.Second)
 	w.set(0, session.Lost, session.CauseLost, "GPU is lost")
-	w.options.Recorder = recorder{}
+	w.past.Recordings = recorder{}
 	return w
 }
 
@@ -289,8 +301,8 @@ type recorder struct{}
 
 const recorded = "20261122T165000Z-xid.wgr"
 
-func (recorder) Recordings() []apiv1.Recording {
-	return []apiv1.Recording{
+func (recorder) Recordings() []rows.Recording {
+	return []rows.Recording{
 		{Name: recorded, Time: start, Cause: "xid", Device: "GPU-0", From: start.Add(-time.Minute), Until: start.Add(30 * time.Second), Bytes: 7},
 		{Name: "older", Time: start.Add(-time.Hour), Cause: "operator", From: start, Until: start, Bytes: 1},
 	}
@@ -307,7 +319,9 @@ type nopCloser struct{ io.ReadSeeker }
 
 func (nopCloser) Close() error { return nil }
 
-// Status implements Lists.
-func (w *world) Status() lists.Status {
-	return lists.Status{InService: lists.List{Origin: "counters.csv", Hash: "abc", Fields: w.list}, Applied: start}
+// serving implements Lists.
+type serving struct{ field.List }
+
+func (s serving) Status() lists.Status {
+	return lists.Status{InService: lists.List{Origin: "counters.csv", Hash: "abc", Fields: s.List}, Applied: start}
 }

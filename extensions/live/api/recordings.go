@@ -12,35 +12,45 @@ import (
 	"time"
 
 	"warpgauge/extensions/live/apiv1"
+	"warpgauge/pkg/rows"
 )
-
-// Recorder supplies the recordings for /api/v1/recordings.
-type Recorder interface {
-	Recordings() []apiv1.Recording // newest first
-	// Open opens a recording from Recordings by its name. The error wraps fs.ErrNotExist if it does
-	// not exist.
-	Open(name string) (io.ReadSeekCloser, error)
-}
 
 const (
 	maxDownloads    = 4 // in parallel
 	downloadTimeout = 5 * time.Minute
 )
 
-// recordings serves the files of a Recorder.
+// recordings serves files with past samples.
 type recordings struct {
-	recorder  Recorder // may be nil
+	o         *Options
 	downloads atomic.Int64
 }
 
-func noRecorder() *apiv1.Problem {
-	return &apiv1.Problem{Status: http.StatusNotFound, Detail: "nothing is recorded, or recordings are not served: see --recorder-directory and --web-page"}
+func (x *recordings) recorder() (rows.Recordings, error) {
+	if r := x.o.Past.Recordings; r != nil && x.o.Download {
+		return r, nil
+	}
+	return nil, &apiv1.Problem{Status: http.StatusNotFound, Detail: "nothing is recorded, or recordings are not served: see --recorder-directory and --web-page"}
+}
+
+// list returns the answer of /api/v1/recordings.
+func (x *recordings) list() (*apiv1.Recordings, error) {
+	from, err := x.recorder()
+	if err != nil {
+		return nil, err
+	}
+	out := &apiv1.Recordings{Recordings: []apiv1.Recording{}}
+	for _, r := range from.Recordings() {
+		out.Recordings = append(out.Recordings, apiv1.Recording(r))
+	}
+	return out, nil
 }
 
 // serve sends a file.
 func (x *recordings) serve(w http.ResponseWriter, r *http.Request, _ *query) error {
-	if x.recorder == nil {
-		return noRecorder()
+	from, err := x.recorder()
+	if err != nil {
+		return err
 	}
 	if x.downloads.Add(1) > maxDownloads {
 		x.downloads.Add(-1)
@@ -48,7 +58,7 @@ func (x *recordings) serve(w http.ResponseWriter, r *http.Request, _ *query) err
 	}
 	defer x.downloads.Add(-1)
 	name := r.PathValue("name")
-	f, err := x.open(name)
+	f, err := open(from, name)
 	if err != nil {
 		return err
 	}
@@ -61,11 +71,11 @@ func (x *recordings) serve(w http.ResponseWriter, r *http.Request, _ *query) err
 	return nil
 }
 
-func (x *recordings) open(name string) (io.ReadSeekCloser, error) {
+func open(from rows.Recordings, name string) (io.ReadSeekCloser, error) {
 	if name != filepath.Base(name) || strings.HasPrefix(name, ".") || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == '"' || r >= 0x7f }) {
 		return nil, noRecording(name)
 	}
-	f, err := x.recorder.Open(name)
+	f, err := from.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, noRecording(name)
 	}

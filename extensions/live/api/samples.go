@@ -3,22 +3,13 @@ package api
 import (
 	"fmt"
 	"iter"
+	"math"
 	"net/http"
 	"time"
 
 	"warpgauge/extensions/live/apiv1"
-	"warpgauge/extensions/live/history"
 	"warpgauge/pkg/field"
 )
-
-// History supplies the samples for /api/v1/samples. *history.History implements it.
-type History interface {
-	Series(history.Match) []history.Series
-	Samples(s history.Series, from, until int64) iter.Seq2[int64, float64]
-	Points(s history.Series, from, until int64, n int) (points []history.Point, step int64)
-}
-
-var _ History = (*history.History)(nil)
 
 // Limits of an answer. 15 minutes of 10 ms ticks are 90,000 samples.
 const (
@@ -29,7 +20,7 @@ const (
 
 // samples returns the answer of /api/v1/samples.
 func samples(o *Options, q *query) (*apiv1.Samples, error) {
-	if o.History == nil {
+	if o.Past.History == nil {
 		return nil, &apiv1.Problem{Status: http.StatusNotFound, Detail: "no history is kept: set --history-age and --history-bytes to more than 0"}
 	}
 	device, errDevice := q.one("device")
@@ -47,7 +38,7 @@ func samples(o *Options, q *query) (*apiv1.Samples, error) {
 		return nil, &apiv1.Problem{Status: http.StatusNotFound, Detail: fmt.Sprintf("there is no field %q: %slist has those in service", name, Prefix)}
 	}
 	f := &field.Field{Desc: reading, Name: name, Scale: factor}
-	series := o.History.Series(history.Match{Device: device, Field: reading.ID})
+	series := o.Past.History.Series(device, reading.ID)
 	if len(series) == 0 {
 		if _, there := newNode(o).byID[device]; !there {
 			return nil, &apiv1.Problem{Status: http.StatusNotFound, Detail: fmt.Sprintf("no device has the id %q, nor had one lately: %sdevices has those there are", device, Prefix)}
@@ -57,7 +48,7 @@ func samples(o *Options, q *query) (*apiv1.Samples, error) {
 		return nil, badQuery("the field has %d series for the device: the most is %d", len(series), maxSeries)
 	}
 	now := o.Now()
-	since, errSince := timeIn(q, "since", now, now.Add(-o.HistoryAge))
+	since, errSince := timeIn(q, "since", now, now.Add(-o.Past.MaxAge))
 	until, errUntil := timeIn(q, "until", now, now)
 	points, errPoints := countIn(q, "points", 0, maxPoints)
 	for _, err := range []error{errSince, errUntil, errPoints} {
@@ -72,12 +63,13 @@ func samples(o *Options, q *query) (*apiv1.Samples, error) {
 	scale, left := field.NewScale(factor), maxSamples
 	for _, s := range series {
 		of := apiv1.SampledSeries{Labels: pairs(s.Labels), Buffered: s.Buffered, Times: []int64{}}
+		all := o.Past.History.Samples(s, out.From, out.Until)
 		if points > 0 {
 			if left -= points; left < 0 {
 				return nil, badQuery("%d points of %d series are more than %d: ask for fewer points", points, len(series), maxSamples)
 			}
-			out.Step = addPoints(&of, o.History, s, out, points, scale)
-		} else if left = addSamples(&of, o.History, s, out, left, scale); left < 0 {
+			addPoints(&of, all, out, points, scale)
+		} else if left = addSamples(&of, all, left, scale); left < 0 {
 			return nil, badQuery("there are more than %d samples: ask for a shorter time, or for a number of points=", maxSamples)
 		}
 		out.Series = append(out.Series, of)
@@ -87,9 +79,9 @@ func samples(o *Options, q *query) (*apiv1.Samples, error) {
 
 // addSamples adds unchanged samples and returns the remaining room; a negative result means too
 // many samples.
-func addSamples(to *apiv1.SampledSeries, h History, s history.Series, q *apiv1.Samples, left int, scale field.Scale) int {
+func addSamples(to *apiv1.SampledSeries, samples iter.Seq2[int64, float64], left int, scale field.Scale) int {
 	to.Values = []*float64{}
-	for at, v := range h.Samples(s, q.From, q.Until) {
+	for at, v := range samples {
 		if left--; left < 0 {
 			break
 		}
@@ -99,23 +91,34 @@ func addSamples(to *apiv1.SampledSeries, h History, s history.Series, q *apiv1.S
 	return left
 }
 
-// addPoints adds summaries over spans of time. It omits leading and trailing spans without samples;
-// other empty spans are null.
-func addPoints(to *apiv1.SampledSeries, h History, s history.Series, q *apiv1.Samples, n int, scale field.Scale) (step int64) {
-	points, step := h.Points(s, q.From, q.Until, n)
-	first, end := len(points), 0
-	for i := range points {
-		if points[i].Samples > 0 {
-			first, end = min(first, i), i+1
+// addPoints divides the answer's time into at most n spans of whole milliseconds, and adds a summary of each. It omits
+// leading and trailing spans without samples; other empty spans are null.
+func addPoints(to *apiv1.SampledSeries, samples iter.Seq2[int64, float64], q *apiv1.Samples, n int, scale field.Scale) {
+	q.Step = int64((uint64(q.Until)-uint64(q.From)-1)/uint64(n) + 1)
+	to.Min, to.Max, to.Mean = []*float64{}, []*float64{}, []*float64{}
+	count, low, high, mean := 0, 0.0, 0.0, 0.0
+	span := int64(-1)
+	add := func() {
+		if count > 0 {
+			to.Times = append(to.Times, q.From+span*q.Step)
+			to.Min, to.Max, to.Mean = append(to.Min, number(scale.Of(low))), append(to.Max, number(scale.Of(high))), append(to.Mean, number(scale.Of(mean)))
 		}
 	}
-	to.Min, to.Max, to.Mean = []*float64{}, []*float64{}, []*float64{}
-	for i := first; i < end; i++ {
-		p := &points[i]
-		to.Times = append(to.Times, q.From+int64(i)*step)
-		to.Min = append(to.Min, number(scale.Of(p.Min)))
-		to.Max = append(to.Max, number(scale.Of(p.Max)))
-		to.Mean = append(to.Mean, number(scale.Of(p.Mean)))
+	for at, v := range samples {
+		if math.IsNaN(v) {
+			continue
+		}
+		if i := (at - q.From) / q.Step; i != span {
+			add()
+			for span++; count > 0 && span < i; span++ {
+				to.Times = append(to.Times, q.From+span*q.Step)
+				to.Min, to.Max, to.Mean = append(to.Min, nil), append(to.Max, nil), append(to.Mean, nil)
+			}
+			span, count, low, high, mean = i, 0, v, v, 0
+		}
+		count++
+		low, high = min(low, v), max(high, v)
+		mean += (v - mean) / float64(count) // a plain sum could overflow
 	}
-	return step
+	add()
 }

@@ -9,10 +9,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"warpgauge/pkg/events"
+
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/rows"
-	"warpgauge/pkg/verdict"
 	"warpgauge/pkg/view"
 )
 
@@ -142,7 +143,7 @@ type feed struct {
 	taps     []*streamTap
 	sent     map[string][]byte // last sent data by event and device
 	compared time.Time         // last comparison of devices and verdicts
-	verdicts *verdict.Snapshot // last compared verdicts
+	verdicts *events.Snapshot  // last compared verdicts
 	event    uint64            // number of the last event
 	row      rows.Row
 }
@@ -176,7 +177,7 @@ func newFeed(a *API, q *query) (f *feed, part []byte, err error) {
 func (f *feed) next() (part []byte, more bool, err error) {
 	now := f.o.Now()
 	due := now.Sub(f.compared) >= devicesInterval || now.Before(f.compared)
-	if v := f.o.View(); v != f.view || due {
+	if v := f.o.Board.Load(); v != f.view || due {
 		n := newNode(f.o)
 		if n.view != f.view {
 			part, _ = f.rows(part) // the last rows of removed sources
@@ -270,7 +271,7 @@ func (f *feed) rows(to []byte) (out []byte, more bool) {
 
 // compare appends an event for each changed device, ignoring times, and for each changed verdict.
 func (f *feed) compare(to []byte, n *node) []byte {
-	f.o.Viewed()
+	f.o.viewed()
 	f.compared = n.now
 	if len(f.sent) > 4*len(n.devices) { // it also holds removed devices
 		clear(f.sent)
@@ -289,7 +290,7 @@ func (f *feed) compare(to []byte, n *node) []byte {
 			add("devices", now.ID, compared, now)
 		}
 	}
-	verdicts := f.o.Health()
+	verdicts := f.o.Verdicts.Load()
 	if f.verdicts != nil && verdicts.Version == f.verdicts.Version {
 		return to
 	}

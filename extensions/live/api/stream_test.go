@@ -32,7 +32,6 @@ import (
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/server"
 	"warpgauge/pkg/session"
-	"warpgauge/pkg/verdict"
 	"warpgauge/pkg/view"
 )
 
@@ -141,7 +140,7 @@ func TestStream(t *testing.T) {
 		w.gpus[0].row[0] = 62
 		w.bus.Publish(events.Event{Kind: events.XID, Device: &w.gpus[1].Devices[0], Code: 13, Time: time.Now(), Source: "nvml"})
 		w.bus.Publish(events.Event{Kind: events.XID, Device: &w.gpus[0].Devices[0], Code: 79, Time: time.Now(), Source: "nvml"})
-		w.log.Add(apiv1.Event{Kind: string(events.Reload), Text: "reloaded"})
+		w.bus.Publish(events.Event{Kind: events.Reload, Text: "reloaded"})
 		if got := r.next(); len(got) != 2 || !strings.Contains(got[0], `"code":79`) || !strings.Contains(got[1], "reloaded") {
 			t.Errorf("got events %q", got)
 		}
@@ -159,30 +158,30 @@ func TestStreamOfHealth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 2, 1)
 		w.live()
-		var board verdict.Board
-		verdicts := []verdict.Verdict{{Device: w.gpus[0].Devices[0], Action: verdict.ActionNone}, {Device: w.gpus[1].Devices[0], Action: verdict.ActionNone}}
-		store := func(version uint64, state verdict.State) {
+		var board events.Board
+		verdicts := []events.Verdict{{Device: w.gpus[0].Devices[0], Action: events.ActionNone}, {Device: w.gpus[1].Devices[0], Action: events.ActionNone}}
+		store := func(version uint64, state events.State) {
 			now := slices.Clone(verdicts)
 			for i := range now {
 				now[i].State = state
 			}
-			board.Store(&verdict.Snapshot{Version: version, Verdicts: now})
+			board.Store(&events.Snapshot{Version: version, Verdicts: now})
 		}
-		store(1, verdict.OK)
-		w.options.Health = board.Load
+		store(1, events.OK)
+		w.options.Verdicts = &board
 		r := join(t, New(w.options), "device="+w.gpus[0].Devices[0].ID+"&field=DCGM_FI_DEV_GPU_TEMP", time.Second)
 		r.want("columns")
-		verdicts[0].Reason, verdicts[0].Action = "xid_79", verdict.ActionReboot
-		verdicts[0].Conditions = []verdict.Condition{{Reason: "xid_79", State: verdict.Failed, Action: verdict.ActionReboot, Evidence: []verdict.Evidence{{Source: "nvml", Text: "XID 79"}}}}
-		store(2, verdict.Failed)
+		verdicts[0].Reason, verdicts[0].Action = "xid_79", events.ActionReboot
+		verdicts[0].Conditions = []events.Condition{{Reason: "xid_79", State: events.Failed, Action: events.ActionReboot, Evidence: []events.Evidence{{Source: "nvml", Text: "XID 79"}}}}
+		store(2, events.Failed)
 		got := strings.Join(r.next(), "\n")
 		for _, want := range []string{`"state":"failed"`, `"action":"reboot"`, `"source":"nvml"`} {
 			if !strings.HasPrefix(got, "health {") || strings.Contains(got, "\n") || !strings.Contains(got, want) {
 				t.Errorf("got events %s, want one with %s", got, want)
 			}
 		}
-		store(3, verdict.Failed) // this device's verdict does not change
-		w.log.Add(apiv1.Event{Kind: string(events.Reload), Text: "reloaded"})
+		store(3, events.Failed) // this device's verdict does not change
+		w.bus.Publish(events.Event{Kind: events.Reload, Text: "reloaded"})
 		r.want("event {")
 	})
 }
@@ -294,7 +293,7 @@ func streamsOverHTTP(t *testing.T, two bool) {
 				for _, f := range w.gpus {
 					f.tick(now)
 				}
-				w.log.Add(apiv1.Event{Kind: string(events.Clock), Text: "x"})
+				w.log.Add(&events.Event{Kind: events.Reload, Text: "x"})
 			}
 		}
 	})
@@ -432,11 +431,11 @@ func BenchmarkAnswers(b *testing.B) {
 }
 
 func TestEventsAreBounded(t *testing.T) {
-	l := NewLog(func() time.Time { return start })
+	l := NewLog()
 	d := &collector.Device{ID: "GPU-0", GPU: "0", Level: field.GPU}
-	l.addPublished(&events.Event{Kind: events.XID, Device: d, Code: 79, Time: start, Source: "nvml"})
+	l.Add(&events.Event{Kind: events.XID, Device: d, Code: 79, Time: start, Source: "nvml"})
 	for i := range 5 * maxEvents {
-		l.Add(apiv1.Event{Kind: string(events.Clock), Text: fmt.Sprint(i)})
+		l.Add(&events.Event{Kind: events.Failover, Text: fmt.Sprint(i)})
 	}
 	all := l.after(0)
 	if len(all) > maxEvents+1 || all[0].Kind != string(events.XID) || all[len(all)-1].Text != fmt.Sprint(5*maxEvents-1) {
@@ -445,18 +444,18 @@ func TestEventsAreBounded(t *testing.T) {
 	if again := l.after(l.Last() - 3); len(again) != 3 || again[2].number != l.Last() {
 		t.Errorf("after the third last: %v", again)
 	}
-	l.Add(apiv1.Event{Kind: string(events.Reload), Text: strings.Repeat("é", maxEventText)})
+	l.Add(&events.Event{Kind: events.Reload, Text: strings.Repeat("é", maxEventText)})
 	if got := l.after(l.Last() - 1)[0]; len(got.Text) > maxEventText || !json.Valid(encode(got.Event)) {
 		t.Errorf("a text of %d bytes", len(got.Text))
 	}
 }
 
 func TestClockEventsThatFlap(t *testing.T) {
-	l := NewLog(func() time.Time { return start })
+	l := NewLog()
 	d := &collector.Device{ID: "GPU-0", GPU: "0", Level: field.GPU}
 	for i := range 250 { // 25 s
-		l.addPublished(&events.Event{Kind: events.Clock, Device: d, Reason: "power_cap", Time: start.Add(time.Duration(i) * 100 * time.Millisecond)})
-		l.addPublished(&events.Event{Kind: events.Clock, Device: d, Reason: "gpu_idle", Time: start})
+		l.Add(&events.Event{Kind: events.Clock, Device: d, Reason: "power_cap", Time: start.Add(time.Duration(i) * 100 * time.Millisecond)})
+		l.Add(&events.Event{Kind: events.Clock, Device: d, Reason: "gpu_idle", Time: start})
 	}
 	if got := len(l.after(0)); got != 3 {
 		t.Errorf("%d events in 25 s, want 3", got)

@@ -80,7 +80,7 @@ type Process struct {
 	Name   string   `json:"name,omitempty"`
 	Memory *float64 `json:"memory_bytes,omitempty"`
 	Busy   *float64 `json:"utilization_percent,omitempty"`
-	Pod    string   `json:"pod,omitempty"` // "namespace/pod/container"
+	Pod    string   `json:"pod,omitempty"` // "namespace/pod"
 	Job    string   `json:"job,omitempty"`
 }
 

@@ -37,7 +37,7 @@ type report struct {
 	labels       map[string]string // and attributes; nil: unchanged
 	status       *listStatus       // nil: unchanged
 	health       *health           // nil: unchanged
-	effective    *List             // list in service; nil: unchanged
+	effective    string            // hash of the list in service; empty: unchanged
 }
 
 // listStatus is an agent's report on its last offered list.
@@ -77,11 +77,7 @@ func newReport(m *protobufs.AgentToServer) *report {
 	}
 	files := m.EffectiveConfig.GetConfigMap().GetConfigMap()
 	if f := cmp.Or(files[opamp.ConfigName], files[""]); f != nil {
-		name := "effective"
-		if strings.Contains(f.ContentType, "yaml") {
-			name += ".yaml"
-		}
-		r.effective = newList(name, f.Body)
+		r.effective = newList("", f.Body).Hash
 	}
 	return r
 }
@@ -171,8 +167,8 @@ func (a *agent) applyReport(r *report, now time.Time) {
 	if r.labels != nil {
 		a.labels = r.labels
 	}
-	if r.effective != nil {
-		a.effective = r.effective.Hash
+	if r.effective != "" {
+		a.effective = r.effective
 	}
 	if s := r.status; s != nil {
 		if s.hash != a.hash || s.state != a.state {

@@ -132,25 +132,3 @@ func TestLostMessage(t *testing.T) {
 		t.Errorf("an unknown agent that leaves got %v", a)
 	}
 }
-
-// TestFlapping: agents that flap, leave and return have the state of their last report.
-func TestFlapping(t *testing.T) {
-	s := newSim(t, 1, "    stages: [{percent: 100}]\n")
-	n := s.nodes[0]
-	s.stable()
-	for range 100 {
-		n.sequence++
-		s.core.report(&report{uid: n.uid, sequence: n.sequence, capabilities: takesLists, leaving: true}, s.now)
-		if got, _ := s.core.condition(s.core.agents[n.uid], s.now); got != Silent {
-			t.Fatalf("an agent that left is %s", got)
-		}
-		n.told, n.sequence = false, 0
-		s.poll(n)
-		if got, _ := s.core.condition(s.core.agents[n.uid], s.now); got != Current {
-			t.Fatalf("an agent that came back is %s", got)
-		}
-	}
-	if len(n.got) != 0 || len(s.core.agents) != 1 {
-		t.Errorf("%d agents, offers %v", len(s.core.agents), n.got)
-	}
-}

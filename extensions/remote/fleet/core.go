@@ -29,7 +29,6 @@ type core struct {
 	saveErr error // error of the last write
 
 	agents map[UID]*agent
-	locals map[string]*List // lists from the agents' own files, at most maxLocals
 	ticked time.Time
 	totals totals
 }
@@ -39,13 +38,9 @@ var errFull = errors.New("this server has as many agents as it may have")
 
 func newCore(o Options, t totals, st *store, s *saved, now time.Time) *core {
 	return &core{
-		o: o, log: o.Log, store: st, saved: s, started: now, ticked: now, plan: &Plan{}, totals: t, agents: map[UID]*agent{}, locals: map[string]*List{},
+		o: o, log: o.Log, store: st, saved: s, started: now, ticked: now, plan: &Plan{}, totals: t, agents: map[UID]*agent{},
 	}
 }
-
-// maxLocals bounds the saved lists from agents' own files. A fleet has few, and the first rollout of a
-// cohort rolls back to them.
-const maxLocals = 64
 
 // silentAfter is the longest silence of an agent that counts as present.
 const silentAfter = 3 * time.Minute
@@ -73,9 +68,6 @@ func (c *core) report(r *report, now time.Time) *protobufs.ServerToAgent {
 		}
 		a = &agent{uid: r.uid, window: newWindow()}
 		c.agents[r.uid] = a
-	}
-	if l := r.effective; l != nil && c.locals[l.Hash] == nil && len(c.locals) < maxLocals && len(l.Content) <= maxListBytes {
-		c.locals[l.Hash] = l
 	}
 	a.applyReport(r, now)
 	if r.labels != nil {
@@ -166,6 +158,9 @@ func (c *core) commit(s *status, next status, now time.Time) error {
 func (c *core) config(hash string) *protobufs.AgentRemoteConfig {
 	l := c.lists[hash]
 	sum, err := hex.DecodeString(hash)
+	if hash == noList {
+		return &protobufs.AgentRemoteConfig{ConfigHash: sum, Config: &protobufs.AgentConfigMap{}}
+	}
 	if l == nil || err != nil {
 		return nil
 	}

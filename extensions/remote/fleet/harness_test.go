@@ -37,12 +37,11 @@ type node struct {
 	uid      UID
 	host     string
 	labels   map[string]string
-	own      *List // its local list; nil: not reported
 	sequence uint64
 	told     bool // the server has its full state
 	away     bool
 
-	list    string // hash of the list in service
+	list    string // hash of the server's list in service, or noList
 	answer  *listStatus
 	numbers Numbers
 	ticks   float64        // missed between two reports
@@ -82,19 +81,17 @@ func newSim(t *testing.T, nodes int, policy string) *sim {
 func (s *sim) add(i int) *node {
 	n := &node{
 		uid: UID{0: 1, 12: byte(i >> 16), 13: byte(i >> 8), 14: byte(i), 15: 7}, host: fmt.Sprintf("node-%05d", i), labels: map[string]string{"rack": fmt.Sprintf("r%d", i%4)},
-		got: map[string]int{}, ticks: 0.03, own: newList("effective", []byte(listOwn)),
+		got: map[string]int{}, ticks: 0.03, list: noList,
 	}
-	n.list = n.own.Hash
 	n.numbers = Numbers{stalled: 0, lost: 0, sampleSeconds: 0.01, missedTicks: float64(1000 * i), absentFields: 3, series: 500}
 	s.nodes = append(s.nodes, n)
 	return n
 }
 
 const (
-	listOwn = "DCGM_FI_DEV_GPU_TEMP, gauge, t\n"
-	listA   = "DCGM_FI_DEV_GPU_TEMP, gauge, temperature\n"
-	listB   = "DCGM_FI_DEV_GPU_TEMP, gauge, temperature\nDCGM_FI_DEV_POWER_USAGE, gauge, power\n"
-	listC   = "DCGM_FI_DEV_POWER_USAGE, gauge, power\n"
+	listA = "DCGM_FI_DEV_GPU_TEMP, gauge, temperature\n"
+	listB = "DCGM_FI_DEV_GPU_TEMP, gauge, temperature\nDCGM_FI_DEV_POWER_USAGE, gauge, power\n"
+	listC = "DCGM_FI_DEV_POWER_USAGE, gauge, power\n"
 )
 
 func hashOf(text string) string { return newList("", []byte(text)).Hash }
@@ -142,10 +139,6 @@ func (s *sim) poll(n *node) {
 	if !n.told {
 		r.labels = maps.Clone(n.labels)
 		r.labels["host.name"] = n.host
-		r.effective = n.own
-		if n.own != nil && n.list != n.own.Hash {
-			r.effective = s.core.lists[n.list]
-		}
 		n.told = true
 	}
 	a := s.core.report(r, s.now)
@@ -161,7 +154,7 @@ func (s *sim) poll(n *node) {
 		return
 	}
 	hash := hex.EncodeToString(a.RemoteConfig.ConfigHash)
-	body := a.RemoteConfig.Config.ConfigMap[opamp.ConfigName].Body
+	body := a.RemoteConfig.Config.ConfigMap[opamp.ConfigName].GetBody()
 	if hashOf(string(body)) != hash {
 		s.t.Fatalf("offer with hash %s has another list", hash)
 	}

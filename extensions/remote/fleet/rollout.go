@@ -40,7 +40,6 @@ type Rollout struct {
 // member is an agent's state before the rollout.
 type member struct {
 	Before Numbers `json:"before,omitempty"`
-	Former string  `json:"former,omitempty"` // hash of the agent's local list, if the server had none for it
 }
 
 // active reports whether the rollout is in progress.
@@ -67,6 +66,9 @@ type status struct {
 	counts *Counts
 }
 
+// noList is the hash of an offer without a list: the agent returns to its local one.
+const noList = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
 // wanted returns the hash of the list that an agent should have; it is empty if the server has none
 // for it. last is the hash of the list that the agent acknowledged last.
 func wanted(s *status, uid UID, last string) string {
@@ -74,8 +76,8 @@ func wanted(s *status, uid UID, last string) string {
 	if r.active() && (r.Final || r.has(uid)) && (r.State == Running || last == r.To) {
 		return r.To
 	}
-	if s.Stable == "" && r != nil && last == r.To {
-		return r.members[uid].Former
+	if s.Stable == "" && r != nil && !r.active() && last == r.To {
+		return noList
 	}
 	return s.Stable
 }

@@ -204,6 +204,15 @@ func TestAgentsThatLeftTakeNoPart(t *testing.T) {
 			t.Errorf("%s takes part, but has left", uid)
 		}
 	}
+	left := s.nodes[0]
+	if got, _ := s.core.condition(s.core.agents[left.uid], s.now); got != Silent {
+		t.Errorf("an agent that left is %s", got)
+	}
+	left.told, left.sequence = false, 0 // it comes back
+	s.poll(left)
+	if got, _ := s.core.condition(s.core.agents[left.uid], s.now); got != Current || len(left.got) > 0 {
+		t.Errorf("an agent that came back is %s, offers %v", got, left.got)
+	}
 }
 
 // TestPauseFreezes: a paused rollout changes no node, whatever the nodes report.
@@ -239,18 +248,16 @@ func TestPauseFreezes(t *testing.T) {
 	}
 }
 
-// TestFirstRolloutReturns: the first list of a cohort replaces the nodes' local lists; a rollback restores those.
+// TestFirstRolloutReturns: the first list of a cohort replaces the nodes' local lists; a rollback withdraws it.
 func TestFirstRolloutReturns(t *testing.T) {
 	s := newSim(t, 200, "")
-	s.nodes[5].own = newList("effective", []byte(listC))
-	s.nodes[5].list = s.nodes[5].own.Hash
 	s.offerList(listB)
 	s.each(func(n *node) { n.suffer = stall })
 	s.until("stopped", 20*time.Minute, func() bool { return s.state() == Stopped })
-	s.open() // the state has the nodes' local lists
+	s.open()
 	s.run(2 * time.Minute)
-	if s.with(listB) != 0 || s.with(listOwn) != 199 || s.with(listC) != 1 {
-		t.Errorf("lists in service: B %d, their own %d and %d", s.with(listB), s.with(listOwn), s.with(listC))
+	if s.with(listB) != 0 || s.with("") != 200 || s.ever("") != s.ever(listB) {
+		t.Errorf("lists in service: B %d, their own %d; %d withdrawals, %d offers", s.with(listB), s.with(""), s.ever(""), s.ever(listB))
 	}
 }
 

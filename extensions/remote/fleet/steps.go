@@ -168,11 +168,7 @@ func (c *core) enter(cohort *Cohort, s *status, now time.Time) {
 	}
 	r.Soaked, r.Final, r.members, next.begun = 0, stage.Percent == 100, maps.Clone(r.members), now
 	for _, a := range added {
-		m := member{Before: a.window.numbers(now)}
-		if own := c.locals[a.effective]; own != nil && s.Stable == "" {
-			m.Former, c.lists[own.Hash] = own.Hash, own
-		}
-		r.members[a.uid] = m
+		r.members[a.uid] = member{Before: a.window.numbers(now)}
 	}
 	if c.commit(s, next, now) != nil {
 		return
@@ -243,10 +239,7 @@ const rolledBack = "an operator rolled it back"
 // stop ends a rollout and returns its agents to the previous list, even if the disk is full.
 func (c *core) stop(s *status, why string, reject bool, now time.Time) {
 	r := *s.Rollout
-	r.State, r.Reason = Stopped, why
-	if r.From != "" {
-		r.members = map[UID]member{} // all members have the same previous list
-	}
+	r.State, r.Reason, r.members = Stopped, why, map[UID]member{}
 	s.Rollout = &r
 	if reject {
 		s.Rejected = r.To
@@ -270,19 +263,10 @@ func (c *core) ended(s *status, result string) {
 // clean drops the lists that no cohort needs. The next write removes them from the file.
 func (c *core) clean() {
 	used := map[string]bool{}
-	for _, a := range c.agents {
-		used[a.effective] = true
-	}
-	maps.DeleteFunc(c.locals, func(hash string, _ *List) bool { return !used[hash] })
-	clear(used)
 	for _, s := range c.cohorts {
 		used[s.Stable], used[s.Previous] = true, true
-		if s.Rollout == nil {
-			continue
-		}
-		used[s.Rollout.To], used[s.Rollout.From] = true, true
-		for _, m := range s.Rollout.members {
-			used[m.Former] = true
+		if s.Rollout != nil {
+			used[s.Rollout.To], used[s.Rollout.From] = true, true
 		}
 	}
 	for _, cohort := range c.plan.Cohorts {

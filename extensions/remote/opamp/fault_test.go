@@ -184,7 +184,7 @@ func TestFaultsOfOffers(t *testing.T) {
 	}{
 		"no hash":              {config("", ConfigName, "", csv), []string{"no config_hash"}},
 		"long hash":            {config(strings.Repeat("h", 10000), ConfigName, "", csv), []string{"config_hash has 10000 bytes"}},
-		"nothing":              {&protobufs.AgentRemoteConfig{ConfigHash: []byte("x")}, []string{"no file", `"field-list"`}},
+		"an empty list":        {config("x", ConfigName, "", ""), []string{"list is empty"}},
 		"other files":          {files("x", "collector.yaml", "supervisor.yaml"), []string{`only "collector.yaml", "supervisor.yaml"`, `name the field list "field-list", or leave its name empty`}},
 		"other content":        {config("x", ConfigName, "application/json", "{}"), []string{`content type is "application/json"`, "text/csv or application/yaml"}},
 		"content type is none": {config("x", ConfigName, "text/\x00;;", "{}"), []string{`content type is "text/`}},
@@ -225,6 +225,7 @@ func TestListAmongFiles(t *testing.T) {
 		"text/yaml":       {config("h", "", "text/yaml", yaml), true, yaml},
 		"YAML by looks":   {config("h", "", "", yaml), true, yaml},
 		"CSV by looks":    {config("h", "", "text/plain", "# Format: a, b\n\n"+csv), false, "# Format: a, b\n\n" + csv},
+		"withdrawal":      {&protobufs.AgentRemoteConfig{ConfigHash: []byte("h")}, false, ""},
 		"colon in a help": {config("h", "", "", "DCGM_FI_DEV_GPU_TEMP, gauge, unit: C"), false, "DCGM_FI_DEV_GPU_TEMP, gauge, unit: C"},
 	} {
 		o := newOffer(c.offer, "opamp+https://x")
@@ -277,32 +278,6 @@ func TestReplayedOfferIsNoChange(t *testing.T) {
 		elapse(time.Hour)
 		if got := len(b.lists()) - 1; got < 8 || got > 12 {
 			t.Errorf("a list that fails was tried %d times in an hour, want about one in %s", got, retryFailed)
-		}
-	})
-}
-
-// TestFlappingServer: a server that fails every other request gets the full state each time and does no harm.
-func TestFlappingServer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := &peer{reply: offering(config("r1", "", "", csv))}
-		good, conn := p.handler(t)
-		var n atomic.Int64
-		b := start(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if n.Add(1)%2 == 0 {
-				w.WriteHeader(http.StatusBadGateway)
-				return
-			}
-			good.ServeHTTP(w, r)
-		}), conn, nil)
-		elapse(time.Hour)
-		if got := b.lists(); len(got) != 1 {
-			t.Errorf("%d changes, want 1", len(got))
-		}
-		if m, _ := p.view(); statusText(m.RemoteConfigStatus) != "r1 APPLIED" {
-			t.Errorf("status %v", m.RemoteConfigStatus)
-		}
-		if got := n.Load(); got > 200 {
-			t.Errorf("%d requests in an hour", got)
 		}
 	})
 }

@@ -22,7 +22,7 @@ const (
 	LabelPrefix      = "warpgauge.node."   // of --node-label: warpgauge.node.rack = "r7"
 
 	// ConfigName is the key of the field list in AgentConfigMap; the empty key also works. The content
-	// type is text/csv or application/yaml (text/yaml).
+	// type is text/csv or application/yaml (text/yaml). A map without files withdraws the server's list.
 	ConfigName = "field-list"
 
 	// Children of the health component tree. Each collector and each device is a child of

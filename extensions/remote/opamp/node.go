@@ -10,7 +10,7 @@ import (
 
 // Identity identifies this node.
 type Identity struct {
-	InstanceID uuid.UUID // stable: saved next to the last good list
+	InstanceID uuid.UUID // stable
 	Version    string    // of the exporter
 	Hostname   string
 	Labels     map[string]string // --node-label

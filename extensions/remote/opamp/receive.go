@@ -127,7 +127,8 @@ func newOffer(c *protobufs.AgentRemoteConfig, origin string) *offer {
 	return o
 }
 
-// list returns the field list among the files of a configuration and ignores the others.
+// list returns the field list among the files of a configuration and ignores the others. Without any file it returns an
+// offer without content, which withdraws the server's list.
 func list(files map[string]*protobufs.AgentConfigFile) (*lists.Offer, error) {
 	accepted := fmt.Sprintf("name the field list %q, or leave its name empty", ConfigName)
 	file, ok := files[ConfigName]
@@ -136,7 +137,7 @@ func list(files map[string]*protobufs.AgentConfigFile) (*lists.Offer, error) {
 	}
 	switch {
 	case len(files) == 0:
-		return nil, fmt.Errorf("the offer has no file: %s", accepted)
+		return &lists.Offer{}, nil
 	case !ok:
 		names := slices.Sorted(maps.Keys(files))
 		for i := range names {
@@ -145,6 +146,9 @@ func list(files map[string]*protobufs.AgentConfigFile) (*lists.Offer, error) {
 		return nil, fmt.Errorf("the offer has only %s: %s", strings.Join(names[:min(len(names), 8)], ", "), accepted)
 	}
 	yaml, err := isYAML(file.GetContentType(), file.GetBody())
+	if err == nil && len(file.GetBody()) == 0 {
+		err = errors.New("the offer's list is empty")
+	}
 	if err != nil {
 		return nil, err
 	}

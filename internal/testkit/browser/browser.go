@@ -4,7 +4,6 @@ package browser
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -21,28 +20,25 @@ import (
 // patience is how long an answer of the browser, or a condition, may take.
 const patience = 60 * time.Second
 
-// Browser is a running Chromium. Its methods may be called from any goroutine.
+// Browser is a running Chromium. Its methods may be called from any goroutine; one at a time talks to the browser.
 type Browser struct {
-	in *os.File // the browser's input
-
-	mu      sync.Mutex
-	next    int
-	waiting map[int]chan message
-	pages   map[string]*Page // by session ID
-	err     error            // why no answer can arrive
+	mu    sync.Mutex
+	in    *os.File // the browser's input
+	out   *os.File // and output
+	lines *bufio.Reader
+	next  int
+	pages map[string]*Page // by session ID
 }
 
 type message struct {
 	ID      int             `json:"id,omitempty"`
 	Session string          `json:"sessionId,omitempty"`
 	Method  string          `json:"method,omitempty"`
-	Params  json.RawMessage `json:"params,omitempty"`
+	Params  any             `json:"params,omitempty"`
 	Result  json.RawMessage `json:"result,omitempty"`
-	Error   *protocolError  `json:"error,omitempty"`
-}
-
-type protocolError struct {
-	Message string `json:"message"`
+	Error   *struct {
+		Message string `json:"message"`
+	} `json:"error,omitempty"`
 }
 
 // Open starts a Chromium that ends with the test. It skips the test if there is none, unless WARPGAUGE_REQUIRE names
@@ -75,91 +71,45 @@ func Open(tb testing.TB) *Browser {
 		tb.Fatal(err)
 	}
 	_, _ = theirs.Close(), theirOut.Close() // the browser has its own copies
-	b := &Browser{in: in, waiting: map[int]chan message{}, pages: map[string]*Page{}}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		b.read(out)
-	}()
 	tb.Cleanup(func() {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		_ = cmd.Wait()
 		_, _ = in.Close(), out.Close() // the browser is gone
-		<-ended
 	})
-	return b
+	return &Browser{in: in, out: out, lines: bufio.NewReaderSize(out, 1<<20), pages: map[string]*Page{}}
 }
 
-// read distributes the browser's messages until it ends.
-func (b *Browser) read(out *os.File) {
-	r := bufio.NewReaderSize(out, 1<<20)
-	for {
-		line, err := r.ReadBytes(0)
-		var m message
-		if err == nil {
-			err = json.Unmarshal(line[:len(line)-1], &m)
-		}
-		b.mu.Lock()
-		if err != nil {
-			b.err = fmt.Errorf("the browser ended: %w", err)
-			for id, c := range b.waiting {
-				delete(b.waiting, id)
-				close(c)
-			}
-			b.mu.Unlock()
-			return
-		}
-		c, p := b.waiting[m.ID], b.pages[m.Session]
-		delete(b.waiting, m.ID)
-		b.mu.Unlock()
-		switch {
-		case c != nil:
-			c <- m
-		case m.Method != "" && p != nil:
-			p.note(m)
-		}
-	}
-}
-
-// call sends a command and waits for the answer.
+// call sends a command and waits for the answer. Pages record the events before it.
 func (b *Browser) call(session, method string, params, result any) error {
-	c := make(chan message, 1)
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	b.next++
-	id := b.next
-	text, err := json.Marshal(struct {
-		ID      int    `json:"id"`
-		Session string `json:"sessionId,omitempty"`
-		Method  string `json:"method"`
-		Params  any    `json:"params,omitempty"`
-	}{id, session, method, params})
+	text, err := json.Marshal(message{ID: b.next, Session: session, Method: method, Params: params})
 	if err == nil {
-		err = b.err
-	}
-	if err == nil {
-		b.waiting[id] = c
 		_, err = b.in.Write(append(text, 0))
 	}
-	b.mu.Unlock()
-	if err != nil {
-		return fmt.Errorf("%s: %w", method, err)
+	if err == nil {
+		err = b.out.SetReadDeadline(time.Now().Add(patience))
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	select {
-	case m, ok := <-c:
-		switch {
-		case !ok:
-			return fmt.Errorf("%s: %w", method, b.err)
-		case m.Error != nil:
-			return fmt.Errorf("%s: %s", method, m.Error.Message)
-		case result == nil:
-			return nil
+	for err == nil {
+		var line, event []byte
+		if line, err = b.lines.ReadBytes(0); err != nil {
+			break
 		}
-		return json.Unmarshal(m.Result, result)
-	case <-ctx.Done():
-		return fmt.Errorf("%s: no answer in %v", method, patience)
+		m := message{Params: (*json.RawMessage)(&event)}
+		switch err = json.Unmarshal(line[:len(line)-1], &m); {
+		case err != nil:
+		case m.ID == b.next && m.Error != nil:
+			return fmt.Errorf("%s: %s", method, m.Error.Message)
+		case m.ID == b.next && result == nil:
+			return nil
+		case m.ID == b.next:
+			return json.Unmarshal(m.Result, result)
+		case b.pages[m.Session] != nil:
+			b.pages[m.Session].note(m.Method, event)
+		}
 	}
+	return fmt.Errorf("%s: no answer of the browser: %w", method, err)
 }
 
 // Page is a tab. It records everything that should not happen in it: see Problems.
@@ -168,9 +118,7 @@ type Page struct {
 	b       *Browser
 	session string
 
-	mu       sync.Mutex
-	problems []string
-	requests []string
+	problems, requests []string // under b.mu
 }
 
 // Page opens a tab of a size in CSS pixels, in its own browser context.
@@ -227,8 +175,8 @@ func (p *Page) Dark(dark bool) {
 	p.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": value}}}, nil)
 }
 
-// note records a problem that the browser reports.
-func (p *Page) note(m message) {
+// note records a problem that the browser reports. The caller holds b.mu.
+func (p *Page) note(method string, event []byte) {
 	var e struct {
 		Request struct{ URL string }
 		Entry   struct{ Level, Source, Text, URL string }
@@ -243,12 +191,10 @@ func (p *Page) note(m message) {
 			Exception struct{ Description string }
 		}
 	}
-	if json.Unmarshal(m.Params, &e) != nil {
+	if json.Unmarshal(event, &e) != nil {
 		return
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	switch m.Method {
+	switch method {
 	case "Network.requestWillBeSent":
 		p.requests = append(p.requests, e.Request.URL)
 	case "Runtime.exceptionThrown":
@@ -269,8 +215,9 @@ func (p *Page) note(m message) {
 // Problems returns the problems since the last call: exceptions, errors and warnings on the console, violations of
 // the Content-Security-Policy, requests to other origins.
 func (p *Page) Problems(origin string) []string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	_ = p.eval("0", nil) // what came before its answer has been read then
+	p.b.mu.Lock()
+	defer p.b.mu.Unlock()
 	out := p.problems
 	for _, url := range p.requests {
 		if !strings.HasPrefix(url, origin) && !strings.HasPrefix(url, "data:") {

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/urfave/cli/v3"
 )
 
 // Read returns every Markdown file below root, the repository, by relative path.
@@ -76,6 +78,36 @@ func Commands(text string, programs ...string) [][]string {
 		}
 	}
 	return out
+}
+
+// Check compares each command of the pages that runs one of the programs with the program's commands and flags. It calls run
+// with the page, the subcommand and the arguments of complete ones, and returns their number.
+func Check(t testing.TB, pages map[string]string, root *cli.Command, run func(path string, cmd *cli.Command, args []string), programs ...string) (checked int) {
+	t.Helper()
+	for path, text := range pages {
+		for _, words := range Commands(text, programs...) {
+			args, cmd := words[1:], root
+			if slices.Contains(args, "…") || len(args) > 0 && strings.HasPrefix(args[0], "(") {
+				continue // an incomplete command, or a command's output
+			}
+			for _, w := range args {
+				if sub := cmd.Command(w); sub != nil && cmd == root {
+					cmd = sub
+				}
+				name, _, _ := strings.Cut(strings.TrimLeft(w, "-"), "=")
+				known := func(f cli.Flag) bool { return slices.Contains(f.Names(), name) }
+				if strings.HasPrefix(w, "-") && w != "-" && !slices.Contains([]string{"help", "h", "version"}, name) && !slices.ContainsFunc(slices.Concat(root.Flags, cmd.Flags), known) {
+					t.Errorf("%s: %s: there is no %s", path, strings.Join(words, " "), w)
+				}
+			}
+			if cmd == root && len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+				t.Errorf("%s: %s: there is no such command", path, strings.Join(words, " "))
+			}
+			checked++
+			run(path, cmd, args)
+		}
+	}
+	return checked
 }
 
 // split splits a line like a shell: into commands at pipes, redirections, ; and &, up to a comment.

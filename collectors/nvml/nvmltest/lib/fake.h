@@ -62,13 +62,6 @@ struct instance {
 	double share;    // of the GPU's load
 };
 
-struct vgpu {
-	unsigned id;
-	char uuid[NVML_DEVICE_UUID_BUFFER_SIZE];
-	unsigned type_id, licensed;
-	unsigned long long memory;
-};
-
 struct gpu {
 	int number;
 	bool absent;
@@ -77,8 +70,7 @@ struct gpu {
 	struct instance *instances;
 	struct profile *profiles;
 	struct process *processes;
-	struct vgpu *vgpus;
-	int load_count, instance_count, profile_count, process_count, vgpu_count;
+	int load_count, instance_count, profile_count, process_count;
 };
 
 struct event {

@@ -37,7 +37,7 @@ void free_state(struct state *s) {
 	}
 	for (int g = 0; g < s->gpu_count; g++) {
 		struct gpu *gpu = &s->gpus[g];
-		void *lists[] = {gpu->loads, gpu->instances, gpu->profiles, gpu->processes, gpu->vgpus};
+		void *lists[] = {gpu->loads, gpu->instances, gpu->profiles, gpu->processes};
 		for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
 			free(lists[i]);
 	}
@@ -289,18 +289,6 @@ static bool line_process(struct line *l) {
 	return !*attribute(l, "sm", text) || cell_of(l, text, false, &p->sm);
 }
 
-static bool line_vgpu(struct line *l) {
-	char text[128];
-	struct gpu *g = gpu_of(l);
-	if (!g)
-		return false;
-	struct vgpu *v = append(&g->vgpus, &g->vgpu_count, sizeof *v);
-	*v = (struct vgpu){.id = number_at(l, "id"), .type_id = number_at(l, "typeid"), .licensed = number_at(l, "licensed")};
-	v->memory = integer_of(l, attribute(l, "memory", text));
-	snprintf(v->uuid, sizeof v->uuid, "%s", attribute(l, "uuid", text));
-	return !l->problem[0];
-}
-
 static bool line_absent(struct line *r) {
 	struct span gpus;
 	if (!gpus_of(r, &gpus))
@@ -350,7 +338,7 @@ static const struct {
 	bool (*read)(struct line *r);
 } lines[] = {
 	{"gpu", line_gpu},       {"node", line_node},   {"gpus", line_gpus},   {"time", line_time},       {"load", line_load},       {"absent", line_absent},
-	{"fault", line_fault},   {"event", line_event}, {"mig", line_mig},     {"process", line_process}, {"profile", line_profile}, {"vgpu", line_vgpu},
+	{"fault", line_fault},   {"event", line_event}, {"mig", line_mig},     {"process", line_process}, {"profile", line_profile},
 };
 
 bool read_line(struct line *r) {

@@ -114,3 +114,17 @@ nvmlReturn_t nvmlGetExcludedDeviceCount(unsigned *count) {
 	*count = 0;
 	LEAVE(NVML_SUCCESS);
 }
+
+nvmlReturn_t nvmlDeviceGetGridLicensableFeatures_v4(nvmlDevice_t d, nvmlGridLicensableFeatures_t *out) {
+	unsigned v;
+	GPU(nvmlDeviceGetGridLicensableFeatures_v4, d);
+	nvmlReturn_t r = out ? get_uint(&c, K_GRID_SUPPORTED, &v) : NVML_ERROR_INVALID_ARGUMENT;
+	if (r != NVML_SUCCESS)
+		LEAVE(r);
+	*out = (nvmlGridLicensableFeatures_t){.isGridLicenseSupported = (int)v, .licensableFeaturesCount = 1};
+	nvmlGridLicensableFeature_t *f = &out->gridLicensableFeatures[0];
+	f->featureCode = NVML_GRID_LICENSE_FEATURE_CODE_VGPU;
+	get_uint(&c, K_GRID_LICENSED, &f->featureState);
+	f->licenseExpiry.status = NVML_GRID_LICENSE_EXPIRY_PERMANENT;
+	LEAVE(NVML_SUCCESS);
+}

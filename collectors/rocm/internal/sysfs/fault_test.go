@@ -13,7 +13,6 @@ import (
 
 	"warpgauge/collectors/rocm/internal/gpumetrics"
 	"warpgauge/collectors/rocm/rocmtest"
-	"warpgauge/pkg/collector"
 )
 
 // TestWithoutBus checks a container that has the devices, but not the links of their bus.
@@ -114,6 +113,15 @@ func TestBrokenFiles(t *testing.T) {
 	}
 }
 
+// TestManyPages checks a list of bad pages that takes several reads.
+func TestManyPages(t *testing.T) {
+	f := open(t, rocmtest.Options{GPUs: 1}, 0)
+	f.tree.GPUs[0].Set(t, "ras/gpu_vram_bad_pages", strings.Repeat("0x00001a2b : 0x00001000 : R \n", 5000)+"0x00001a2c : 0x00001000 : P")
+	f.read()
+	f.want(BadPages, PageRetired, 5000)
+	f.want(BadPages, PagePending, 1)
+}
+
 // TestAbsentFileComes checks that a missing file is found later, but not searched at once.
 func TestAbsentFileComes(t *testing.T) {
 	f := open(t, rocmtest.Options{GPUs: 1}, 0)
@@ -133,7 +141,7 @@ func TestVanishAndReturn(t *testing.T) {
 	f.read()
 	g.Vanish(t)
 	for range 3 {
-		if err := f.h.Read(f.values, f.due); !errors.Is(err, collector.ErrDeviceLost) {
+		if err := f.h.Read(f.values, f.due); !errors.Is(err, ErrLost) {
 			t.Fatalf("Read of a gpu that is gone: %v", err)
 		}
 		for i, v := range f.values {
@@ -141,7 +149,7 @@ func TestVanishAndReturn(t *testing.T) {
 				t.Fatalf("%v = %v of a gpu that is gone", f.wanted[i], v)
 			}
 		}
-		if err := f.h.Metrics(m); !errors.Is(err, collector.ErrDeviceLost) || m.Has(gpumetrics.EnergyAccumulator) {
+		if err := f.h.Metrics(m); !errors.Is(err, ErrLost) || m.Has(gpumetrics.EnergyAccumulator) {
 			t.Fatalf("Metrics of a gpu that is gone: %v", err)
 		}
 		if f.h.Suspended() {
@@ -157,7 +165,7 @@ func TestVanishAndReturn(t *testing.T) {
 	// Metrics notices it without Read.
 	f.clock.t = f.clock.t.Add(time.Minute)
 	g.Vanish(t)
-	if err := f.h.Metrics(m); !errors.Is(err, collector.ErrDeviceLost) {
+	if err := f.h.Metrics(m); !errors.Is(err, ErrLost) {
 		t.Fatalf("Metrics of a gpu that is gone: %v", err)
 	}
 }
@@ -168,13 +176,13 @@ func TestReplaced(t *testing.T) {
 	g := f.tree.GPUs[0]
 	f.read()
 	g.Vanish(t)
-	if err := f.h.Read(f.values, f.due); !errors.Is(err, collector.ErrDeviceLost) {
+	if err := f.h.Read(f.values, f.due); !errors.Is(err, ErrLost) {
 		t.Fatal(err)
 	}
 	g.Return(t)
 	g.Set(t, "unique_id", "00000000000000aa\n")
 	for range 2 {
-		if err := f.h.Read(f.values, f.due); !errors.Is(err, collector.ErrColumnsChanged) {
+		if err := f.h.Read(f.values, f.due); !errors.Is(err, ErrReplaced) {
 			t.Fatalf("Read of another board: %v", err)
 		}
 	}

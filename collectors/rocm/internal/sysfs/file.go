@@ -11,7 +11,6 @@ import (
 var (
 	ErrAbsent = errors.New("no such file")               // missing, or not opened again yet
 	ErrGone   = errors.New("file is of a device gone")   // it was removed while open
-	ErrEmpty  = errors.New("file is empty")              // the driver printed nothing
 	ErrHuge   = errors.New("file is larger than it may") // it does not fit the buffer
 )
 
@@ -29,43 +28,22 @@ type File struct {
 // NewFile returns the file at path. The first read opens it.
 func NewFile(path string) File { return File{path: path, fd: -1} }
 
-// Read reads the file into buf without surrounding white space. now is the time of the tick. Errors: ErrAbsent, ErrGone,
-// ErrEmpty, ErrHuge, or a syscall.Errno. amdgpu returns EPERM and EBUSY during a reset, and EOPNOTSUPP if the board
-// lacks the value. After ErrGone the file is closed, and the next Read opens it again.
-func (f *File) Read(buf []byte, now time.Time) ([]byte, error) {
-	n, err := f.ReadAt(buf, 0, now)
-	if err != nil {
-		return nil, err
-	}
-	if n == len(buf) {
-		return nil, ErrHuge
-	}
-	text := trim(buf[:n])
-	if len(text) == 0 {
-		return nil, ErrEmpty
-	}
-	return text, nil
-}
-
-// ReadAt reads from an offset to the end of the file or of buf. An empty file at offset 0 is ErrEmpty or ErrGone.
-func (f *File) ReadAt(buf []byte, offset int64, now time.Time) (int, error) {
+// Read reads from an offset to the end of the file or of buf. now is the time of the tick. Errors: ErrAbsent, ErrGone, or a
+// syscall.Errno. amdgpu returns EPERM and EBUSY during a reset, and EOPNOTSUPP if the board lacks the value. After ErrGone
+// the file is closed, and the next Read opens it again.
+func (f *File) Read(buf []byte, offset int64, now time.Time) ([]byte, error) {
 	if err := f.open(now); err != nil {
-		return 0, err
+		return nil, err
 	}
 	n, err := pread(f.fd, buf, offset)
 	switch {
-	case err == nil && n > 0:
-		return n, nil
-	case err == nil && offset > 0:
-		return 0, nil
-	case err == nil && !f.removed():
-		return 0, ErrEmpty
-	case err == nil, removedBy(err):
+	case err == nil && n == 0 && offset == 0 && f.removed(), removedBy(err):
 		f.Close()
-		return 0, ErrGone
-	default:
-		return 0, err
+		return nil, ErrGone
+	case err != nil:
+		return nil, err
 	}
+	return buf[:n], nil
 }
 
 func (f *File) open(now time.Time) error {

@@ -197,12 +197,12 @@ func (r *Reader) board(card string) (GPU, bool) {
 }
 
 func uniqueID(dir string) uint64 {
-	id, _ := ParseHex([]byte(text(dir, "unique_id")))
+	id, _ := parseHex([]byte(text(dir, "unique_id")))
 	return id
 }
 
 func number(dir, name string) uint64 {
-	v, _ := ParseUint([]byte(text(dir, name)))
+	v, _ := parseUint([]byte(text(dir, name)))
 	return v
 }
 
@@ -267,21 +267,9 @@ func (r *Reader) virtual() bool {
 type location struct{ domain, bus, device, function uint64 }
 
 // parsePCI parses an address such as 0000:41:00.0.
-func parsePCI(name string) (location, bool) {
-	domain, rest, ok1 := strings.Cut(name, ":")
-	bus, rest, ok2 := strings.Cut(rest, ":")
-	device, function, ok3 := strings.Cut(rest, ".")
-	if !ok1 || !ok2 || !ok3 || len(bus) != 2 || len(device) != 2 || len(function) != 1 {
-		return location{}, false
-	}
-	var v [4]uint64
-	for i, digits := range []string{domain, bus, device, function} {
-		var ok bool
-		if v[i], ok = ParseHex([]byte(digits)); !ok {
-			return location{}, false
-		}
-	}
-	return location{v[0], v[1], v[2], v[3]}, true
+func parsePCI(name string) (l location, ok bool) {
+	_, err := fmt.Sscanf(name, "%x:%x:%x.%x", &l.domain, &l.bus, &l.device, &l.function)
+	return l, err == nil && fmt.Sprintf("%04x:%02x:%02x.%x", l.domain, l.bus, l.device, l.function) == name
 }
 
 func exists(path string) bool {
@@ -391,13 +379,13 @@ func readNode(dir string) (node, error) {
 	if err != nil {
 		return node{}, err
 	}
-	id, _ := ParseUint([]byte(gpu))
+	id, _ := parseUint([]byte(gpu))
 	all, err := readText(dir, "properties")
 	if err != nil || id == 0 {
 		return node{}, err
 	}
 	p := properties(all)
-	n := node{at: locate(p["location_id"], p["domain"]), partition: p["location_id"] >> 28 & 0xf, instance: Instance{KFD: id, Units: units(p)}}
+	n := node{at: locate(p["location_id"], p["domain"]), partition: p["location_id"] >> 28 & 0xf, instance: Instance{KFD: id, Units: units(p), Memory: frameBuffer(dir)}}
 	if minor := p["drm_render_minor"]; minor > 0 {
 		n.instance.Render = "renderD" + strconv.FormatUint(minor, 10)
 	}
@@ -426,7 +414,7 @@ func properties(text string) map[string]uint64 {
 		if !ok {
 			continue
 		}
-		if v, ok := ParseUint([]byte(value)); ok {
+		if v, ok := parseUint([]byte(value)); ok {
 			p[key] = v
 		}
 	}
@@ -446,24 +434,18 @@ func frameBuffer(dir string) (sum uint64) {
 }
 
 // model returns a board's market name. It tries the board's inventory memory, which only server boards have, then
-// libdrm's and PCI's ID lists, and returns the IDs if all fail.
+// libdrm's ID list, and returns the IDs if both fail.
 func (r *Reader) model(dir string, device uint16) string {
 	if name := text(dir, "product_name"); name != "" {
 		return name
 	}
 	revision := number(dir, "revision")
-	for _, list := range []struct {
-		path string
-		find func(list io.Reader, device uint16, revision uint64) string
-	}{
-		{"usr/share/libdrm/amdgpu.ids", findAMDGPU}, {"opt/amdgpu/share/libdrm/amdgpu.ids", findAMDGPU},
-		{"usr/share/misc/pci.ids", findPCI}, {"usr/share/hwdata/pci.ids", findPCI},
-	} {
-		f, err := os.Open(filepath.Join("/", r.o.Root, list.path))
+	for _, list := range []string{"usr/share/libdrm/amdgpu.ids", "opt/amdgpu/share/libdrm/amdgpu.ids"} {
+		f, err := os.Open(filepath.Join("/", r.o.Root, list))
 		if err != nil {
 			continue
 		}
-		name := strings.ToValidUTF8(list.find(f, device, revision), "")
+		name := strings.ToValidUTF8(findAMDGPU(f, device, revision), "")
 		_ = f.Close() // read only
 		if name != "" {
 			return name
@@ -480,27 +462,6 @@ func findAMDGPU(list io.Reader, device uint16, revision uint64) string {
 		rev, name, ok2 := strings.Cut(rest, ",")
 		if ok1 && ok2 && sameHex(id, uint64(device)) && sameHex(rev, revision) {
 			return strings.TrimSpace(name)
-		}
-	}
-	return ""
-}
-
-// findPCI searches the list of PCI IDs. The vendor's line begins with its number. The lines below it have a tab, the
-// device's number and its name.
-func findPCI(list io.Reader, device uint16, _ uint64) string {
-	lines := bufio.NewScanner(list)
-	ours := false
-	for lines.Scan() {
-		line := lines.Text()
-		switch {
-		case line == "" || line[0] == '#':
-		case line[0] != '\t':
-			if ours {
-				return ""
-			}
-			ours = strings.HasPrefix(line, "1002 ")
-		case ours && len(line) > 5 && line[1] != '\t' && sameHex(line[1:5], uint64(device)):
-			return strings.TrimSpace(line[5:])
 		}
 	}
 	return ""

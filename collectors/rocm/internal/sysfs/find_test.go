@@ -36,7 +36,7 @@ func TestFindMI250X(t *testing.T) {
 			Path:     filepath.Dir(g.Path("vendor")),
 			UniqueID: g.UniqueID, Serial: g.Serial, Model: "AMD INSTINCT MI250X (MCM) OAM AC MBA",
 			VBIOS: "113-D65201-054", Number: "D65201", Device: 0x7408,
-			Instances: []Instance{{Node: i + 2, KFD: g.Instances[0].KFD, Render: g.Render, Units: 110}},
+			Instances: []Instance{{Node: i + 2, KFD: g.Instances[0].KFD, Render: g.Render, Units: 110, Memory: 68702699520}},
 		})
 	}
 	if diff := cmp.Diff(want, find(t, tree)); diff != "" {
@@ -62,7 +62,7 @@ func TestFindPartitions(t *testing.T) {
 			for k, inst := range g.Instances {
 				at := i*n + k
 				want := Instance{ID: k, Node: at + 2, KFD: tree.GPUs[i].Instances[k].KFD,
-					Render: fmt.Sprintf("renderD%d", 128+at), Units: 304 / n}
+					Render: fmt.Sprintf("renderD%d", 128+at), Units: 304 / n, Memory: 206141652992 / uint64(n)}
 				if k > 0 { // the first is the board itself
 					want.Name = fmt.Sprintf("amdgpu_xcp_%d", i*(n-1)+k)
 				}
@@ -98,12 +98,11 @@ func TestModelFromLists(t *testing.T) {
 			t.Errorf("model %q, want %q", got, want)
 		}
 	}
-	f("usr/share/misc/pci.ids", "1001  Other\n\t15bf  Wrong vendor\n1002  AMD/ATI\n\t15be  Wrong\n\t\t15bf 0000  Subsystem\n\t15bf  Phoenix1\n1003  After\n", "Phoenix1")
 	f("usr/share/libdrm/amdgpu.ids", "# list\n1.0.0\n15BF,\tC1,\tAMD Radeon 760M\n15BF,\t00,\tAMD Radeon 780M\n", "AMD Radeon 780M")
 	tree.GPUs[0].Set(t, "revision", "0xc1\n")
-	f("usr/share/misc/pci.ids", "1003  No such vendor\n", "AMD Radeon 760M")
+	f("opt/amdgpu/share/libdrm/amdgpu.ids", "", "AMD Radeon 760M")
 	tree.GPUs[0].Set(t, "product_name", "Board's own\n")
-	f("usr/share/misc/pci.ids", "", "Board's own")
+	f("opt/amdgpu/share/libdrm/amdgpu.ids", "", "Board's own")
 }
 
 func TestFindNothing(t *testing.T) {

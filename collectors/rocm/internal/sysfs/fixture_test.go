@@ -33,7 +33,7 @@ func everything(instances int) []Reading {
 		Temperature: int(Sensors), TemperatureCrit: int(Sensors), TemperatureStop: int(Sensors),
 		MemoryTotal: int(Memories), MemoryUsed: int(Memories),
 		Correctable: int(Blocks), Uncorrectable: int(Blocks), Deferred: int(Blocks),
-		BadPages: int(Pages), InstanceTotal: instances,
+		BadPages:  int(Pages),
 		Processes: instances, ProcessMemory: instances, ProcessUnits: instances,
 	}
 	var list []Reading
@@ -138,7 +138,7 @@ func (f *fixture) common(g *rocmtest.GPU) {
 // perProcess reports whether a reading lists directories, which happens rarely.
 func perProcess(w Reading) bool {
 	switch w.Kind {
-	case Processes, ProcessMemory, ProcessUnits, InstanceTotal:
+	case Processes, ProcessMemory, ProcessUnits:
 		return true
 	default:
 		return false

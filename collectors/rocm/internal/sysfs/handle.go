@@ -1,6 +1,7 @@
 package sysfs
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,7 +17,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"warpgauge/collectors/rocm/internal/gpumetrics"
-	"warpgauge/pkg/collector"
+)
+
+// Errors about a whole GPU.
+var (
+	ErrLost     = errors.New("gpu is gone")                        // it may come back
+	ErrReplaced = errors.New("another gpu is at the same address") // the Handle cannot be used any more
 )
 
 // bufferSize exceeds every file that is read whole. sysfs prints at most a page, and amdgpu's texts do not fill a page
@@ -36,9 +42,7 @@ type Handle struct {
 	dir    string
 
 	values    []valueFile
-	pages     pageCells
 	processes processCells
-	instances []instanceCell
 
 	status  status
 	metrics File
@@ -47,6 +51,7 @@ type Handle struct {
 	sensors string // hwmon directory, or ""
 
 	buf   []byte
+	pages []byte // list of bad pages
 	now   time.Time
 	named time.Time // when the files got their paths; zero before that
 	gone  bool      // a read returned the error of a removed device
@@ -65,7 +70,6 @@ func (r *Reader) Open(g *GPU, wanted []Reading) *Handle {
 		r: r, gpu: *g, wanted: wanted, dir: r.path("bus/pci/devices/" + g.PCI),
 		buf: make([]byte, bufferSize), metrics: NewFile(""),
 	}
-	h.pages.file = NewFile("")
 	if g.Partitioned() {
 		for _, i := range g.Instances {
 			path := filepath.Join(r.path("class/drm"), i.Render, "device/xcp/xcp_metrics")
@@ -78,12 +82,8 @@ func (r *Reader) Open(g *GPU, wanted []Reading) *Handle {
 	h.status.file = NewFile(filepath.Join(h.dir, "power/runtime_status"))
 	for i, w := range wanted {
 		switch w.Kind {
-		case BadPages:
-			h.pages.addCell(w, i)
 		case Processes, ProcessMemory, ProcessUnits:
 			h.processes.addCell(r, g, w, i)
-		case InstanceTotal:
-			h.addInstance(w, i)
 		default:
 			h.addValue(w, i)
 		}
@@ -101,9 +101,6 @@ func (h *Handle) Has() []bool {
 	}
 	h.each(func(path string, cell int) { has[cell] = exists(path) })
 	h.processes.has(h.r, has)
-	for _, c := range h.instances {
-		has[c.cell] = true
-	}
 	return has
 }
 
@@ -114,11 +111,6 @@ func (h *Handle) each(f func(path string, cell int)) {
 			if file.file.path != "" {
 				f(file.file.path, c.cell)
 			}
-		}
-	}
-	for _, c := range h.pages.cells {
-		if c > 0 {
-			f(h.pages.file.path, c-1)
 		}
 	}
 }
@@ -138,9 +130,8 @@ func isDenied(path string) bool {
 }
 
 // Read stores the due readings in values, with one read per file. Blank, unsupported and torn readings are NaN. Cells
-// that are not due stay unchanged. len(values), len(due) and len(wanted) are equal. Errors: collector.ErrDeviceLost,
-// wrapped, if the GPU is gone (the next Read checks whether it is back), or collector.ErrColumnsChanged if another
-// board has its address. After an error all due cells are NaN.
+// that are not due stay unchanged. len(values), len(due) and len(wanted) are equal. Errors: ErrLost (the next Read checks
+// whether the GPU is back), or ErrReplaced, wrapped. After an error all due cells are NaN.
 func (h *Handle) Read(values []float64, due []bool) error {
 	h.now = h.r.o.Now()
 	blank(values, due)
@@ -148,13 +139,7 @@ func (h *Handle) Read(values []float64, due []bool) error {
 		return err
 	}
 	h.readValues(values, due)
-	h.readPages(values, due)
 	h.readProcesses(values, due)
-	for _, c := range h.instances {
-		if due[c.cell] {
-			values[c.cell] = c.bytes
-		}
-	}
 	if !h.gone {
 		return nil
 	}
@@ -181,13 +166,13 @@ func (h *Handle) prepare() error {
 	return nil
 }
 
-// readFile reads a text and records whether the GPU is gone.
-func (h *Handle) readFile(f *File) ([]byte, error) {
+// read reads a file from an offset and records whether the GPU is gone.
+func (h *Handle) read(f *File, offset int64) ([]byte, error) {
 	if f.path == "" {
 		return nil, ErrAbsent
 	}
 	again := f.again
-	text, err := f.Read(h.buf, h.now)
+	text, err := f.Read(h.buf, offset, h.now)
 	if errors.Is(err, ErrGone) || errors.Is(err, ErrAbsent) && f.again != again && !h.Exists() {
 		h.gone = true
 	}
@@ -198,13 +183,12 @@ func (h *Handle) readFile(f *File) ([]byte, error) {
 // device may have gone before the first open.
 func (h *Handle) Exists() bool { return exists(filepath.Join(h.dir, "vendor")) }
 
-// locate checks whether the GPU exists and gives its files new paths. Errors: collector.ErrDeviceLost, or
-// collector.ErrColumnsChanged if another board has its address.
+// locate checks whether the GPU exists and gives its files new paths. Errors: ErrLost, ErrReplaced.
 func (h *Handle) locate() error {
 	if !h.Exists() {
 		_ = h.Close() // never fails
 		h.gone = true
-		return h.lost()
+		return ErrLost
 	}
 	h.gone = false
 	if !h.named.IsZero() && h.now.Sub(h.named) < renameAfter {
@@ -212,7 +196,7 @@ func (h *Handle) locate() error {
 	}
 	_ = h.Close() // never fails
 	if id := uniqueID(h.dir); id != h.gpu.UniqueID && id != 0 && h.gpu.UniqueID != 0 {
-		return fmt.Errorf("read gpu %s: unique id is %016x, was %016x: %w", h.gpu.PCI, id, h.gpu.UniqueID, collector.ErrColumnsChanged)
+		return fmt.Errorf("read gpu %s: unique id is %016x, was %016x: %w", h.gpu.PCI, id, h.gpu.UniqueID, ErrReplaced)
 	}
 	h.name()
 	h.named = h.now
@@ -228,7 +212,6 @@ func (h *Handle) name() {
 		h.values[i].file = NewFile(h.values[i].path(h.dir, h.sensors, numbers))
 	}
 	h.metrics = NewFile(filepath.Join(h.dir, "gpu_metrics"))
-	h.pages.file = NewFile(filepath.Join(h.dir, pagesFile))
 }
 
 // Sensors returns the current hwmon directory, or "" if the GPU has none.
@@ -271,30 +254,26 @@ func sensorsOf(hwmon string) map[string]string {
 }
 
 // Metrics reads and decodes gpu_metrics. After an error m is empty. Errors: those of package gpumetrics, fs.ErrNotExist
-// if the board has no such file, collector.ErrDeviceLost.
+// if the board has no such file, ErrLost, ErrReplaced.
 func (h *Handle) Metrics(m *gpumetrics.Metrics) error {
 	m.Reset()
 	h.now = h.r.o.Now()
 	if err := h.prepare(); err != nil {
 		return err
 	}
-	again := h.metrics.again
-	n, err := h.metrics.ReadAt(h.buf, 0, h.now)
-	switch {
-	case errors.Is(err, ErrGone):
-		h.gone = true
+	file, err := h.read(&h.metrics, 0)
+	if h.gone {
 		if err := h.locate(); err != nil {
 			return err
 		}
-		return ErrGone
-	case errors.Is(err, ErrAbsent) && h.metrics.again != again && !h.Exists():
-		return h.locate()
+	}
+	switch {
 	case errors.Is(err, ErrAbsent):
 		return fs.ErrNotExist
 	case err != nil:
 		return err
 	}
-	return h.decode(h.buf[:n], m)
+	return h.decode(file, m)
 }
 
 // decode decodes gpu_metrics and, for a divided GPU, the files of its partitions, if it has them. An unreadable partition
@@ -310,12 +289,12 @@ func (h *Handle) decode(file []byte, m *gpumetrics.Metrics) error {
 	m.ClearPartitions()
 	for i := range h.parts {
 		p := &h.parts[i]
-		n, err := p.file.ReadAt(h.buf, 0, h.now)
+		file, err := p.file.Read(h.buf, 0, h.now)
 		if err == nil {
-			err = h.r.decoder.DecodePartition(h.buf[:n], p.id, m)
+			err = h.r.decoder.DecodePartition(file, p.id, m)
 		}
 		if errors.Is(err, gpumetrics.ErrRevision) {
-			_ = h.r.refuse(&h.gpu, p.file.path, h.buf[:n]) // logged; Metrics counts it
+			_ = h.r.refuse(&h.gpu, p.file.path, file) // logged; Metrics counts it
 		}
 	}
 	return nil
@@ -348,14 +327,14 @@ func (h *Handle) Bus() (sent, received float64, err error) {
 	var buf [128]byte
 	f := NewFile(filepath.Join(h.dir, "pcie_bw"))
 	defer f.Close()
-	text, err := f.Read(buf[:], time.Time{})
+	text, err := f.Read(buf[:], 0, time.Time{})
 	if errors.Is(err, ErrAbsent) {
 		err = fs.ErrNotExist
 	}
 	if err != nil {
 		return math.NaN(), math.NaN(), err
 	}
-	sent, received, ok := ParseThroughput(text)
+	sent, received, ok := throughput(text)
 	if !ok {
 		return math.NaN(), math.NaN(), errText
 	}
@@ -377,14 +356,8 @@ func (h *Handle) Close() error {
 	for i := range h.parts {
 		h.parts[i].file.Forget()
 	}
-	h.pages.file.Forget()
 	h.named = time.Time{}
 	return nil
-}
-
-// lost returns ErrDeviceLost with the device.
-func (h *Handle) lost() error {
-	return fmt.Errorf("read gpu %s: %w", h.gpu.PCI, collector.ErrDeviceLost)
 }
 
 // Suspended reports whether the board is powered down. It reads PCI's power management, which answers from memory.
@@ -403,8 +376,8 @@ type status struct {
 func (s *status) suspended(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	text, err := s.file.Read(s.buf[:], now)
-	return err == nil && (string(text) == "suspended" || string(text) == "suspending")
+	text, err := s.file.Read(s.buf[:], 0, now)
+	return err == nil && bytes.HasPrefix(text, []byte("suspend"))
 }
 
 func (s *status) close() {

@@ -4,44 +4,54 @@ import (
 	"bytes"
 	"math"
 	"strconv"
+	"strings"
 )
 
-func isSpace(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\r' || c == 0 }
+// trim removes white space and zero bytes around a text.
+func trim(text []byte) []byte { return bytes.Trim(text, " \n\t\r\x00") }
 
-// trim works like bytes.Trim, but is twice as fast for short texts.
-func trim(text []byte) []byte {
-	for len(text) > 0 && isSpace(text[0]) {
-		text = text[1:]
-	}
-	for len(text) > 0 && isSpace(text[len(text)-1]) {
-		text = text[:len(text)-1]
-	}
-	return text
-}
-
-// ParseUint parses a decimal number, or a hexadecimal one with 0x. Only white space may follow.
-func ParseUint(text []byte) (uint64, bool) {
+// parseUint parses a decimal number, or a hexadecimal one with 0x. Only white space may follow.
+func parseUint(text []byte) (uint64, bool) {
 	text = trim(text)
-	if len(text) > 2 && text[0] == '0' && (text[1] == 'x' || text[1] == 'X') {
-		return ParseHex(text[2:])
+	if len(text) > 2 && text[0] == '0' && text[1]|0x20 == 'x' {
+		return parseHex(text[2:])
 	}
-	v, rest, ok := leadingUint(text)
-	return v, ok && len(rest) == 0
+	return decimal(text)
 }
 
-// ParseHex parses hexadecimal digits without 0x.
-func ParseHex(text []byte) (uint64, bool) {
+// decimal parses digits. Unlike strconv.ParseUint it allocates nothing for other texts, which some drivers always return.
+func decimal(text []byte) (v uint64, ok bool) {
+	for _, c := range text {
+		d := uint64(c - '0')
+		if d > 9 || v > (math.MaxUint64-d)/10 {
+			return 0, false
+		}
+		v = v*10 + d
+	}
+	return v, len(text) > 0
+}
+
+// parseHex parses hexadecimal digits without 0x.
+func parseHex(text []byte) (uint64, bool) {
 	v, err := strconv.ParseUint(string(trim(text)), 16, 64)
 	return v, err == nil
 }
 
-// ParseFloat parses a decimal integer, which may be negative, as hwmon prints it. It returns NaN for anything else.
-func ParseFloat(text []byte) float64 {
-	text = trim(text)
-	digits, negative := bytes.CutPrefix(text, []byte("-"))
-	v, rest, ok := leadingUint(digits)
+// count parses a non-negative number. It returns NaN for anything else.
+func count(text []byte) float64 {
+	v, ok := parseUint(text)
+	if !ok {
+		return math.NaN()
+	}
+	return float64(v)
+}
+
+// signed parses a decimal integer, which may be negative, as hwmon prints it. It returns NaN for anything else.
+func signed(text []byte) float64 {
+	digits, negative := bytes.CutPrefix(trim(text), []byte("-"))
+	v, ok := decimal(digits)
 	switch {
-	case !ok || len(rest) > 0:
+	case !ok:
 		return math.NaN()
 	case negative:
 		return -float64(v)
@@ -49,114 +59,68 @@ func ParseFloat(text []byte) float64 {
 	return float64(v)
 }
 
-// leadingUint parses the digits at the start. It fails if the number does not fit.
-func leadingUint(text []byte) (v uint64, rest []byte, ok bool) {
-	i := 0
-	for ; i < len(text) && text[i]-'0' <= 9; i++ {
-		d := uint64(text[i] - '0')
-		if v > (math.MaxUint64-d)/10 {
-			return 0, nil, false
-		}
-		v = v*10 + d
-	}
-	return v, text[i:], i > 0
+// cutLine returns the first line without white space around it, and the rest. Unlike bytes.Lines it allocates nothing.
+func cutLine(text []byte) (line, rest []byte) {
+	line, rest, _ = bytes.Cut(text, []byte("\n"))
+	return trim(line), rest
 }
 
 // leadingDecimal parses digits with at most one decimal point.
 func leadingDecimal(text []byte) (v float64, rest []byte, ok bool) {
-	whole, rest, ok := leadingUint(text)
-	if !ok {
-		return math.NaN(), nil, false
-	}
-	v = float64(whole)
-	if len(rest) < 2 || rest[0] != '.' {
-		return v, rest, true
-	}
-	scale := 0.1
-	for rest = rest[1:]; len(rest) > 0 && rest[0]-'0' <= 9; rest = rest[1:] {
-		v += float64(rest[0]-'0') * scale
-		scale /= 10
-	}
-	return v, rest, true
+	rest = bytes.TrimLeft(text, "0123456789.")
+	v, err := strconv.ParseFloat(string(text[:len(text)-len(rest)]), 64)
+	return v, rest, err == nil
 }
 
-// cutLine returns the first line and the rest.
-func cutLine(text []byte) (line, rest []byte) {
-	line, rest, _ = bytes.Cut(text, []byte("\n"))
-	return line, rest
-}
+// Parsers of pp_dpm_sclk and similar files, in MHz: the current, lowest and highest clock. They return NaN without one.
+func dpmCurrent(text []byte) float64 { current, _, _ := dpm(text); return current }
+func dpmLowest(text []byte) float64  { _, lowest, _ := dpm(text); return lowest }
+func dpmHighest(text []byte) float64 { _, _, highest := dpm(text); return highest }
 
-// ParseDPM returns the current clock in pp_dpm_sclk and similar files, in MHz. Their lines look like "1: 1700Mhz *", with
-// a star at the current level. For a sleeping domain drivers put a line "S: 19Mhz *" first. It returns NaN if no level
-// has a star.
-func ParseDPM(text []byte) float64 {
+// dpm parses lines such as "1: 1700Mhz *", with a star at the current level. For a sleeping domain drivers put a line
+// "S: 19Mhz *" first, which is not the lowest level.
+func dpm(text []byte) (current, lowest, highest float64) {
+	current, lowest, highest = math.NaN(), math.NaN(), math.NaN()
 	for len(text) > 0 {
 		var line []byte
 		line, text = cutLine(text)
-		if mhz, marked := dpmLevel(line); marked {
-			return mhz
-		}
-	}
-	return math.NaN()
-}
-
-// ParseDPMMax returns the highest level of such a file, or NaN without a level.
-func ParseDPMMax(text []byte) float64 {
-	_, highest := dpmRange(text)
-	return highest
-}
-
-// ParseDPMMin returns the lowest level of such a file. It ignores the level of a sleeping domain.
-func ParseDPMMin(text []byte) float64 {
-	lowest, _ := dpmRange(text)
-	return lowest
-}
-
-func dpmRange(text []byte) (lowest, highest float64) {
-	lowest, highest = math.NaN(), math.NaN()
-	for len(text) > 0 {
-		var line []byte
-		line, text = cutLine(text)
-		mhz, _ := dpmLevel(line)
+		mhz := dpmLevel(line)
 		if math.IsNaN(mhz) {
 			continue
+		}
+		if math.IsNaN(current) && line[len(line)-1] == '*' {
+			current = mhz
 		}
 		if !(mhz <= highest) {
 			highest = mhz
 		}
-		if asleep := trim(line)[0] == 'S'; !asleep && !(mhz >= lowest) {
+		if line[0] != 'S' && !(mhz >= lowest) {
 			lowest = mhz
 		}
 	}
-	return lowest, highest
+	return current, lowest, highest
 }
 
 // dpmLevel parses one line of a list of clocks.
-func dpmLevel(line []byte) (mhz float64, marked bool) {
-	line = trim(line)
-	_, level, found := bytes.Cut(line, []byte(":"))
-	if !found {
-		return math.NaN(), false
-	}
-	marked = bytes.HasSuffix(line, []byte("*"))
+func dpmLevel(line []byte) (mhz float64) {
+	_, level, _ := bytes.Cut(line, []byte(":"))
 	v, unit, ok := leadingDecimal(trim(level))
 	if !ok || len(unit) < 3 {
-		return math.NaN(), marked
+		return math.NaN()
 	}
 	switch unit = unit[:3]; {
 	case bytes.EqualFold(unit, []byte("mhz")):
-		return v, marked
+		return v
 	case bytes.EqualFold(unit, []byte("ghz")):
-		return v * 1000, marked
+		return v * 1000
 	case bytes.EqualFold(unit, []byte("khz")):
-		return v / 1000, marked
-	default:
-		return math.NaN(), marked
+		return v / 1000
 	}
+	return math.NaN()
 }
 
-// ParseLinkSpeed parses current_link_speed, "16.0 GT/s PCIe", in GT/s. "Unknown" is NaN.
-func ParseLinkSpeed(text []byte) float64 {
+// linkSpeed parses current_link_speed, "16.0 GT/s PCIe", in GT/s. "Unknown" is NaN.
+func linkSpeed(text []byte) float64 {
 	v, unit, ok := leadingDecimal(trim(text))
 	unit = trim(unit)
 	if !ok || len(unit) < 4 || !bytes.EqualFold(unit[:4], []byte("gt/s")) {
@@ -174,7 +138,7 @@ func errorCount(name string) func(text []byte) float64 {
 		for len(text) > 0 {
 			var line []byte
 			line, text = cutLine(text)
-			if rest, ok := bytes.CutPrefix(trim(line), prefix); ok {
+			if rest, ok := bytes.CutPrefix(line, prefix); ok {
 				out = count(rest)
 			}
 		}
@@ -182,25 +146,43 @@ func errorCount(name string) func(text []byte) float64 {
 	}
 }
 
-// count parses a non-negative number. It returns NaN for anything else.
-func count(text []byte) float64 {
-	v, ok := ParseUint(text)
-	if !ok {
-		return math.NaN()
+// pageStates has the letters of the states of bad pages, by Page….
+const pageStates = "RPF"
+
+// badPages returns the parser of the number of bad pages in a state. It returns NaN if a line is not like
+// "0x00001a2b : 0x00001000 : R".
+func badPages(state uint8) func(text []byte) float64 {
+	return func(text []byte) float64 {
+		n := 0.0
+		for len(text) > 0 {
+			var line []byte
+			line, text = cutLine(text)
+			switch last := len(line) - 1; {
+			case last < 0:
+			case last < 4 || line[1] != 'x' || line[last-2] != ':' || strings.IndexByte(pageStates, line[last]) < 0:
+				return math.NaN()
+			case line[last] == pageStates[state]:
+				n++
+			}
+		}
+		return n
 	}
-	return float64(v)
 }
 
-// ParseThroughput parses pcie_bw, "90000 40000 256": packets sent and received in a second, and the maximum payload in
-// bytes. The products, in bytes per second, are upper bounds.
-func ParseThroughput(text []byte) (sent, received float64, ok bool) {
+// throughput parses pcie_bw, "90000 40000 256": packets sent and received in a second, and the maximum payload in bytes.
+// The products, in bytes per second, are upper bounds.
+func throughput(text []byte) (sent, received float64, ok bool) {
+	words := bytes.Fields(text)
+	if len(words) != 3 {
+		return 0, 0, false
+	}
 	var v [3]float64
-	for i := range v {
-		n, rest, ok := leadingUint(trim(text))
-		if !ok || len(rest) > 0 && !isSpace(rest[0]) {
+	for i, w := range words {
+		n, ok := decimal(w)
+		if !ok {
 			return 0, 0, false
 		}
-		v[i], text = float64(n), rest
+		v[i] = float64(n)
 	}
-	return v[0] * v[2], v[1] * v[2], len(trim(text)) == 0
+	return v[0] * v[2], v[1] * v[2], true
 }

@@ -10,11 +10,11 @@ func same(a, b float64) bool {
 	return math.Abs(a-b) <= 1e-9*math.Abs(b) || math.IsNaN(a) && math.IsNaN(b)
 }
 
-func TestParseNumbers(t *testing.T) {
+func TestNumbers(t *testing.T) {
 	f := func(text string, want float64) {
 		t.Helper()
-		if got := ParseFloat([]byte(text)); !same(got, want) {
-			t.Errorf("ParseFloat(%q) = %v, want %v", text, got, want)
+		if got := signed([]byte(text)); !same(got, want) {
+			t.Errorf("signed(%q) = %v, want %v", text, got, want)
 		}
 	}
 	f("0", 0)
@@ -28,8 +28,8 @@ func TestParseNumbers(t *testing.T) {
 	}
 	u := func(text string, want uint64, ok bool) {
 		t.Helper()
-		if got, good := ParseUint([]byte(text)); good != ok || ok && got != want {
-			t.Errorf("ParseUint(%q) = %v, %t", text, got, good)
+		if got, good := parseUint([]byte(text)); good != ok || ok && got != want {
+			t.Errorf("parseUint(%q) = %v, %t", text, got, good)
 		}
 	}
 	u("0x1002\n", 0x1002, true)
@@ -40,14 +40,14 @@ func TestParseNumbers(t *testing.T) {
 	}
 }
 
-func TestParseDPM(t *testing.T) {
+func TestDPM(t *testing.T) {
 	f := func(text string, current, highest float64) {
 		t.Helper()
-		if got := ParseDPM([]byte(text)); !same(got, current) {
-			t.Errorf("ParseDPM(%q) = %v, want %v", text, got, current)
+		if got := dpmCurrent([]byte(text)); !same(got, current) {
+			t.Errorf("dpmCurrent(%q) = %v, want %v", text, got, current)
 		}
-		if got := ParseDPMMax([]byte(text)); !same(got, highest) {
-			t.Errorf("ParseDPMMax(%q) = %v, want %v", text, got, highest)
+		if got := dpmHighest([]byte(text)); !same(got, highest) {
+			t.Errorf("dpmHighest(%q) = %v, want %v", text, got, highest)
 		}
 	}
 	f("0: 500Mhz \n1: 1700Mhz *\n", 1700, 1700)
@@ -64,11 +64,11 @@ func TestParseDPM(t *testing.T) {
 	f("0: 500Mhz *\n1: 17", 500, 500)
 }
 
-func TestParseLinkSpeed(t *testing.T) {
+func TestLinkSpeed(t *testing.T) {
 	f := func(text string, want float64) {
 		t.Helper()
-		if got := ParseLinkSpeed([]byte(text)); !same(got, want) {
-			t.Errorf("ParseLinkSpeed(%q) = %v, want %v", text, got, want)
+		if got := linkSpeed([]byte(text)); !same(got, want) {
+			t.Errorf("linkSpeed(%q) = %v, want %v", text, got, want)
 		}
 	}
 	f("2.5 GT/s PCIe\n", 2.5)
@@ -98,12 +98,12 @@ func TestErrorCount(t *testing.T) {
 	f("", nan, nan, nan)
 }
 
-func TestParseThroughput(t *testing.T) {
+func TestThroughput(t *testing.T) {
 	f := func(text string, sent, received float64, ok bool) {
 		t.Helper()
-		s, r, good := ParseThroughput([]byte(text))
+		s, r, good := throughput([]byte(text))
 		if good != ok || ok && (s != sent || r != received) {
-			t.Errorf("ParseThroughput(%q) = %v, %v, %t", text, s, r, good)
+			t.Errorf("throughput(%q) = %v, %v, %t", text, s, r, good)
 		}
 	}
 	f("90000 40000 256\n", 90000*256, 40000*256, true)
@@ -114,22 +114,20 @@ func TestParseThroughput(t *testing.T) {
 }
 
 func TestBadPages(t *testing.T) {
-	f := func(text string, last bool, want badPages, used int, ok bool) {
+	f := func(text string, want ...float64) {
 		t.Helper()
-		var p badPages
-		n, good := p.count([]byte(text), last)
-		if p != want || n != used || good != ok {
-			t.Errorf("count(%q, %t) = %v, %d, %t", text, last, p, n, good)
+		for state := range Pages {
+			if got := badPages(state)([]byte(text)); !same(got, want[state]) {
+				t.Errorf("state %c of %q: %v, want %v", pageStates[state], text, got, want[state])
+			}
 		}
 	}
 	const r, p, x = "0x00001a2b : 0x00001000 : R \n", "0x00001a2c : 0x00001000 : P\n", "0x00001a2d : 0x00001000 : F"
-	f(r+p+x, true, badPages{PageRetired: 1, PagePending: 1, PageFailed: 1}, len(r+p+x), true)
-	f(r+p+x, false, badPages{PageRetired: 1, PagePending: 1}, len(r+p), true)
-	f(r+"0x0000", false, badPages{PageRetired: 1}, len(r), true)
-	f("", true, badPages{}, 0, true)
-	f(r+"0x0000", true, badPages{PageRetired: 1}, len(r), false) // torn
-	f("0x1 : 0x2 : Q\n", true, badPages{}, 0, false)
-	f("something else\n", true, badPages{}, 0, false)
+	f(r+p+r+x, 2, 1, 1)
+	f("\n \n", 0, 0, 0)
+	f(r+"0x0000", nan, nan, nan) // torn
+	f("0x1 : 0x2 : Q\n", nan, nan, nan)
+	f("something else\n", nan, nan, nan)
 }
 
 // FuzzText checks that no text makes a parser panic or return an invalid number.
@@ -142,54 +140,22 @@ func FuzzText(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		for i, v := range []float64{ParseDPM(text), ParseDPMMax(text), ParseLinkSpeed(text), count(text), errorCount("ce:")(text)} {
+		for i, v := range []float64{dpmCurrent(text), dpmHighest(text), linkSpeed(text), count(text), errorCount("ce:")(text), badPages(PageFailed)(text)} {
 			if v < 0 || math.IsInf(v, 0) {
 				t.Errorf("parser %d of %q: %v", i, text, v)
 			}
 		}
-		if math.IsInf(ParseFloat(text), 0) {
-			t.Errorf("ParseFloat(%q) is infinite", text)
+		if math.IsInf(signed(text), 0) {
+			t.Errorf("signed(%q) is infinite", text)
 		}
-		if m, c := ParseDPMMax(text), ParseDPM(text); !math.IsNaN(c) && !(m >= c) {
+		if m, c := dpmHighest(text), dpmCurrent(text); !math.IsNaN(c) && !(m >= c) {
 			t.Errorf("%q: highest %v, present %v", text, m, c)
 		}
-		if s, r, ok := ParseThroughput(text); ok && (s < 0 || r < 0 || math.IsInf(s, 0) || math.IsInf(r, 0)) {
-			t.Errorf("ParseThroughput(%q) = %v, %v", text, s, r)
+		if s, r, ok := throughput(text); ok && (s < 0 || r < 0 || math.IsInf(s, 0) || math.IsInf(r, 0)) {
+			t.Errorf("throughput(%q) = %v, %v", text, s, r)
 		}
-		for _, last := range []bool{true, false} {
-			var p badPages
-			if used, _ := p.count(text, last); used > len(text) {
-				t.Errorf("count(%q) used %d bytes", text, used)
-			}
-		}
-		findPCI(bytes.NewReader(text), 0x744c, 0)
 		findAMDGPU(bytes.NewReader(text), 0x744c, 0xc8)
 		properties(string(text))
 		parsePCI(string(text))
-	})
-}
-
-// FuzzPagesInParts checks that a list of pages read in parts gives the same counts as read at once.
-func FuzzPagesInParts(f *testing.F) {
-	f.Add([]byte("0x00001a2b : 0x00001000 : R \n0x00001a2c : 0x00001000 : P\n0x00001a2d : 0x00001000 : F"), uint8(40))
-	f.Fuzz(func(t *testing.T, text []byte, size uint8) {
-		var whole, parts badPages
-		if _, ok := whole.count(text, true); !ok {
-			return
-		}
-		for at := 0; at < len(text); {
-			end := min(at+int(size)+64, len(text))
-			used, ok := parts.count(text[at:end], end == len(text))
-			if used == 0 && end < len(text) {
-				return // a line is longer than a part
-			}
-			if !ok {
-				t.Fatalf("%q fails in parts of %d", text, size)
-			}
-			at += used
-		}
-		if whole != parts {
-			t.Errorf("%q: %v in parts, %v as a whole", text, parts, whole)
-		}
 	})
 }

@@ -61,12 +61,12 @@ func (l *ProcessList) Of(instance int) (list []Process, whole bool) {
 	return l.found[instance], l.whole
 }
 
-// Scan reads all processes. It skips files that would wake a suspended board. Errors: collector.ErrDeviceLost,
+// Scan reads all processes. It skips files that would wake a suspended board. Errors: ErrLost,
 // fs.ErrNotExist (no KFD), fs.ErrPermission, ErrTooMany, or another system error.
 func (l *ProcessList) Scan() error {
 	l.reset()
 	if !l.board.Exists() {
-		return l.board.lost()
+		return ErrLost
 	}
 	return l.scan(!l.board.Suspended())
 }
@@ -174,7 +174,7 @@ func processFile(dir, name string) (float64, error) {
 	var buf [64]byte
 	f := NewFile(filepath.Join(dir, name))
 	defer f.Close()
-	text, err := f.Read(buf[:], time.Time{})
+	text, err := f.Read(buf[:], 0, time.Time{})
 	if err != nil {
 		return math.NaN(), err
 	}

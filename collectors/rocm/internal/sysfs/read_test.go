@@ -55,7 +55,6 @@ func TestReadMI250X(t *testing.T) {
 	f.want(BadPages, PageRetired, 1)
 	f.want(BadPages, PagePending, 1)
 	f.want(BadPages, PageFailed, 0)
-	f.want(InstanceTotal, 0, 68702699520)
 	f.want(ClockMax, ClockGraphics, 1700)
 	f.want(ClockMax, ClockVideo, 1200)
 	f.want(ClockMin, ClockGraphics, 500)
@@ -91,7 +90,6 @@ func TestReadMI300X(t *testing.T) {
 	f.want(PowerInput, 0, float64(g.State.Watts))
 	f.want(PowerAverage, 0, nan)
 	f.want(MemoryTotal, MemoryVRAM, 206141652992)
-	f.want(InstanceTotal, 7, 206141652992/8)
 	for _, v := range []struct {
 		kind                        Kind
 		first, third, fourth, whole float64
@@ -133,7 +131,6 @@ func TestReadRadeonAndAPU(t *testing.T) {
 	f.want(MemoryBusy, 0, nan)
 	f.want(Temperature, SensorJunction, nan)
 	f.want(Processes, Whole, nan)
-	f.want(InstanceTotal, 0, nan)
 }
 
 // TestHas checks that Has is true for a file that exists but is broken.
@@ -151,7 +148,7 @@ func TestHas(t *testing.T) {
 		{Busy, 0, true}, {PowerAverage, 0, true}, {PowerInput, 0, false}, {FanRPM, 0, false},
 		{Correctable, block("umc"), true}, {Deferred, block("umc"), true}, {Correctable, block("vcn"), false},
 		{BadPages, PageFailed, true}, {Temperature, SensorEdge, true}, {Processes, Whole, true},
-		{InstanceTotal, 0, true}, {Clock, ClockGraphics, true},
+		{Clock, ClockGraphics, true},
 	} {
 		if got := has[f.at(w.kind, w.index)]; got != w.want {
 			t.Errorf("Has of %d[%d] = %t", w.kind, w.index, got)
@@ -184,7 +181,7 @@ func TestNotDue(t *testing.T) {
 	gpus := found.GPUs
 	must(t, err)
 	odd := []Reading{{Kind: Temperature, Index: 200}, {Kind: Clock, Index: 200}, {Kind: Kinds}, {Kind: Correctable, Index: Blocks},
-		{Kind: BadPages, Index: 9}, {Kind: Processes, Index: 7}, {Kind: InstanceTotal, Index: 1}, {Kind: MemoryUsed, Index: 3}}
+		{Kind: BadPages, Index: 9}, {Kind: Processes, Index: 7}, {Kind: MemoryUsed, Index: 3}}
 	h := r.Open(&gpus[0], odd)
 	defer h.Close()
 	values, due := make([]float64, len(odd)), slices.Repeat([]bool{true}, len(odd))
@@ -218,7 +215,7 @@ func TestMetrics(t *testing.T) {
 			}
 		}
 	}
-	refuse("", ErrEmpty)
+	refuse("", gpumetrics.ErrShort)
 	refuse(string(file[:50]), gpumetrics.ErrShort)
 	refuse(rocmtest.Inaccessible, gpumetrics.ErrShort)
 	if logs.Len() != 0 {

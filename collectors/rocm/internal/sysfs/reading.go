@@ -43,7 +43,6 @@ const (
 	Processes                   // processes with memory, queues or waves, Index an instance or Whole; kfd/proc
 	ProcessMemory               // bytes, sum of their vram_ID, Index as for Processes; kfd/proc
 	ProcessUnits                // compute units, sum of their cu_occupancy, Index as for Processes; kfd/proc
-	InstanceTotal               // bytes, Index an instance; kfd nodes/K/mem_banks/*/properties
 	Kinds                       // number of kinds
 )
 
@@ -142,4 +141,5 @@ type Instance struct {
 	Render string
 	Name   string // platform device of a partition, "amdgpu_xcp_1"; empty for the first, which is the PCI device
 	Units  int    // compute units; 0 if unknown
+	Memory uint64 // bytes; 0 if unknown
 }

@@ -1,7 +1,6 @@
 package sysfs
 
 import (
-	"errors"
 	"math"
 	"strings"
 )
@@ -57,7 +56,7 @@ func (h *Handle) readValues(values []float64, due []bool) {
 		if !wanted {
 			continue
 		}
-		text, err := h.readFile(&f.file)
+		text, err := h.text(f)
 		if err != nil {
 			continue
 		}
@@ -88,36 +87,34 @@ type quantity struct {
 var quantities = [Kinds]quantity{ //nolint:gochecknoglobals // a constant
 	Busy:            {files: []string{"gpu_busy_percent"}, meaning: meaning{parse: count}},
 	MemoryBusy:      {files: []string{"mem_busy_percent"}, meaning: meaning{parse: count}},
-	Clock:           {files: clockFiles, meaning: meaning{parse: ParseDPM}},
-	ClockMax:        {files: clockFiles, meaning: meaning{parse: ParseDPMMax}},
-	ClockMin:        {files: clockFiles, meaning: meaning{parse: ParseDPMMin}},
-	Temperature:     {files: []string{"tempN_input"}, hwmon: true, sensors: true, meaning: meaning{parse: ParseFloat, scale: milli}},
-	TemperatureCrit: {files: []string{"tempN_crit"}, hwmon: true, sensors: true, meaning: meaning{parse: ParseFloat, scale: milli}},
-	TemperatureStop: {files: []string{"tempN_emergency"}, hwmon: true, sensors: true, meaning: meaning{parse: ParseFloat, scale: milli}},
+	Clock:           {files: clockFiles, meaning: meaning{parse: dpmCurrent}},
+	ClockMax:        {files: clockFiles, meaning: meaning{parse: dpmHighest}},
+	ClockMin:        {files: clockFiles, meaning: meaning{parse: dpmLowest}},
+	Temperature:     {files: []string{"tempN_input"}, hwmon: true, sensors: true, meaning: meaning{parse: signed, scale: milli}},
+	TemperatureCrit: {files: []string{"tempN_crit"}, hwmon: true, sensors: true, meaning: meaning{parse: signed, scale: milli}},
+	TemperatureStop: {files: []string{"tempN_emergency"}, hwmon: true, sensors: true, meaning: meaning{parse: signed, scale: milli}},
 	PowerAverage:    {files: []string{"power1_average"}, hwmon: true, meaning: meaning{parse: count, scale: micro, blank0: true}},
 	PowerInput:      {files: []string{"power1_input"}, hwmon: true, meaning: meaning{parse: count, scale: micro, blank0: true}},
 	PowerCap:        {files: []string{"power1_cap"}, hwmon: true, meaning: meaning{parse: count, scale: micro, blank0: true}},
 	PowerCapMin:     {files: []string{"power1_cap_min"}, hwmon: true, meaning: meaning{parse: count, scale: micro}},
 	PowerCapMax:     {files: []string{"power1_cap_max"}, hwmon: true, meaning: meaning{parse: count, scale: micro, blank0: true}},
 	PowerCapDefault: {files: []string{"power1_cap_default"}, hwmon: true, meaning: meaning{parse: count, scale: micro, blank0: true}},
-	Voltage:         {files: []string{"in0_input"}, hwmon: true, meaning: meaning{parse: ParseFloat, scale: milli}},
+	Voltage:         {files: []string{"in0_input"}, hwmon: true, meaning: meaning{parse: signed, scale: milli}},
 	FanRPM:          {files: []string{"fan1_input"}, hwmon: true, meaning: meaning{parse: count}},
 	FanDuty:         {files: []string{"pwm1"}, hwmon: true, meaning: meaning{parse: count, scale: 1.0 / 255}},
 	MemoryTotal:     {files: []string{"mem_info_vram_total", "mem_info_vis_vram_total", "mem_info_gtt_total"}, meaning: meaning{parse: count, blank0: true}},
 	MemoryUsed:      {files: []string{"mem_info_vram_used", "mem_info_vis_vram_used", "mem_info_gtt_used"}, meaning: meaning{parse: count}},
 	Replays:         {files: []string{"pcie_replay_count"}, meaning: meaning{parse: count}},
-	LinkSpeed:       {files: []string{"current_link_speed"}, meaning: meaning{parse: ParseLinkSpeed}},
+	LinkSpeed:       {files: []string{"current_link_speed"}, meaning: meaning{parse: linkSpeed}},
 	LinkWidth:       {files: []string{"current_link_width"}, meaning: meaning{parse: count, blank0: true}},
-	LinkSpeedMax:    {files: []string{"max_link_speed"}, meaning: meaning{parse: ParseLinkSpeed}},
+	LinkSpeedMax:    {files: []string{"max_link_speed"}, meaning: meaning{parse: linkSpeed}},
 	LinkWidthMax:    {files: []string{"max_link_width"}, meaning: meaning{parse: count, blank0: true}},
 	Correctable:     {files: rasFiles(), meaning: meaning{parse: errorCount("ce:")}, others: "ras/*_err_count"},
 	Uncorrectable:   {files: rasFiles(), meaning: meaning{parse: errorCount("ue:")}, others: "ras/*_err_count"},
 	Deferred:        {files: rasFiles(), meaning: meaning{parse: errorCount("de:")}, others: "ras/*_err_count"},
-	BadPages:        {others: pagesFile},
 	Processes:       {others: "kfd/proc/*"},
 	ProcessMemory:   {others: "kfd/proc/*/vram_ID"},
 	ProcessUnits:    {others: "kfd/proc/*/stats_ID/cu_occupancy"},
-	InstanceTotal:   {others: "kfd/topology/nodes/*/mem_banks"},
 }
 
 var clockFiles = []string{"pp_dpm_sclk", "pp_dpm_mclk", "pp_dpm_fclk", "pp_dpm_socclk", "pp_dpm_vclk", "pp_dpm_dclk"} //nolint:gochecknoglobals // a constant
@@ -141,6 +138,8 @@ func originOf(r Reading) (origin, meaning) {
 		m.blank0 = r.Kind == Temperature && r.Index == SensorMemory // boards without a memory sensor report 0
 		label := [Sensors]string{SensorEdge: "edge", SensorJunction: "junction", SensorMemory: "mem"}[r.Index]
 		return origin{file: q.files[0], hwmon: true, sensor: label}, m
+	case r.Kind == BadPages && r.Index < Pages:
+		return origin{file: pagesFile}, meaning{parse: badPages(r.Index)}
 	case !q.sensors && int(r.Index) < len(q.files):
 		return origin{file: q.files[r.Index], hwmon: q.hwmon}, q.meaning
 	}
@@ -164,108 +163,24 @@ const pagesFile = "ras/gpu_vram_bad_pages"
 // many.
 const maxPages = 4 << 20
 
-// pageCells fills the cells of bad pages, by state.
-type pageCells struct {
-	file  File
-	cells [Pages]int // cell + 1; 0 if not needed
-}
-
-func (p *pageCells) addCell(w Reading, cell int) {
-	if w.Index < Pages {
-		p.cells[w.Index] = cell + 1
+// text reads the whole file. The driver returns the list of bad pages in parts of whole lines.
+func (h *Handle) text(f *valueFile) ([]byte, error) {
+	part, err := h.read(&f.file, 0)
+	switch {
+	case err != nil:
+		return nil, err
+	case f.origin.file != pagesFile && len(part) == len(h.buf):
+		return nil, ErrHuge
+	case f.origin.file != pagesFile:
+		return part, nil
 	}
-}
-
-func (h *Handle) readPages(values []float64, due []bool) {
-	wanted := false
-	for _, c := range h.pages.cells {
-		wanted = wanted || c > 0 && due[c-1]
-	}
-	if !wanted {
-		return
-	}
-	pages, ok := h.badPages()
-	for state, c := range h.pages.cells {
-		if ok && c > 0 && due[c-1] {
-			values[c-1] = float64(pages[state])
+	h.pages = h.pages[:0]
+	for ; err == nil && len(part) > 0; part, err = h.read(&f.file, int64(len(h.pages))) {
+		if h.pages = append(h.pages, part...); len(h.pages) > maxPages {
+			return nil, ErrHuge
 		}
 	}
-}
-
-// badPages counts the bad pages by state. ok is false if the list cannot be read completely.
-func (h *Handle) badPages() (p badPages, ok bool) {
-	for offset := int64(0); offset < maxPages; {
-		n, err := h.pages.file.ReadAt(h.buf, offset, h.now)
-		switch {
-		case errors.Is(err, ErrEmpty), err == nil && n == 0:
-			return p, true
-		case err != nil:
-			h.gone = h.gone || errors.Is(err, ErrGone)
-			return p, false
-		}
-		used, good := p.count(h.buf[:n], n < len(h.buf))
-		if !good || used == 0 {
-			return p, false
-		}
-		offset += int64(used)
-	}
-	return p, false
-}
-
-// badPages is the number of pages in each state.
-type badPages [Pages]uint64
-
-// count counts the complete lines of a part of the list. The last line of the list may lack its line end. It returns
-// the number of bytes in these lines and whether all of them were valid.
-func (p *badPages) count(text []byte, last bool) (used int, ok bool) {
-	for len(text) > 0 {
-		line, rest := cutLine(text)
-		if len(line) == len(text) && !last {
-			return used, true
-		}
-		if len(trim(line)) > 0 && !p.countLine(line) {
-			return used, false
-		}
-		used += len(text) - len(rest)
-		text = rest
-	}
-	return used, true
-}
-
-// countLine counts one line such as "0x00001a2b : 0x00001000 : R". It returns false for any other line.
-func (p *badPages) countLine(line []byte) bool {
-	line = trim(line)
-	if len(line) < 5 || line[1] != 'x' || line[len(line)-3] != ':' {
-		return false
-	}
-	switch line[len(line)-1] {
-	case 'R':
-		p[PageRetired]++
-	case 'P':
-		p[PagePending]++
-	case 'F':
-		p[PageFailed]++
-	default:
-		return false
-	}
-	return true
-}
-
-// instanceCell is the cell of an instance's memory size, which changes only with the partitioning. Open reads it from
-// KFD's topology, which a hanging GPU does not delay.
-type instanceCell struct {
-	cell  int
-	bytes float64
-}
-
-func (h *Handle) addInstance(w Reading, cell int) {
-	at := h.gpu.instance(int(w.Index))
-	if at < 0 {
-		return
-	}
-	if bytes := frameBuffer(h.r.nodeDir(h.gpu.Instances[at].Node)); bytes > 0 {
-		h.instances = append(h.instances, instanceCell{cell, float64(bytes)})
-	}
+	return h.pages, err
 }
 
 // Convert converts a number in the file's unit to the reading's unit.

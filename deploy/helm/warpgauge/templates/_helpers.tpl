@@ -60,9 +60,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 
 {{- define "warpgauge.readsPods" -}}
 {{- with .Values.kubernetes }}
-{{- /* Values per process need the uids of pods, which the container runtime knows as well. */}}
-{{- $uids := and .processValues (not .containerRuntimeSocket) }}
-{{- if and .enabled (or .enablePodLabels .enablePodUID $uids) }}true{{ end }}
+{{- /* Values per process need the uids of pods. */}}
+{{- if and .enabled (or .enablePodLabels .enablePodUID .processValues) }}true{{ end }}
 {{- end }}
 {{- end }}
 
@@ -72,7 +71,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 
 {{- define "warpgauge.needsAPI" -}}
 {{- $health := .Values.health }}
-{{- if or (include "warpgauge.readsPods" .) (include "warpgauge.readsSlices" .) (include "warpgauge.listConfigMap" .) $health.nodeCondition $health.nodeLabels $health.nodeEvents .Values.remote.annotatePod }}true{{ end }}
+{{- if or (include "warpgauge.readsPods" .) (include "warpgauge.readsSlices" .) (include "warpgauge.listConfigMap" .) $health.nodeCondition $health.nodeLabels $health.nodeEvents }}true{{ end }}
 {{- end }}
 
 {{/* Lists come from a server. YAML reads a bare off as false. */}}

@@ -68,9 +68,6 @@
 {{- with .resourceNames }}
 - --nvidia-resource-names={{ join "," . }}
 {{- end }}
-{{- with .containerRuntimeSocket }}
-- --container-runtime-socket={{ . }}
-{{- end }}
 {{- if $v.kubernetesDRA.enabled }}
 - --kubernetes-enable-dra
 {{- end }}
@@ -88,14 +85,6 @@
 {{- end }}
 {{- with .config.driverRoot }}
 - --nvml-driver-root=/driver-root
-{{- end }}
-{{- end }}
-{{- with $v.debugDump }}
-{{- if .enabled }}
-- --dump-enabled
-- --dump-directory={{ .directory }}/private
-- --dump-retention={{ .retention }}
-- --dump-compression={{ .compression }}
 {{- end }}
 {{- end }}
 {{- with $v.recorder }}
@@ -161,9 +150,6 @@
 - --remote-key-file=/etc/warpgauge/remote-cert/tls.key
 {{- end }}
 {{- end }}
-{{- if .annotatePod }}
-- --kubernetes-annotate-pod
-{{- end }}
 {{- end }}
 {{- range $v.arguments }}
 - {{ . | toString | toJson }}
@@ -175,9 +161,6 @@
 {{- $v := .root.Values }}
 {{- if $v.kubernetes.enabled }}
 - { name: pod-gpu-resources, mountPath: /var/lib/kubelet/pod-resources, readOnly: true }
-{{- with $v.kubernetes.containerRuntimeSocket }}
-- { name: container-runtime, mountPath: {{ dir . }}, readOnly: true }
-{{- end }}
 {{- end }}
 {{- if $v.hpcJobMapping.enabled }}
 - { name: hpc-job-mapping, mountPath: {{ $v.hpcJobMapping.directory }}, readOnly: true }
@@ -199,9 +182,6 @@
 {{- end }}
 {{- if and (eq .vendor "nvidia") .config.driverRoot }}
 - { name: driver-root, mountPath: /driver-root, readOnly: true, mountPropagation: HostToContainer }
-{{- end }}
-{{- if $v.debugDump.enabled }}
-- { name: debug-dumps, mountPath: {{ $v.debugDump.directory }} }
 {{- end }}
 {{- if $v.recorder.enabled }}
 - { name: recordings, mountPath: /var/lib/warpgauge }
@@ -235,11 +215,6 @@
 {{- if $v.kubernetes.enabled }}
 - name: pod-gpu-resources
   hostPath: { path: {{ $v.kubeletPath }}, type: Directory }
-{{- with $v.kubernetes.containerRuntimeSocket }}
-# The directory, not the socket: a runtime that is restarted makes another socket.
-- name: container-runtime
-  hostPath: { path: {{ dir . }}, type: Directory }
-{{- end }}
 {{- end }}
 {{- if $v.hpcJobMapping.enabled }}
 - name: hpc-job-mapping
@@ -269,10 +244,6 @@
 {{- if and (eq .vendor "nvidia") .config.driverRoot }}
 - name: driver-root
   hostPath: { path: {{ .config.driverRoot }}, type: Directory }
-{{- end }}
-{{- if $v.debugDump.enabled }}
-- name: debug-dumps
-  emptyDir: { sizeLimit: 256Mi }
 {{- end }}
 {{- with $v.recorder }}
 {{- if .enabled }}

@@ -1,5 +1,5 @@
 // Package amdplugin serves AMD's device plugin for Kubernetes. The plugin asks AMD's exporter, on a
-// Unix socket, which GPUs must not be assigned to pods. This package reads only the verdict.Board.
+// Unix socket, which GPUs must not be assigned to pods. This package reads only the board of verdicts.
 //
 // The plugin compares the field Device with its own ids: the PCI address in the kernel's form, or
 // the platform device of any partition except the first. Since June 2026 (ROCm/k8s-device-plugin
@@ -13,7 +13,7 @@ import (
 	"context"
 	"slices"
 
-	"warpgauge/pkg/verdict"
+	"warpgauge/pkg/events"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -41,12 +41,12 @@ const (
 // Service implements gpumetricssvc.MetricsServiceServer.
 type Service struct {
 	gpumetricssvc.UnimplementedMetricsServiceServer
-	board *verdict.Board
+	board *events.Board
 	owns  func(collector string) bool
 }
 
 // New returns a Service for AMD's devices. owns reports whether a collector reads them.
-func New(board *verdict.Board, owns func(collector string) bool) *Service {
+func New(board *events.Board, owns func(collector string) bool) *Service {
 	return &Service{board: board, owns: owns}
 }
 
@@ -73,7 +73,7 @@ const (
 )
 
 // NodeLabels returns these labels for AMD's devices. owns reports whether a collector reads them.
-func NodeLabels(snapshot *verdict.Snapshot, owns func(collector string) bool) map[string]string {
+func NodeLabels(snapshot *events.Snapshot, owns func(collector string) bool) map[string]string {
 	out := map[string]string{}
 	for _, g := range states(snapshot, owns) {
 		if g.Health == unhealthy {
@@ -104,12 +104,12 @@ func (s *Service) states() ([]*gpumetricssvc.GPUState, error) {
 }
 
 // states returns the devices with a known state, without duplicates.
-func states(snapshot *verdict.Snapshot, owns func(collector string) bool) []*gpumetricssvc.GPUState {
-	of := make(map[string]verdict.State, len(snapshot.Verdicts)) // by collector.Device.ID
+func states(snapshot *events.Snapshot, owns func(collector string) bool) []*gpumetricssvc.GPUState {
+	of := make(map[string]events.State, len(snapshot.Verdicts)) // by collector.Device.ID
 	for i := range snapshot.Verdicts {
 		of[snapshot.Verdicts[i].Device.ID] = snapshot.Verdicts[i].State
 	}
-	worst := map[string]verdict.State{} // by Device; a GPU and its first partition share one
+	worst := map[string]events.State{} // by Device; a GPU and its first partition share one
 	var out []*gpumetricssvc.GPUState
 	for i := range snapshot.Verdicts {
 		d := &snapshot.Verdicts[i].Device
@@ -123,10 +123,10 @@ func states(snapshot *verdict.Snapshot, owns func(collector string) bool) []*gpu
 			out = append(out, &gpumetricssvc.GPUState{ID: index(d), UUID: d.UUID, Device: id})
 		}
 	}
-	out = slices.DeleteFunc(out, func(g *gpumetricssvc.GPUState) bool { return worst[g.Device] == verdict.Unknown })
+	out = slices.DeleteFunc(out, func(g *gpumetricssvc.GPUState) bool { return worst[g.Device] == events.Unknown })
 	for _, g := range out {
 		g.Health = healthy
-		if worst[g.Device] == verdict.Failed {
+		if worst[g.Device] == events.Failed {
 			g.Health = unhealthy
 		}
 	}

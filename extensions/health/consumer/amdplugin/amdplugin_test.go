@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"warpgauge/pkg/verdict"
+	"warpgauge/pkg/events"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
@@ -49,36 +49,36 @@ func TestProto(t *testing.T) {
 	}
 }
 
-func gpu(index, pci string, s verdict.State) verdict.Verdict {
+func gpu(index, pci string, s events.State) events.Verdict {
 	id := "GPU-" + index
-	return verdict.Verdict{Device: collector.Device{ID: id, UUID: id, Level: field.GPU, GPU: index, PCIBusID: pci}, Collector: "rocm", State: s}
+	return events.Verdict{Device: collector.Device{ID: id, UUID: id, Level: field.GPU, GPU: index, PCIBusID: pci}, Collector: "rocm", State: s}
 }
 
-func partition(of verdict.Verdict, number, alias string, s verdict.State) verdict.Verdict {
+func partition(of events.Verdict, number, alias string, s events.State) events.Verdict {
 	d := of.Device
 	d.Parent, d.ID, d.Level, d.Alias, d.Instance.ID = d.ID, d.ID+"/"+number, field.Instance, alias, number
-	return verdict.Verdict{Device: d, Collector: of.Collector, State: s}
+	return events.Verdict{Device: d, Collector: of.Collector, State: s}
 }
 
 // node returns a GPU in each state, two divided GPUs, and devices that the plugin must not see.
-func node() *verdict.Snapshot {
-	foreign := gpu("9", "00000000:99:00.0", verdict.Failed)
+func node() *events.Snapshot {
+	foreign := gpu("9", "00000000:99:00.0", events.Failed)
 	foreign.Collector = "nvml"
-	link := gpu("0", "00000000:19:00.0", verdict.Failed)
+	link := gpu("0", "00000000:19:00.0", events.Failed)
 	link.Device.ID, link.Device.Parent, link.Device.Level = "GPU-0/link0", "GPU-0", field.Link
-	divided, broken := gpu("4", "00000000:9D:00.0", verdict.OK), gpu("5", "00000000:BD:00.0", verdict.Failed)
-	return &verdict.Snapshot{Version: 1, Verdicts: []verdict.Verdict{
-		gpu("0", "00000000:19:00.0", verdict.OK), gpu("1", "00000000:3B:00.0", verdict.Degraded),
-		gpu("2", "00000000:5D:00.0", verdict.Unknown), gpu("3", "00010000:7D:00.0", verdict.Failed),
-		divided, partition(divided, "0", "", verdict.OK), partition(divided, "1", "amdgpu_xcp_0", verdict.Failed), partition(divided, "2", "amdgpu_xcp_1", verdict.OK),
-		broken, partition(broken, "0", "", verdict.OK), partition(broken, "1", "amdgpu_xcp_2", verdict.Unknown),
-		gpu("6", "", verdict.Failed), foreign, link,
+	divided, broken := gpu("4", "00000000:9D:00.0", events.OK), gpu("5", "00000000:BD:00.0", events.Failed)
+	return &events.Snapshot{Version: 1, Verdicts: []events.Verdict{
+		gpu("0", "00000000:19:00.0", events.OK), gpu("1", "00000000:3B:00.0", events.Degraded),
+		gpu("2", "00000000:5D:00.0", events.Unknown), gpu("3", "00010000:7D:00.0", events.Failed),
+		divided, partition(divided, "0", "", events.OK), partition(divided, "1", "amdgpu_xcp_0", events.Failed), partition(divided, "2", "amdgpu_xcp_1", events.OK),
+		broken, partition(broken, "0", "", events.OK), partition(broken, "1", "amdgpu_xcp_2", events.Unknown),
+		gpu("6", "", events.Failed), foreign, link,
 	}}
 }
 
 // TestList calls the service under both names.
 func TestList(t *testing.T) {
-	var board verdict.Board
+	var board events.Board
 	server, wire := grpc.NewServer(), bufconn.Listen(1<<16)
 	amdplugin.New(&board, isAMD).Register(server)
 	served := make(chan error, 1)
@@ -109,7 +109,7 @@ func TestList(t *testing.T) {
 		state("5.1", "GPU-5", "amdgpu_xcp_2", "unhealthy"),
 	}
 	for _, service := range []string{"gpumetricssvc", "metricssvc"} {
-		board.Store(&verdict.Snapshot{})
+		board.Store(&events.Snapshot{})
 		if _, err := call(service, "List", &emptypb.Empty{}); status.Code(err) != codes.Unavailable {
 			t.Errorf("%s: before anything is judged: %v", service, err)
 		}

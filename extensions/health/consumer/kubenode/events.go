@@ -5,7 +5,7 @@ import (
 	"maps"
 	"time"
 
-	"warpgauge/pkg/verdict"
+	"warpgauge/pkg/events"
 
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
@@ -19,10 +19,10 @@ const (
 	eventsBurst  = 20
 )
 
-// events creates an event for each change of a device between ok, degraded and failed. It keeps the
+// announcer creates an event for each change of a device between ok, degraded and failed. It keeps the
 // newest event of each device until it is written. Unknown is not a change, because a release or a
 // driver restart is not news.
-type events struct {
+type announcer struct {
 	node    string
 	start   time.Time
 	last    map[string]content // by device
@@ -32,27 +32,27 @@ type events struct {
 
 // content is the content of a device's last event.
 type content struct {
-	state  verdict.State
+	state  events.State
 	reason string
 }
 
-func newEvents(node string, start time.Time) events {
-	return events{node: node, start: start, last: map[string]content{}, waiting: map[string]*corev1.Event{}, limit: rate.NewLimiter(rate.Every(time.Hour/eventsAnHour), eventsBurst)}
+func newEvents(node string, start time.Time) announcer {
+	return announcer{node: node, start: start, last: map[string]content{}, waiting: map[string]*corev1.Event{}, limit: rate.NewLimiter(rate.Every(time.Hour/eventsAnHour), eventsBurst)}
 }
 
 // observe processes a snapshot. It skips faults that are older than this process: their events were written before.
-func (e *events) observe(s *verdict.Snapshot) {
+func (e *announcer) observe(s *events.Snapshot) {
 	present := make(map[string]bool, len(s.Verdicts))
 	for i := range s.Verdicts {
 		v := &s.Verdicts[i]
 		present[v.Device.ID] = true
 		before, known := e.last[v.Device.ID]
 		after := content{v.State, v.Reason}
-		if v.State == verdict.Unknown || known && after == before {
+		if v.State == events.Unknown || known && after == before {
 			continue
 		}
 		e.last[v.Device.ID] = after
-		if known || v.State != verdict.OK && v.Since.After(e.start) {
+		if known || v.State != events.OK && v.Since.After(e.start) {
 			e.waiting[v.Device.ID] = e.event(v)
 		}
 	}
@@ -63,12 +63,12 @@ func (e *events) observe(s *verdict.Snapshot) {
 
 // event uses the node's name as uid, like the kubelet, so that kubectl describe node finds the
 // event.
-func (e *events) event(v *verdict.Verdict) *corev1.Event {
+func (e *announcer) event(v *events.Verdict) *corev1.Event {
 	kind, reason := corev1.EventTypeWarning, "GPUFailed"
 	switch v.State {
-	case verdict.Degraded:
+	case events.Degraded:
 		reason = "GPUDegraded"
-	case verdict.OK:
+	case events.OK:
 		kind, reason = corev1.EventTypeNormal, "GPURecovered"
 	}
 	at := metav1.NewTime(v.Since)

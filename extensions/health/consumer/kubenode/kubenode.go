@@ -1,5 +1,5 @@
 // Package kubenode writes the health of this node's devices to its Kubernetes Node: a condition,
-// labels, and an event for each change of a device. It reads the verdict.Board. It changes only its
+// labels, and an event for each change of a device. It reads the board of verdicts. It changes only its
 // own condition and labels.
 //
 // The condition has node-problem-detector's form: type GPUProblem, True if a device has failed,
@@ -23,7 +23,7 @@ import (
 	"strings"
 	"time"
 
-	"warpgauge/pkg/verdict"
+	"warpgauge/pkg/events"
 
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
@@ -49,7 +49,7 @@ const (
 
 // Options of New.
 type Options struct {
-	Board             *verdict.Board
+	Board             *events.Board
 	Node              string // name in Kubernetes
 	Condition, Events bool   // what to write
 	Labels            Labels
@@ -59,8 +59,8 @@ type Options struct {
 
 // Labels are Node labels that describe its devices.
 type Labels struct {
-	Of             func(*verdict.Snapshot) map[string]string // nil: write no labels
-	Prefix, Suffix string                                    // identify our labels
+	Of             func(*events.Snapshot) map[string]string // nil: write no labels
+	Prefix, Suffix string                                   // identify our labels
 }
 
 // Writer writes to one Node.
@@ -68,7 +68,7 @@ type Writer struct {
 	o      Options
 	log    *zap.Logger
 	client dynamic.Interface
-	events events
+	events announcer
 
 	written corev1.NodeCondition // last written condition
 	labels  map[string]string    // last written labels; nil: none yet
@@ -113,7 +113,7 @@ func (w *Writer) Run(ctx context.Context) error {
 }
 
 // next waits for a change or the next heartbeat and returns the current snapshot.
-func (w *Writer) next(ctx context.Context, version uint64) *verdict.Snapshot {
+func (w *Writer) next(ctx context.Context, version uint64) *events.Snapshot {
 	ctx, cancel := context.WithTimeout(ctx, w.untilHeartbeat())
 	defer cancel()
 	if s, err := w.o.Board.After(ctx, version); err == nil {
@@ -130,7 +130,7 @@ func (w *Writer) untilHeartbeat() time.Duration {
 }
 
 // write writes the changes of a snapshot and the heartbeat. It reports success.
-func (w *Writer) write(ctx context.Context, s *verdict.Snapshot) bool {
+func (w *Writer) write(ctx context.Context, s *events.Snapshot) bool {
 	done := true
 	if w.o.Condition {
 		done = w.writeCondition(ctx, s)
@@ -145,7 +145,7 @@ func (w *Writer) write(ctx context.Context, s *verdict.Snapshot) bool {
 	return done
 }
 
-func (w *Writer) writeCondition(ctx context.Context, s *verdict.Snapshot) bool {
+func (w *Writer) writeCondition(ctx context.Context, s *events.Snapshot) bool {
 	if s.Version == 0 || len(s.Verdicts) == 0 && w.written.Type == "" {
 		return true // a node without devices has no condition
 	}
@@ -254,20 +254,20 @@ const ConditionType = "GPUProblem"
 // levels lists the condition's values, worst first. Unknown comes before Degraded, because the
 // condition must not be False while a state is unknown.
 var levels = []struct {
-	state  verdict.State
+	state  events.State
 	status corev1.ConditionStatus
 	reason string
 }{
-	{verdict.Failed, corev1.ConditionTrue, "GPUFailed"},
-	{verdict.Unknown, corev1.ConditionUnknown, "GPUStateUnknown"},
-	{verdict.Degraded, corev1.ConditionFalse, "GPUDegraded"},
+	{events.Failed, corev1.ConditionTrue, "GPUFailed"},
+	{events.Unknown, corev1.ConditionUnknown, "GPUStateUnknown"},
+	{events.Degraded, corev1.ConditionFalse, "GPUDegraded"},
 }
 
 // condition returns the node's condition. Its last transition is the latest change of any device.
-func condition(s *verdict.Snapshot) corev1.NodeCondition {
+func condition(s *events.Snapshot) corev1.NodeCondition {
 	c := corev1.NodeCondition{Type: ConditionType, Status: corev1.ConditionFalse, Reason: "NoGPUProblem", Message: fmt.Sprintf("devices that are ok: %d", len(s.Verdicts))}
 	var since time.Time
-	by := map[verdict.State][]*verdict.Verdict{}
+	by := map[events.State][]*events.Verdict{}
 	for i := range s.Verdicts {
 		v := &s.Verdicts[i]
 		by[v.State] = append(by[v.State], v)
@@ -295,7 +295,7 @@ func condition(s *verdict.Snapshot) corev1.NodeCondition {
 const longestMessage = 1024
 
 // describe lists devices with their problems, as many as fit into a message.
-func describe(of []*verdict.Verdict) string {
+func describe(of []*events.Verdict) string {
 	text := ""
 	for i, v := range of {
 		part := brief(v)
@@ -312,12 +312,12 @@ func describe(of []*verdict.Verdict) string {
 }
 
 // brief names the device, its problem and the recommended action.
-func brief(v *verdict.Verdict) string {
+func brief(v *events.Verdict) string {
 	name := v.Device.Level.String() + " " + v.Device.ID
 	if v.Device.Level == field.GPU && v.Device.GPU != "" {
 		name = "GPU " + v.Device.GPU
 	}
-	if v.State == verdict.OK {
+	if v.State == events.OK {
 		return name + " is ok"
 	}
 	return fmt.Sprintf("%s is %s: %s (%s), recommended: %s", name, v.State, v.Text, v.Reason, v.Action)

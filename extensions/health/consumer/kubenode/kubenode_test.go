@@ -13,7 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"warpgauge/pkg/verdict"
+	"warpgauge/pkg/events"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
@@ -173,8 +173,8 @@ func (s *apiServer) told() (out []string) {
 
 // board is a node with GPUs whose states the test sets.
 type board struct {
-	verdict.Board
-	verdicts []verdict.Verdict
+	events.Board
+	verdicts []events.Verdict
 	version  uint64
 }
 
@@ -182,7 +182,7 @@ func newBoard(gpus int) *board {
 	b := &board{}
 	for i := range gpus {
 		id := fmt.Sprint(i)
-		b.verdicts = append(b.verdicts, verdict.Verdict{Device: collector.Device{ID: "GPU-" + id, GPU: id, Level: field.GPU}, Action: verdict.ActionNone, Since: time.Now()})
+		b.verdicts = append(b.verdicts, events.Verdict{Device: collector.Device{ID: "GPU-" + id, GPU: id, Level: field.GPU}, Action: events.ActionNone, Since: time.Now()})
 	}
 	b.store()
 	return b
@@ -190,10 +190,10 @@ func newBoard(gpus int) *board {
 
 func (b *board) store() {
 	b.version++
-	b.Store(&verdict.Snapshot{Version: b.version, Time: time.Now(), Verdicts: slices.Clone(b.verdicts)})
+	b.Store(&events.Snapshot{Version: b.version, Time: time.Now(), Verdicts: slices.Clone(b.verdicts)})
 }
 
-func (b *board) set(gpu int, s verdict.State, reason string, a verdict.Action) {
+func (b *board) set(gpu int, s events.State, reason string, a events.Action) {
 	v := &b.verdicts[gpu]
 	v.State, v.Reason, v.Text, v.Action, v.Since = s, reason, strings.ReplaceAll(reason, "_", " "), a, time.Now()
 	b.store()
@@ -234,10 +234,10 @@ func TestLabels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, b := newAPIServer(t), newBoard(2)
 		s.labels = map[string]string{"zone": "a", "amd.gpu.7.state": "unhealthy", "amd.gpu.7.other": "x"}
-		of := func(s *verdict.Snapshot) map[string]string {
+		of := func(s *events.Snapshot) map[string]string {
 			out := map[string]string{}
 			for _, v := range s.Verdicts {
-				if v.State == verdict.Failed {
+				if v.State == events.Failed {
 					out["amd.gpu."+v.Device.GPU+".state"] = "unhealthy"
 				}
 			}
@@ -258,24 +258,24 @@ func TestLabels(t *testing.T) {
 			time.Sleep(gap)
 			synctest.Wait()
 		}
-		b.set(1, verdict.Failed, "xid_79", verdict.ActionReboot)
+		b.set(1, events.Failed, "xid_79", events.ActionReboot)
 		after()
 		want(t, "failed", s.labels, others("amd.gpu.1.state"))
 		asked := s.requests
-		b.set(0, verdict.Degraded, "hot", verdict.ActionNone)
+		b.set(0, events.Degraded, "hot", events.ActionNone)
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		want(t, "requests while no label changes", s.requests, asked)
 
 		s.changed = func() { s.version++; s.changed = nil } // another writer updates the node first
-		b.set(0, verdict.Failed, "hot", verdict.ActionNone)
+		b.set(0, events.Failed, "hot", events.ActionNone)
 		after()
 		time.Sleep(maxGap)
 		synctest.Wait()
 		want(t, "written in the end", s.labels, others("amd.gpu.0.state", "amd.gpu.1.state"))
 		want(t, "the log", len(log.TakeAll()), 2)
-		b.set(0, verdict.OK, "", verdict.ActionNone)
-		b.set(1, verdict.OK, "", verdict.ActionNone)
+		b.set(0, events.OK, "", events.ActionNone)
+		b.set(1, events.OK, "", events.ActionNone)
 		after()
 		want(t, "well again", s.labels, others())
 		stop()
@@ -296,26 +296,26 @@ func TestConditionAndEvents(t *testing.T) {
 		want(t, "the heartbeat's age", time.Since(s.condition().LastHeartbeatTime.Time) <= heartbeat, true)
 		want(t, "its transition an hour later", s.condition().LastTransitionTime, c.LastTransitionTime)
 
-		step := func(when string, gpu int, state verdict.State, reason string, a verdict.Action, condition string, events ...string) {
+		step := func(when string, gpu int, state events.State, reason string, a events.Action, condition string, created ...string) {
 			t.Helper()
 			b.set(gpu, state, reason, a)
 			synctest.Wait()
 			time.Sleep(gap)
 			synctest.Wait()
 			want(t, when, s.short(), condition)
-			want(t, when+": events", s.told(), events)
+			want(t, when+": events", s.told(), created)
 		}
-		step("failed", 2, verdict.Failed, "xid_79", verdict.ActionReboot, "True GPUFailed",
+		step("failed", 2, events.Failed, "xid_79", events.ActionReboot, "True GPUFailed",
 			"Warning GPUFailed: GPU 2 is failed: xid 79 (xid_79), recommended: reboot (GPU-2)")
 		want(t, "the message", s.condition().Message, "GPU 2 is failed: xid 79 (xid_79), recommended: reboot")
 		failed := s.condition().LastTransitionTime
-		step("degraded, another", 1, verdict.Degraded, "corrected_errors", verdict.ActionNone, "True GPUFailed",
+		step("degraded, another", 1, events.Degraded, "corrected_errors", events.ActionNone, "True GPUFailed",
 			"Warning GPUDegraded: GPU 1 is degraded: corrected errors (corrected_errors), recommended: none (GPU-1)")
 		want(t, "the transition of a condition that stays", s.condition().LastTransitionTime, failed)
-		step("released", 2, verdict.Unknown, "released", verdict.ActionNone, "Unknown GPUStateUnknown")
-		step("failed as before", 2, verdict.Failed, "xid_79", verdict.ActionReboot, "True GPUFailed")
-		step("recovered", 2, verdict.OK, "", verdict.ActionNone, "False GPUDegraded", "Normal GPURecovered: GPU 2 is ok (GPU-2)")
-		step("both", 1, verdict.OK, "", verdict.ActionNone, "False NoGPUProblem", "Normal GPURecovered: GPU 1 is ok (GPU-1)")
+		step("released", 2, events.Unknown, "released", events.ActionNone, "Unknown GPUStateUnknown")
+		step("failed as before", 2, events.Failed, "xid_79", events.ActionReboot, "True GPUFailed")
+		step("recovered", 2, events.OK, "", events.ActionNone, "False GPUDegraded", "Normal GPURecovered: GPU 2 is ok (GPU-2)")
+		step("both", 1, events.OK, "", events.ActionNone, "False NoGPUProblem", "Normal GPURecovered: GPU 1 is ok (GPU-1)")
 		want(t, "the log", log.Len(), 0)
 		stop()
 		want(t, "after the end", s.short(), "Unknown ExporterStopped")
@@ -326,7 +326,7 @@ func TestConditionAndEvents(t *testing.T) {
 func TestOldFault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, b := newAPIServer(t), newBoard(2)
-		b.set(1, verdict.Failed, "xid_79", verdict.ActionReboot)
+		b.set(1, events.Failed, "xid_79", events.ActionReboot)
 		since := metav1.NewTime(b.verdicts[1].Since.Truncate(time.Second))
 		time.Sleep(time.Hour)
 		stop, _ := run(t, Options{Board: &b.Board, Node: node, Condition: true, Events: true, Config: s.config()})
@@ -335,7 +335,7 @@ func TestOldFault(t *testing.T) {
 		want(t, "its transition", s.condition().LastTransitionTime.Time.UTC(), since.UTC())
 		want(t, "events", s.told(), []string(nil))
 		time.Sleep(gap)
-		b.set(1, verdict.OK, "", verdict.ActionNone)
+		b.set(1, events.OK, "", events.ActionNone)
 		synctest.Wait()
 		want(t, "events of the recovery", s.told(), []string{"Normal GPURecovered: GPU 1 is ok (GPU-1)"})
 	})
@@ -348,10 +348,10 @@ func TestNoLeave(t *testing.T) {
 		s, b := newAPIServer(t), newBoard(2)
 		s.set(http.StatusForbidden)
 		stop, log := run(t, Options{Board: &b.Board, Node: node, Condition: true, Events: true, Config: s.config()})
-		b.set(0, verdict.Failed, "xid_79", verdict.ActionReboot)
+		b.set(0, events.Failed, "xid_79", events.ActionReboot)
 		time.Sleep(10 * time.Minute)
-		b.set(0, verdict.OK, "", verdict.ActionNone)
-		b.set(1, verdict.Degraded, "hot", verdict.ActionNone)
+		b.set(0, events.OK, "", events.ActionNone)
+		b.set(1, events.Degraded, "hot", events.ActionNone)
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
 		if most := 2 * (20 + 5); s.requests > most {
@@ -378,7 +378,7 @@ func TestFlapping(t *testing.T) {
 		stop, _ := run(t, Options{Board: &b.Board, Node: node, Condition: true, Events: true, Config: s.config()})
 		const hours = 2
 		for i := range hours * 3600 {
-			b.set(i%8, verdict.State(i/8%4), fmt.Sprint("reason_", i), verdict.ActionNone)
+			b.set(i%8, events.State(i/8%4), fmt.Sprint("reason_", i), events.ActionNone)
 			time.Sleep(time.Second)
 		}
 		synctest.Wait()
@@ -412,7 +412,7 @@ func TestWhatIsAskedFor(t *testing.T) {
 				stop, _ := run(t, Options{Board: &b.Board, Node: node, Condition: tt.condition, Events: tt.events, Config: s.config()})
 				if tt.gpus > 0 {
 					time.Sleep(gap)
-					b.set(0, verdict.Failed, "xid_79", verdict.ActionReboot)
+					b.set(0, events.Failed, "xid_79", events.ActionReboot)
 				}
 				time.Sleep(time.Hour)
 				synctest.Wait()
@@ -425,7 +425,7 @@ func TestWhatIsAskedFor(t *testing.T) {
 			})
 		})
 	}
-	if _, err := New(Options{Board: &verdict.Board{}, Config: &rest.Config{}, Log: zap.NewNop()}); err == nil || !strings.Contains(err.Error(), "NODE_NAME") {
+	if _, err := New(Options{Board: &events.Board{}, Config: &rest.Config{}, Log: zap.NewNop()}); err == nil || !strings.Contains(err.Error(), "NODE_NAME") {
 		t.Errorf("without a node's name: %v", err)
 	}
 }
@@ -435,7 +435,7 @@ func TestDevicesGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, b := newAPIServer(t), newBoard(50)
 		for i := range b.verdicts {
-			b.set(i, verdict.Failed, "missing", verdict.ActionReboot)
+			b.set(i, events.Failed, "missing", events.ActionReboot)
 		}
 		stop, _ := run(t, Options{Board: &b.Board, Node: node, Condition: true, Config: s.config()})
 		if m := s.condition().Message; !strings.HasSuffix(m, " more") || len(m) > longestMessage {

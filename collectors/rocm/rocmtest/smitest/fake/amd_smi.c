@@ -21,11 +21,11 @@ enum { BOARD = 32, SERIAL = 32, NAME = 128, MAKER = 32, TEXT = 64, VERSION = 32 
 #endif
 
 #if AMDSMI >= 2601
-enum { DATE = 256, BOARD_SIZE = 1792, VBIOS_SIZE = 1568, VRAM_SIZE = 584, VIOLATION_SIZE = 6016 };
+enum { DATE = 256, BOARD_SIZE = 1792, VBIOS_SIZE = 1568, VRAM_SIZE = 584 };
 #elif AMDSMI >= 2502
-enum { DATE = 32, BOARD_SIZE = 1536, VBIOS_SIZE = 1056, VRAM_SIZE = 64, VIOLATION_SIZE = 152 };
+enum { DATE = 32, BOARD_SIZE = 1536, VBIOS_SIZE = 1056, VRAM_SIZE = 64 };
 #else
-enum { DATE = 32, BOARD_SIZE = AMDSMI >= 2406 ? 768 : 384, VBIOS_SIZE = 256, VRAM_SIZE = AMDSMI >= 2406 ? 64 : 16, VIOLATION_SIZE = 352 };
+enum { DATE = 32, BOARD_SIZE = AMDSMI >= 2406 ? 768 : 384, VBIOS_SIZE = 256, VRAM_SIZE = AMDSMI >= 2406 ? 64 : 16 };
 #endif
 
 typedef struct {
@@ -78,28 +78,6 @@ typedef struct {
 #endif
 } vram_info;
 _Static_assert(sizeof(vram_info) == VRAM_SIZE, "amdsmi_vram_info_t");
-
-#if AMDSMI >= 2407
-#if AMDSMI >= 2502
-enum { SHARES = 6 };
-#else
-enum { SHARES = 5 };
-#endif
-typedef struct {
-	uint64_t reference_time, time, counter, accumulated[SHARES], percent[SHARES];
-	uint8_t active[SHARES];
-#if AMDSMI >= 2601
-	uint64_t accumulated_xcc[4][8][8], percent_xcc[4][8][8];
-	uint8_t active_xcc[4][8][8];
-	uint64_t reserved[3][8][8];
-#elif AMDSMI >= 2502
-	uint64_t reserved[3];
-#else
-	uint64_t reserved[30];
-#endif
-} violation_status;
-_Static_assert(sizeof(violation_status) == VIOLATION_SIZE, "amdsmi_violation_status_t");
-#endif
 
 static char tokens[MOST]; // handles are their addresses
 static uint32_t devices;
@@ -277,26 +255,4 @@ int amdsmi_get_gpu_vram_info(void *handle, vram_info *out) {
 #endif
 	return OK;
 }
-
-#if AMDSMI >= 2407
-// Violations: share i of the board is 10 + i percent. The share of chiplet x of partition p for
-// reason r is 20 × r + 8 × p + x, or unknown above 100.
-int amdsmi_get_violation_status(void *handle, violation_status *out) {
-	answer a = {0};
-	int status = call("amdsmi_get_violation_status", handle, &a);
-	if (status != OK)
-		return status;
-	memset(out, 0xff, sizeof *out);
-	for (int i = 0; i < 5; i++)
-		out->percent[i] = 10 + (uint64_t)i;
-#if AMDSMI >= 2601
-	for (uint64_t r = 0; r < 4; r++)
-		for (uint64_t p = 0; p < 8; p++)
-			for (uint64_t x = 0; x < 8; x++)
-				if (20 * r + 8 * p + x <= 100)
-					out->percent_xcc[r][p][x] = 20 * r + 8 * p + x;
-#endif
-	return OK;
-}
-#endif
 #endif

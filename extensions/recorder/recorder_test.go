@@ -1,0 +1,580 @@
+package recorder
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"math"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/klauspost/compress/zstd"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
+	"warpgauge/extensions/recorder/history"
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/events"
+	"warpgauge/pkg/exposition"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/ring"
+	"warpgauge/pkg/rows"
+	"warpgauge/pkg/session"
+	"warpgauge/pkg/view"
+)
+
+const counters = `DCGM_FI_DEV_POWER_USAGE, gauge, Power
+DCGM_FI_DEV_CLOCK_THROTTLE_REASONS, gauge, Reasons
+`
+
+const (
+	power = iota
+	clocks
+	width
+)
+
+// node has two GPUs whose rows the test writes.
+type node struct {
+	t       testing.TB
+	board   view.Board
+	bus     events.Bus
+	rows    *rows.Reader
+	history *history.History
+	told    *events.Subscription // about recordings
+	verdict events.Board
+	src     *view.Source
+	row     []float64
+	*Recorder
+}
+
+func newNode(t testing.TB, directory string) *node {
+	list, _, err := field.Parse(strings.NewReader(counters), field.ParseOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &node{t: t, row: make([]float64, 2*width)}
+	n.told = n.bus.Subscribe(1024, events.Recording)
+	n.judge(events.OK)
+	n.rows = rows.New(&n.board, &n.bus)
+	n.history = history.New(history.Options{Rows: n.rows})
+	n.src = &view.Source{Collector: "test", Fields: list, Ring: ring.Make(1024, 2, 2*width), Interval: time.Second}
+	for gpu := range 2 {
+		n.src.Devices = append(n.src.Devices, collector.Device{ID: fmt.Sprint("GPU-", gpu), GPU: fmt.Sprint(gpu), Level: field.GPU})
+		for i := range list.Fields {
+			n.src.Columns = append(n.src.Columns, collector.Column{Device: gpu, Field: list.Fields[i].Desc.ID})
+		}
+	}
+	n.board.Store(&view.View{Sources: []*view.Source{n.src}})
+	n.Recorder = New(Options{
+		Directory: directory, Before: time.Minute, After: 30 * time.Second, Files: 5, Bytes: 64 << 20, Hostname: "node", Version: "v1",
+		Board: &n.board, History: n.history, Node: n, Events: &n.bus, Verdicts: &n.verdict, Logger: zap.NewNop(), Registerer: prometheus.NewRegistry(),
+	})
+	return n
+}
+
+// judge sets the verdict on GPU-0.
+func (n *node) judge(s events.State) {
+	n.verdict.Store(&events.Snapshot{Verdicts: []events.Verdict{
+		{Device: collector.Device{ID: "GPU-0"}, State: s, Reason: "of a test"}, {Device: collector.Device{ID: "GPU-1"}, State: events.Failed},
+	}})
+}
+
+func (n *node) Status() []session.CollectorStatus {
+	return []session.CollectorStatus{{Devices: []session.DeviceStatus{{Device: n.src.Devices[0], State: session.Lost, Reason: "gone"}}}}
+}
+
+func (n *node) Users(d *collector.Device) []User { return []User{{Job: "job of " + d.ID}} }
+
+// run samples for some seconds and lets the recorder work after each.
+func (n *node) run(seconds int, change func(second int)) {
+	ctx, cancel := context.WithCancel(n.t.Context())
+	done := make(chan error)
+	go func() { done <- n.rows.Run(ctx) }() // publishes events
+	defer func() { cancel(); <-done }()
+	for i := range seconds {
+		time.Sleep(time.Second)
+		for gpu := range 2 {
+			n.row[gpu*width+power] = 100 + rand.Float64()
+		}
+		if change != nil {
+			change(i)
+		}
+		now := time.Now().UnixNano()
+		n.src.Ring.Append(now, []int64{now, now}, n.row)
+		n.history.Sync(time.Now())
+		n.step(time.Now())
+	}
+}
+
+func (n *node) List() []rows.Recording { return *n.list.Load() }
+
+// recorded returns causes and devices of the existing recordings, oldest first.
+func (n *node) recorded() (out []string) {
+	for _, r := range slices.Backward(n.List()) {
+		out = append(out, r.Cause+" "+r.Device)
+	}
+	return out
+}
+
+func (n *node) read(name string) *Recording {
+	n.t.Helper()
+	f, err := n.Open(name)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	r, err := Read(f)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return r
+}
+
+func private(t testing.TB) string { return filepath.Join(t.TempDir(), "recordings") }
+
+func TestWhatSetsOffARecording(t *testing.T) {
+	f := func(name string, change func(n *node, second int), want ...string) {
+		t.Helper()
+		synctest.Test(t, func(t *testing.T) {
+			n := newNode(t, private(t))
+			n.run(240, func(second int) { change(n, second) })
+			if diff := cmp.Diff(want, n.recorded()); diff != "" {
+				t.Errorf("%s: recordings (-want +got):\n%s", name, diff)
+			}
+		})
+	}
+	add := func(e events.Event) func(*node, int) {
+		return func(n *node, second int) {
+			if second == 100 {
+				n.bus.Publish(e)
+			}
+		}
+	}
+	f("an XID", add(events.Event{Kind: events.XID, Device: &collector.Device{ID: "GPU-0"}, Code: 79, Bad: true}), "xid GPU-0")
+	f("a lost device", add(events.Event{Kind: events.DeviceState, Device: &collector.Device{ID: "GPU-1"}, Text: "device is lost", Bad: true}), "device_state GPU-1")
+	f("a device that is up again", add(events.Event{Kind: events.DeviceState, Device: &collector.Device{ID: "GPU-1"}, Text: "device is up"}))
+	f("another event", add(events.Event{Kind: events.Reload, Text: "reload failed", Bad: true}))
+	f("throttling", func(n *node, second int) { n.row[width+clocks] = float64(1 + 8*(second/100%2)) }, "throttling GPU-1")
+	f("a power cap", func(n *node, second int) { n.row[clocks] = float64(4 * (second % 2)) })
+	f("throttling all the time", func(n *node, second int) { n.row[clocks] = 8 })
+	f("failing health", func(n *node, second int) {
+		n.judge([]events.State{events.OK, events.Degraded, events.Failed}[second/80])
+	}, "health GPU-0")
+	f("a clock that flaps", func(n *node, second int) { n.row[clocks] = float64(8 * (second % 2)) }, "throttling GPU-0")
+}
+
+func TestARecordingIsTheHistoryAroundWhatHappened(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t, private(t))
+		var at time.Time
+		n.run(140, func(second int) {
+			n.row[width+power] = math.Inf(1)
+			if second%7 != 0 {
+				n.row[power] = math.NaN()
+			}
+			if second == 100 {
+				at = time.Now()
+				n.bus.Publish(events.Event{Kind: events.XID, Device: &collector.Device{ID: "GPU-0"}, Code: 79, Bad: true})
+			}
+		})
+		if len(n.List()) != 1 {
+			t.Fatalf("recordings: %v", n.List())
+		}
+		got := n.read(n.List()[0].Name)
+		from, until := at.Add(-time.Minute).UTC(), at.Add(30*time.Second).UTC()
+		want := rows.Recording{Name: "recording-" + at.UTC().Format("20060102-150405.000") + "-xid.om.zst", Time: at.UTC(), Cause: "xid", Device: "GPU-0", From: from, Until: until}
+		if diff := cmp.Diff(want, got.Recording); diff != "" {
+			t.Errorf("header (-want +got):\n%s", diff)
+		}
+		if len(got.Events) != 1 || got.Events[0].Code != 79 || len(got.Devices) != 2 || len(got.Fields) != 1 || len(got.Verdicts) != 2 {
+			t.Errorf("events %+v, %d devices, %d lists, verdicts %v", got.Events, len(got.Devices), len(got.Fields), got.Verdicts)
+		}
+		if d := got.Devices[0]; d.State != "lost" || d.Reason != "gone" || len(d.Users) != 1 || d.Users[0].Job != "job of GPU-0" {
+			t.Errorf("device %+v", d)
+		}
+		if diff := cmp.Diff(string(field.Format(n.src.Fields)), string(field.Format(got.Fields[0]))); diff != "" {
+			t.Errorf("field list (-want +got):\n%s", diff)
+		}
+		all := n.history.Series("", 0)
+		if len(got.Series) != len(all) {
+			t.Fatalf("%d series, want %d", len(got.Series), len(all))
+		}
+		for i, samples := range got.Samples {
+			k := 0
+			for at, v := range n.history.Samples(all[i], from.UnixMilli(), until.UnixMilli()) {
+				if math.IsNaN(v) {
+					continue
+				}
+				if k >= len(samples) || samples[k].Time != at || samples[k].Value != v {
+					t.Fatalf("series %d: sample %d is not %v at %d", i, k, v, at)
+				}
+				k++
+			}
+			if all := i != 0; len(samples) != k || all && k != 90 || !all && (k < 12 || k > 13) { // in one series, 1 in 7 samples is not blank
+				t.Errorf("series %d has %d samples, the history %d", i, len(samples), k)
+			}
+		}
+	})
+}
+
+func TestOperatorsAndTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t, private(t))
+		n.run(10, nil)
+		done := make(chan error)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { done <- n.Run(ctx) }()
+		for range 2 { // the second one is the same
+			if err := n.Record(ctx); err != nil {
+				t.Error(err)
+			}
+		}
+		time.Sleep(40 * time.Second)
+		synctest.Wait()
+		if err := n.Record(ctx); err == nil || !strings.Contains(err.Error(), "at most one is made in 1m0s") {
+			t.Errorf("40 s after the last one: %v", err)
+		}
+		time.Sleep(time.Minute)
+		if err := n.Record(ctx); err != nil {
+			t.Error(err)
+		}
+		cancel() // the pending recording is written
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if diff := cmp.Diff([]string{"operator ", "operator "}, n.recorded()); diff != "" {
+			t.Errorf("recordings (-want +got):\n%s", diff)
+		}
+		if err := n.Record(ctx); err == nil {
+			t.Error("no error after the end")
+		}
+	})
+}
+
+func TestTheOldestAreRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		directory := private(t)
+		n := newNode(t, directory)
+		xid := func(second int) {
+			if second%200 == 100 {
+				n.bus.Publish(events.Event{Kind: events.XID, Device: &collector.Device{ID: fmt.Sprint("GPU-", second)}, Code: 79, Bad: true})
+			}
+		}
+		must(t, os.MkdirAll(directory, 0o700))
+		for _, other := range []string{"notes.txt", "recording-of-mine", "recording-19990101-000000.000-xid.om.zst", ".recording-19990101-000001.000-xid.om.zst"} {
+			must(t, os.WriteFile(filepath.Join(directory, other), []byte("x"), 0o600))
+		}
+		must(t, os.Chtimes(filepath.Join(directory, ".recording-19990101-000001.000-xid.om.zst"), time.Now(), time.Now().Add(-time.Hour)))
+		n.run(200*7, xid)
+		files, err := filepath.Glob(filepath.Join(directory, "*"))
+		hidden, _ := filepath.Glob(filepath.Join(directory, ".*"))
+		if len(n.List()) != 5 || len(files) != 7 || len(hidden) != 0 || err != nil {
+			t.Errorf("%d recordings are listed, files %v %v, %v", len(n.List()), files, hidden, err)
+		}
+		size := n.List()[0].Bytes
+		n.o.Bytes = size*3 + size/2
+		must(t, n.tidy(time.Now()))
+		if len(n.List()) != 3 {
+			t.Errorf("%d recordings of %d bytes within %d", len(n.List()), size, n.o.Bytes)
+		}
+		next := newNode(t, directory)
+		must(t, next.tidy(time.Now()))
+		if diff := cmp.Diff(n.List(), next.List()); diff != "" {
+			t.Errorf("the next process lists (-want +got):\n%s", diff)
+		}
+		n.o.Bytes = 100
+		n.run(200, xid)
+		if files, _ := filepath.Glob(filepath.Join(directory, "*")); len(files) != 2 {
+			t.Errorf("files that are larger than the limit: %v", files)
+		}
+	})
+}
+
+func TestNamesAreChecked(t *testing.T) {
+	directory := private(t)
+	n := newNode(t, directory)
+	must(t, n.tidy(time.Now()))
+	good := "recording-19990101-000000.000-xid.om.zst"
+	must(t, os.WriteFile(filepath.Join(directory, "..", good), nil, 0o600))
+	must(t, os.Symlink("../"+good, filepath.Join(directory, "recording-19990101-000000.001-xid.om.zst")))
+	must(t, os.Mkdir(filepath.Join(directory, "recording-19990101-000000.002-xid.om.zst"), 0o700))
+	for _, name := range []string{
+		"", ".", "..", "../" + good, "x/" + good, good + "\n", good, "." + good, strings.Replace(good, "xid", "../xid", 1),
+		"recording-19990101-000000.001-xid.om.zst", "recording-19990101-000000.002-xid.om.zst",
+	} {
+		if f, err := n.Open(name); err == nil {
+			t.Errorf("%q is opened: %v", name, f)
+		}
+	}
+	if _, err := n.Open(good); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a recording that is not there: %v", err)
+	}
+}
+
+// failing is a writer that fails after left bytes, like a full disk.
+type failing struct{ left int }
+
+func (f *failing) Write(p []byte) (int, error) {
+	if f.left -= len(p); f.left < 0 {
+		return 0, syscall.ENOSPC
+	}
+	return len(p), nil
+}
+
+// written returns samples encoded as a recording.
+func written(t testing.TB, h *Header, page exposition.Options, samples map[int][]Sample) []byte {
+	var b bytes.Buffer
+	err := write(&b, h, listsOf(t, h), page, samplesOf(h, samples))
+	must(t, err)
+	return b.Bytes()
+}
+
+func listsOf(t testing.TB, h *Header) (out []field.List) {
+	for _, text := range h.Lists {
+		list, _, err := field.Parse(strings.NewReader(text), field.ParseOptions{})
+		must(t, err)
+		out = append(out, list)
+	}
+	return out
+}
+
+func samplesOf(h *Header, samples map[int][]Sample) func(rows.Series) iter.Seq2[int64, float64] {
+	return func(s rows.Series) iter.Seq2[int64, float64] {
+		all := samples[slices.IndexFunc(h.Series, func(x rows.Series) bool { return fmt.Sprint(x) == fmt.Sprint(s) })]
+		return func(yield func(int64, float64) bool) {
+			for _, x := range all {
+				if !yield(x.Time, x.Value) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// example returns a larger recording: 10 series of the page, and 10 others.
+func example() (h *Header, samples map[int][]Sample) {
+	h = &Header{
+		Format: format, Recording: rows.Recording{Name: "x", From: time.UnixMilli(0).UTC(), Until: time.UnixMilli(1000_000).UTC()},
+		Lists: []string{counters}, Devices: []Device{{Interval: time.Second, Device: collector.Device{ID: "GPU-0"}}},
+		Verdicts: []events.Verdict{{Device: collector.Device{ID: "GPU-0"}, State: events.Degraded}},
+	}
+	samples = make(map[int][]Sample)
+	r := rand.New(rand.NewPCG(1, 1))
+	for i := range 20 {
+		h.Series = append(h.Series, rows.Series{Device: "GPU-0", Field: 155, Labels: []collector.Label{{Name: "n", Value: fmt.Sprint(i)}}, Buffered: i >= 10})
+		for at := range int64(1000) {
+			samples[i] = append(samples[i], Sample{at * 1000, r.Float64()})
+		}
+	}
+	return h, samples
+}
+
+func encoded(t testing.TB) []byte {
+	h, samples := example()
+	return written(t, h, exposition.Options{}, samples)
+}
+
+// text returns the decompressed content.
+func text(t testing.TB, file []byte) string {
+	z, err := zstd.NewReader(bytes.NewReader(file))
+	must(t, err)
+	defer z.Close()
+	out, err := io.ReadAll(z)
+	must(t, err)
+	return string(out)
+}
+
+func TestAFullDisk(t *testing.T) {
+	h, samples := example()
+	size := len(encoded(t))
+	for left := 0; left < size; left += 1 + size/50 {
+		if err := write(&failing{left}, h, listsOf(t, h), exposition.Options{}, samplesOf(h, samples)); !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("no room after %d of %d bytes: %v", left, size, err)
+		}
+	}
+}
+
+// TestAFullFileSystem writes to a small file system until a recording does not fit.
+func TestAFullFileSystem(t *testing.T) {
+	mount := t.TempDir()
+	if err := unix.Mount("tmpfs", mount, "tmpfs", 0, "size=32k,mode=0700"); err != nil {
+		t.Skip("no file system of a limited size can be mounted: ", err)
+	}
+	t.Cleanup(func() { must(t, unix.Unmount(mount, 0)) })
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t, filepath.Join(mount, "recordings"))
+		n.o.Files = 1000
+		n.run(200*12, func(second int) {
+			if second%200 == 100 {
+				n.bus.Publish(events.Event{Kind: events.XID, Device: &collector.Device{ID: fmt.Sprint("GPU-", second)}, Code: 79, Bad: true})
+			}
+		})
+		files, err := os.ReadDir(filepath.Join(mount, "recordings"))
+		if err != nil || len(files) == 0 || len(files) >= 12 || len(files) != len(n.List()) {
+			t.Fatalf("%d files, %d recordings, %v", len(files), len(n.List()), err)
+		}
+		for _, f := range files {
+			n.read(f.Name())
+		}
+		e := events.Event{}
+		for len(n.told.C) > 0 {
+			e = <-n.told.C
+		}
+		if !e.Bad || !strings.Contains(e.Text, "no space left on device") {
+			t.Errorf("the last event is %q", e.Text)
+		}
+	})
+}
+
+// TestAKilledProcess kills processes that write recordings at random times. Only complete files
+// remain in the next process's list.
+func TestAKilledProcess(t *testing.T) {
+	const variable = "WARPGAUGE_TEST_RECORD_INTO"
+	if directory := os.Getenv(variable); directory != "" {
+		n := newNode(t, directory)
+		n.o.Files = 1000
+		for i := range 1_000_000 {
+			now := time.Now()
+			n.src.Ring.Append(now.UnixNano(), []int64{now.UnixNano(), now.UnixNano()}, n.row)
+			n.history.Sync(now)
+			n.remember(now)
+			n.pending = &pending{Trigger: Trigger{Cause: "xid", Device: fmt.Sprint(i), Time: now}, began: now}
+			n.finish(now)
+		}
+		return
+	}
+	directory := private(t)
+	for range 15 {
+		c := exec.Command(os.Args[0], "-test.run=^TestAKilledProcess$")
+		c.Env = append(os.Environ(), variable+"="+directory)
+		must(t, c.Start())
+		time.Sleep(time.Duration(20+rand.IntN(100)) * time.Millisecond)
+		must(t, c.Process.Kill())
+		_ = c.Wait() // it was killed
+	}
+	files, err := os.ReadDir(directory)
+	must(t, err)
+	n := newNode(t, directory)
+	n.o.Files = len(files)
+	must(t, n.tidy(time.Now()))
+	whole := 0
+	for _, f := range files {
+		if !strings.HasPrefix(f.Name(), ".") {
+			n.read(f.Name())
+			whole++
+		}
+	}
+	if whole == 0 || len(n.List()) != whole {
+		t.Errorf("%d whole files, %d are listed", whole, len(n.List()))
+	}
+	must(t, n.tidy(time.Now().Add(time.Hour)))
+	if files, err = os.ReadDir(directory); err != nil || len(files) != whole {
+		t.Errorf("after an hour there are %d files, %d were whole: %v", len(files), whole, err)
+	}
+}
+
+func TestFilesThatAreNotWholeAreRefused(t *testing.T) {
+	whole := encoded(t)
+	if _, err := Read(bytes.NewReader(whole)); err != nil {
+		t.Fatal(err)
+	}
+	for n := 0; n < len(whole); n += 1 + len(whole)/200 {
+		if r, err := Read(bytes.NewReader(whole[:n])); err == nil || !strings.Contains(err.Error(), "not whole") {
+			t.Errorf("%d of %d bytes: %v, %v", n, len(whole), r != nil, err)
+		}
+	}
+	lines := func(change func([]string) []string) []byte {
+		var b bytes.Buffer
+		w, err := zstd.NewWriter(&b)
+		must(t, err)
+		_, err = io.WriteString(w, strings.Join(change(strings.SplitAfter(text(t, whole), "\n")), ""))
+		must(t, errors.Join(err, w.Close()))
+		return b.Bytes()
+	}
+	replace := func(line int, from, to string) []byte {
+		return lines(func(l []string) []string {
+			l[line] = strings.Replace(l[line], from, to, 1)
+			return l
+		})
+	}
+	f := func(data []byte, want string) {
+		t.Helper()
+		if r, err := Read(bytes.NewReader(data)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, %v; the error should say %q", r != nil, err, want)
+		}
+	}
+	f([]byte("# HELP x\n"), "the file is not one")
+	f(lines(func(l []string) []string { return l[1:] }), "the file is not one")
+	f(replace(0, `"format":3`, `"format":4`), "its format is 4")
+	f(replace(0, `"State":2`, `"State":4`), `the verdict on device "GPU-0"`)
+	f(replace(0, `"list":0`, `"list":1`), "has list 1")
+	f(replace(0, `"until":"1970-01-01T00:16:40Z"`, `"until":"1970-01-03T00:00:00Z"`), "is not what a recording can be")
+	f(replace(0, "DCGM_FI_DEV_POWER_USAGE, gauge", "DCGM_FI_DEV_POWER_USAGE, gouge"), "list 0 of the recording")
+	f(replace(0, `"device":"GPU-0"`, `"device":"GPU-1"`), `series of device "GPU-1"`)
+	f(replace(3, " 0.000", " 10000000000000"), "is not a time")
+	f(replace(3, " 0.000", " NaN"), "is not a time")
+	f(replace(3, " 0.000", ""), "line 4")
+	f(replace(3, " 0.000", " x"), "line 4")
+	trailer := func(from, to string) []byte {
+		return lines(func(l []string) []string {
+			l[len(l)-3] = strings.Replace(l[len(l)-3], from, to, 1)
+			return l
+		})
+	}
+	f(trailer("[0,1", "[0,20"), "is said to be number 20 of 20")
+	f(trailer("[0,1", "[-2,1"), "is said to be number -2 of 20")
+	f(trailer("[0,1", "[0"), "there should be 19 series, there are 20")
+	f(trailer("[0,1", "[,"), "invalid character")
+	f(lines(func(l []string) []string { return append(l, "# EOF\n") }), "something follows the end")
+	f(lines(func(l []string) []string { return slices.Delete(l, 3, 1003) }), "there should be 20 series")
+	f(lines(func(l []string) []string { return l[:len(l)-2] }), "not whole")
+	f(lines(func([]string) []string { return []string{strings.Repeat("x", maxLine+1)} }), "token too long")
+	f(lines(func(l []string) []string { l[1] = "#" + strings.Repeat(" ", maxLine) + "\n"; return l }), "token too long")
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add(encoded(f))
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r, err := Read(bytes.NewReader(data))
+		if (r == nil) == (err == nil) {
+			t.Errorf("%v, %v", r != nil, err)
+		}
+	})
+}
+
+// FuzzLines fuzzes the decompressed content.
+func FuzzLines(f *testing.F) {
+	h, samples := example()
+	h.Series = h.Series[:2]
+	f.Add([]byte(text(f, written(f, h, exposition.Options{}, map[int][]Sample{0: samples[0][:3], 1: samples[1][:2]}))))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		w, err := zstd.NewWriter(nil)
+		must(t, err)
+		r, err := Read(bytes.NewReader(w.EncodeAll(data, nil)))
+		if (r == nil) == (err == nil) {
+			t.Errorf("%v, %v", r != nil, err)
+		}
+	})
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
