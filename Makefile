@@ -281,6 +281,7 @@ e2e-cluster: build tools-chart tools-cluster ## Run the packaged chart in a real
 	@$(GO) test -c -o bin/chart.test ./deploy/helm
 	@CGO_ENABLED=0 $(GO) build -C $(CLUSTER) -o $(abspath bin)/cluster .
 	@CGO_ENABLED=0 $(GO) build -C $(CLUSTER) -o $(abspath bin)/cluster-pause ./pause
+	@CGO_ENABLED=0 $(GO) build -o bin/cluster-warpgauge ./cmd/warpgauge
 	@cd / && $(GO) mod download $(OPERATOR)
 	@bin/cluster -crds "$$($(GO) env GOMODCACHE)/$(OPERATOR)/example/prometheus-operator-crd" $(if $(RELEASE),-release $(RELEASE))
 
@@ -291,7 +292,7 @@ dashboards-types: ## Check the dashboards against Grafana's own types (npm)
 ##@ Real GPUs
 
 .PHONY: gpu-check
-gpu-check: build bin/gpu-check ## Compare with nvidia-smi on this machine's GPUs, idle and under load; ARGS="…" adds flags
+gpu-check: build bin/gpu-check ## Compare with nvidia-smi on this machine's GPUs; ARGS="…" adds flags
 	@exec bin/gpu-check $(ARGS)
 
 .PHONY: bin/gpu-check
@@ -299,11 +300,11 @@ bin/gpu-check:
 	@$(GO) build -trimpath -o $@ ./cmd/gpu-check
 
 .PHONY: gpu-check-simulated
-gpu-check-simulated: build bin/gpu-check ## The same on a simulated node without load, to see that the check works
+gpu-check-simulated: build bin/gpu-check ## The same on a simulated node, to see that the check works
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
 	$(GO) run ./collectors/nvml/nvmltest/cmd/nvmlfake --dir="$$dir" --gpus=2 >/dev/null; \
 	$(GO) build -o "$$dir/nvidia-smi" ./collectors/nvml/nvmltest/cmd/nvidia-smi; \
-	LD_LIBRARY_PATH="$$dir" bin/gpu-check --nvidia-smi="$$dir/nvidia-smi" --cuda= --warmup=3s $(ARGS)
+	LD_LIBRARY_PATH="$$dir" bin/gpu-check --nvidia-smi="$$dir/nvidia-smi" $(ARGS)
 
 GPU_CHECK_BUNDLE = dist/warpgauge-gpu-check-$(VERSION)-$(shell $(GO) env GOARCH)
 

@@ -62,6 +62,15 @@ func (d dashboard) expressions() map[string]string {
 	return out
 }
 
+// variables returns the names of the dashboard's variables.
+func (d dashboard) variables() map[string]bool {
+	have := map[string]bool{}
+	for _, v := range d.Templating.List {
+		have[v.Name] = true
+	}
+	return have
+}
+
 func dashboards(t *testing.T) map[string]dashboard {
 	t.Helper()
 	files, err := filepath.Glob("*.json")
@@ -178,9 +187,7 @@ var labelValues = regexp.MustCompile(`^label_values\((.+), (\w+)\)$`)
 func TestVariables(t *testing.T) {
 	exists := known(t)
 	for file, d := range dashboards(t) {
-		have := map[string]bool{"datasource": true, "__rate_interval": true}
 		for _, v := range d.Templating.List {
-			have[v.Name] = true
 			if v.Type != "query" {
 				continue
 			}
@@ -199,7 +206,7 @@ func TestVariables(t *testing.T) {
 		}
 		for what, expr := range d.expressions() {
 			for _, m := range regexp.MustCompile(`\$([a-z_]\w*)`).FindAllStringSubmatch(expr, -1) {
-				if !have[m[1]] {
+				if !d.variables()[m[1]] && m[1] != "__rate_interval" {
 					t.Errorf("%s: %s uses $%s, which the dashboard has not", file, what, m[1])
 				}
 			}
@@ -240,11 +247,7 @@ func TestLinks(t *testing.T) {
 	all := dashboards(t)
 	variablesOf, leads := map[string]map[string]bool{}, map[string]bool{}
 	for _, d := range all {
-		have := map[string]bool{}
-		for _, v := range d.Templating.List {
-			have[v.Name] = true
-		}
-		variablesOf[d.UID] = have
+		variablesOf[d.UID] = d.variables()
 	}
 	for file, d := range all {
 		for _, l := range dataLink.FindAllStringSubmatch(d.text, -1) {

@@ -7,8 +7,7 @@ import (
 
 // check compares one series with a value of nvidia-smi.
 type check struct {
-	metric   string
-	instance bool // each MIG instance has a series, but not the GPU
+	metric string
 	// sources are tried in order, because versions of nvidia-smi use different names.
 	sources []string
 	how     how
@@ -119,16 +118,11 @@ var checks = []check{
 	{metric: "DCGM_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN_NS", how: moving, sources: []string{"csv:clocks_event_reasons_counters.sw_thermal_slowdown", "xml:clocks_event_reasons_counters/clocks_event_reasons_counters_sw_therm_slowdown"}, scale: 1000, abs: 2e9},
 	{metric: "DCGM_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN_NS", how: moving, sources: []string{"csv:clocks_event_reasons_counters.hw_thermal_slowdown", "xml:clocks_event_reasons_counters/clocks_event_reasons_counters_hw_therm_slowdown"}, scale: 1000, abs: 2e9},
 	{metric: "DCGM_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN_NS", how: moving, sources: []string{"csv:clocks_event_reasons_counters.hw_power_brake_slowdown", "xml:clocks_event_reasons_counters/clocks_event_reasons_counters_hw_power_brake"}, scale: 1000, abs: 2e9},
-
-	{metric: "DCGM_FI_DEV_FB_RESERVED", instance: true, sources: []string{"fb_memory_usage/reserved"}, abs: 1},
-	{metric: "DCGM_FI_DEV_FB_USED", instance: true, how: moving, sources: []string{"fb_memory_usage/used"}, abs: 64, rel: 0.02},
-	{metric: "DCGM_FI_DEV_FB_FREE", instance: true, how: moving, sources: []string{"fb_memory_usage/free"}, abs: 64, rel: 0.02},
-	{metric: "DCGM_FI_DEV_BAR1_USED", instance: true, how: moving, sources: []string{"bar1_memory_usage/used"}, abs: 16},
 }
 
 // properties returns the properties to query from nvidia-smi.
 func properties() []string {
-	out := []string{"index", "uuid", "name", "pci.bus_id", "driver_version", "mig.mode.current"} // the GPU's identity
+	out := []string{"index", "uuid", "name", "driver_version"} // the GPU's identity
 	for _, c := range checks {
 		for _, s := range c.sources {
 			if name, ok := strings.CutPrefix(s, "csv:"); ok && !slices.Contains(out, name) {

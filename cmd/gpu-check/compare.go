@@ -27,36 +27,28 @@ type round struct {
 
 // result is one line of the table.
 type result struct {
-	phase, gpu, metric      string
+	gpu, metric             string
 	ours, theirs, tolerance string
 	verdict                 verdict
 }
 
-// compareAll runs every check on a GPU and its MIG instances.
+// compareAll runs every check on a GPU.
 func compareAll(g gpu, rounds []round) (out []result) {
-	for _, instance := range append([]string{""}, rounds[0].smi[g.uuid].instances()...) {
-		for _, c := range checks {
-			if c.instance != (instance != "") {
-				continue
-			}
-			if r := c.compare(part{g.uuid, instance}, rounds); r.verdict != notThere {
-				out = append(out, r)
-			}
+	for _, c := range checks {
+		if r := c.compare(g.uuid, rounds); r.verdict != notThere {
+			out = append(out, r)
 		}
 	}
 	return out
 }
 
-// compare runs a check on a part over the rounds of a phase.
-func (c check) compare(of part, rounds []round) result {
+// compare runs a check on a GPU over the rounds.
+func (c check) compare(uuid string, rounds []round) result {
 	out := result{metric: c.metric, tolerance: c.tolerance(), verdict: notThere}
-	if of.instance != "" {
-		out.metric += " of instance " + of.instance
-	}
 	count := map[verdict]int{}
 	for _, r := range rounds {
-		theirs := c.theirs(r.smi[of.uuid], of.instance)
-		ours, verdict := c.judge(r, of, theirs)
+		theirs := c.theirs(r.smi[uuid])
+		ours, verdict := c.judge(r, uuid, theirs)
 		// The line shows the first bad round, or else the last one.
 		if count[fail]+count[missing] == 0 {
 			out.ours, out.theirs = ours, theirs
@@ -82,11 +74,8 @@ func (c check) compare(of part, rounds []round) result {
 }
 
 // theirs returns nvidia-smi's value, from the first source that has one.
-func (c check) theirs(r readout, instance string) string {
+func (c check) theirs(r readout) string {
 	for _, s := range c.sources {
-		if instance != "" {
-			s = "mig:" + instance + ":" + s
-		}
 		if v := r[s]; !absent(v) {
 			return v
 		}
@@ -94,13 +83,13 @@ func (c check) theirs(r readout, instance string) string {
 	return ""
 }
 
-func (c check) judge(r round, of part, theirs string) (string, verdict) {
+func (c check) judge(r round, uuid, theirs string) (string, verdict) {
 	if c.how == text {
-		ours := r.after.text(c.metric, of.uuid)
+		ours := r.after.text(c.metric, uuid)
 		return ours, presence(ours != "", theirs != "", strings.EqualFold(ours, theirs))
 	}
-	a, before := r.before.value(c.metric, of)
-	b, after := r.after.value(c.metric, of)
+	a, before := r.before.value(c.metric, uuid)
+	b, after := r.after.value(c.metric, uuid)
 	want, said := numberOf(theirs)
 	if c.scale != 0 {
 		want *= c.scale
@@ -144,42 +133,18 @@ func (c check) tolerance() string {
 	return fmt.Sprintf("± %s ± %g %%", number(c.abs), 100*c.rel)
 }
 
-// expectLoad checks the expected changes between the idle page and the last page under load.
-func expectLoad(k kernel, g gpu, idle, busy page) (out []result) {
-	of := part{uuid: g.uuid}
-	least := func(metric string, want float64) {
-		v, ok := busy.value(metric, of)
-		out = append(out, result{metric: metric, ours: number(v), tolerance: "≥ " + number(want), verdict: presence(ok, true, v >= want)})
-	}
-	least("DCGM_FI_DEV_GPU_UTIL", 90)
-	if limit, ok := idle.value("DCGM_FI_DEV_ENFORCED_POWER_LIMIT", of); ok {
-		at, _ := idle.value("DCGM_FI_DEV_POWER_USAGE", of)
-		least("DCGM_FI_DEV_POWER_USAGE", at+0.15*limit)
-	}
-	if top, ok := idle.value("DCGM_FI_DEV_MAX_SM_CLOCK", of); ok {
-		least("DCGM_FI_DEV_SM_CLOCK", top/2)
-	}
-	if gpm, _ := busy.value("DCGM_FI_DEV_GPM_SUPPORT", of); gpm != 0 { // GPUs before Hopper have no profiling
-		least("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.9)
-		least("DCGM_FI_PROF_SM_ACTIVE", 0.9)
-		least(k.pipe, k.active)
-	}
-	return out
-}
-
-// expectEnergy checks that the energy counter has grown by the mean power, between the first and the last page of a
-// phase with that duration.
+// expectEnergy checks that the energy counter has grown by the mean power, between the first and the last page, which
+// are that many seconds apart.
 func expectEnergy(g gpu, rounds []round, seconds float64) []result {
 	const metric = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
-	of := part{uuid: g.uuid}
-	a, ok := rounds[0].before.value(metric, of)
-	b, also := rounds[len(rounds)-1].after.value(metric, of)
+	a, ok := rounds[0].before.value(metric, g.uuid)
+	b, also := rounds[len(rounds)-1].after.value(metric, g.uuid)
 	if !ok || !also {
 		return nil
 	}
 	var sum float64
 	for _, r := range rounds {
-		p, _ := r.after.value("DCGM_FI_DEV_POWER_USAGE", of)
+		p, _ := r.after.value("DCGM_FI_DEV_POWER_USAGE", g.uuid)
 		sum += p
 	}
 	mean, grown := sum/float64(len(rounds)), (b-a)/1000/seconds

@@ -1,5 +1,5 @@
-// Gpu-check compares warpgauge's page with nvidia-smi's output on a machine with NVIDIA GPUs: first idle, then while
-// it multiplies matrices on them. It prints a table of results, and exits with 1 if one of them is bad.
+// Gpu-check compares warpgauge's page with nvidia-smi's output on a machine with NVIDIA GPUs, idle or under any load. It
+// prints a table of results, and exits with 1 if one of them is bad.
 //
 // It needs the driver, nvidia-smi, and the binary warpgauge next to it.
 package main
@@ -38,9 +38,8 @@ type options struct {
 	exporter string        // the warpgauge binary
 	library  string        // NVML; "" searches as the exporter does
 	smi      string        // nvidia-smi
-	cuda     string        // libcuda; "" disables the load
-	rounds   int           // comparisons in each phase
-	warmup   time.Duration // from a load change to the first comparison
+	rounds   int           // comparisons
+	warmup   time.Duration // from the exporter's start to the first comparison
 }
 
 func command(ctx context.Context, args []string) (int, error) {
@@ -50,9 +49,8 @@ func command(ctx context.Context, args []string) (int, error) {
 	set.StringVar(&o.exporter, "exporter", filepath.Join(filepath.Dir(self), "warpgauge"), "path of the warpgauge binary")
 	set.StringVar(&o.library, "nvml-library", "", "NVML library for warpgauge; nvidia-smi finds its own")
 	set.StringVar(&o.smi, "nvidia-smi", "nvidia-smi", "nvidia-smi program")
-	set.StringVar(&o.cuda, "cuda", "libcuda.so.1", "CUDA library of the driver; empty disables the load")
-	set.IntVar(&o.rounds, "rounds", 5, "comparisons in each phase")
-	set.DurationVar(&o.warmup, "warmup", 8*time.Second, "wait from a change of the load to the first comparison")
+	set.IntVar(&o.rounds, "rounds", 5, "comparisons")
+	set.DurationVar(&o.warmup, "warmup", 3*time.Second, "wait from the exporter's start to the first comparison")
 	if err := set.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return allGood, nil
 	} else if err != nil {

@@ -55,24 +55,18 @@ func label(s *model.Sample, name string) string { return string(s.Metric[model.L
 // gpuOf returns the UUID of a series' GPU. Series of links use another label.
 func gpuOf(s *model.Sample) string { return cmp.Or(label(s, "UUID"), label(s, "gpu_uuid")) }
 
-// part is a GPU, or one of its MIG instances.
-type part struct{ uuid, instance string }
+// further lists the labels of a GPU's parts, and those that distinguish several series of one field.
+var further = []string{"GPU_I_ID", "GPU_CI_ID", "nvlink", "xid", "clock_event", "health_watch", "peer_gpu"}
 
-// further lists the labels that distinguish several series of one field and part.
-var further = []string{"GPU_CI_ID", "nvlink", "xid", "clock_event", "health_watch", "peer_gpu"}
-
-// has reports whether a series belongs to the part itself, not to a piece of it.
-func (p part) has(s *model.Sample) bool {
-	return gpuOf(s) == p.uuid && label(s, "GPU_I_ID") == p.instance &&
-		!slices.ContainsFunc(further, func(name string) bool { return label(s, name) != "" })
-}
-
-// value returns a part's reading.
-func (p page) value(metric string, of part) (float64, bool) {
-	if i := slices.IndexFunc(p[metric], of.has); i >= 0 {
-		return float64(p[metric][i].Value), true
+// value returns a GPU's own reading.
+func (p page) value(metric, uuid string) (float64, bool) {
+	i := slices.IndexFunc(p[metric], func(s *model.Sample) bool {
+		return gpuOf(s) == uuid && !slices.ContainsFunc(further, func(name string) bool { return label(s, name) != "" })
+	})
+	if i < 0 {
+		return 0, false
 	}
-	return 0, false
+	return float64(p[metric][i].Value), true
 }
 
 // text returns a label of a GPU's series, for a field of type label.

@@ -20,9 +20,9 @@ type report struct {
 	simulated bool
 }
 
-func (r *report) add(phase string, g gpu, results ...result) {
+func (r *report) add(g gpu, results ...result) {
 	for _, x := range results {
-		x.phase, x.gpu = phase, fmt.Sprint(g.index)
+		x.gpu = fmt.Sprint(g.index)
 		r.results = append(r.results, x)
 	}
 }
@@ -58,16 +58,15 @@ func (r *report) print(out io.Writer) error {
 	}
 	line("## %s\n", title)
 	row := func(cells ...string) { line("| %s\t|", strings.Join(cells, "\t| ")) }
-	row("Phase", "GPU", "Field", "warpgauge", "nvidia-smi", "Tolerance", "Verdict")
-	row("---", "---", "---", "---", "---", "---", "---")
-	seen := map[[2]string]bool{}
+	row("GPU", "Field", "warpgauge", "nvidia-smi", "Tolerance", "Verdict")
+	row("---", "---", "---", "---", "---", "---")
+	seen := map[string]bool{}
 	for _, x := range r.results {
-		key := [2]string{x.phase, x.metric}
-		if seen[key] && !x.verdict.bad() {
+		if seen[x.metric] && !x.verdict.bad() {
 			continue
 		}
-		seen[key] = seen[key] || !x.verdict.bad()
-		row(x.phase, x.gpu, x.metric, x.ours, x.theirs, x.tolerance, string(x.verdict))
+		seen[x.metric] = seen[x.metric] || !x.verdict.bad()
+		row(x.gpu, x.metric, x.ours, x.theirs, x.tolerance, string(x.verdict))
 	}
 	line("\nNo counterpart in nvidia-smi: %s.\n", strings.Join(slices.Sorted(maps.Keys(r.alone)), ", "))
 	verdict := "PASS"

@@ -21,18 +21,16 @@ import (
 
 // gpu is one of the machine's GPUs.
 type gpu struct {
-	index           int
-	uuid, name, pci string
-	mig             bool
+	index      int
+	uuid, name string
 }
 
 // runner holds the state of a run.
 type runner struct {
 	options
-	smi  *smi
-	url  string // of the exporter's page
-	idle page
-	rep  *report
+	smi *smi
+	url string // of the exporter's page
+	rep *report
 }
 
 func say(format string, args ...any) { fmt.Fprintf(os.Stderr, "gpu-check: "+format+"\n", args...) }
@@ -47,7 +45,7 @@ func run(ctx context.Context, o options) (*report, error) {
 	for uuid, one := range all {
 		index, _ := strconv.Atoi(one["csv:index"])
 		r.rep.driver = one["csv:driver_version"]
-		r.rep.gpus = append(r.rep.gpus, gpu{index, uuid, one["csv:name"], one["csv:pci.bus_id"], one["csv:mig.mode.current"] == "Enabled"})
+		r.rep.gpus = append(r.rep.gpus, gpu{index, uuid, one["csv:name"]})
 		// The simulated NVML (collectors/nvml/nvmltest) marks its UUIDs.
 		r.rep.simulated = r.rep.simulated || strings.HasPrefix(uuid, "GPU-fa4e")
 	}
@@ -55,7 +53,7 @@ func run(ctx context.Context, o options) (*report, error) {
 		return nil, errors.New("nvidia-smi lists no GPU")
 	}
 	slices.SortFunc(r.rep.gpus, func(a, b gpu) int { return cmp.Compare(a.index, b.index) })
-	return r.rep, r.withExporter(ctx, r.phases)
+	return r.rep, r.withExporter(ctx, r.compare)
 }
 
 // withExporter runs f while a warpgauge serves every field of the catalogue, read through NVML only.
@@ -124,47 +122,28 @@ func (r *runner) ready(ctx context.Context) (err error) {
 	return errors.Join(errors.New("warpgauge shows no GPU after half a minute"), err)
 }
 
-// phases compares idle and under load.
-func (r *runner) phases(ctx context.Context) error {
-	rounds, err := r.phase(ctx, "idle")
-	if err != nil || r.cuda == "" {
-		return err
-	}
-	r.idle = rounds[len(rounds)-1].after
-	devices, err := openCUDA(r.cuda)
-	if err != nil {
-		return fmt.Errorf("open %s to put load on the GPUs (--cuda= checks without load): %w", r.cuda, err)
-	}
-	for _, k := range kernels {
-		if err := r.underLoad(ctx, k, devices); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// phase runs and compares the rounds of one phase.
-func (r *runner) phase(ctx context.Context, name string) ([]round, error) {
-	say("%s: %d comparisons with nvidia-smi", name, r.rounds)
+// compare makes the rounds and compares each GPU over them.
+func (r *runner) compare(ctx context.Context) error {
+	say("%d comparisons with nvidia-smi", r.rounds)
 	if err := wait(ctx, r.warmup); err != nil {
-		return nil, err
+		return err
 	}
 	start := time.Now()
 	var rounds []round
 	for range r.rounds {
 		one, err := r.round(ctx)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		rounds = append(rounds, one)
 	}
 	seconds := time.Since(start).Seconds()
 	for _, g := range r.rep.gpus {
-		r.rep.add(name, g, compareAll(g, rounds)...)
-		r.rep.add(name, g, expectEnergy(g, rounds, seconds)...)
+		r.rep.add(g, compareAll(g, rounds)...)
+		r.rep.add(g, expectEnergy(g, rounds, seconds)...)
 		r.rep.leaveOut(rounds[0].after.uncompared(g.uuid))
 	}
-	return rounds, nil
+	return nil
 }
 
 func (r *runner) round(ctx context.Context) (one round, err error) {
@@ -180,40 +159,6 @@ func (r *runner) round(ctx context.Context) (one round, err error) {
 	}
 	one.after, err = scrape(ctx, r.url)
 	return one, err
-}
-
-// underLoad compares while all GPUs that can run the kernel multiply. A GPU in MIG mode has no load, because CUDA
-// sees only one of its instances.
-func (r *runner) underLoad(ctx context.Context, k kernel, devices []cudaDevice) error {
-	results := map[int]chan error{}
-	setStop(false)
-	for i, g := range r.rep.gpus {
-		for _, d := range devices {
-			same := strings.HasSuffix(strings.ToLower(g.pci), strings.ToLower(d.pci)) // 00000000:1B:00.0 and 0000:1b:00.0
-			if same && !g.mig && d.major >= k.oldest {
-				results[i] = make(chan error, 1)
-				go func() { results[i] <- multiply(k, d) }()
-			}
-		}
-	}
-	if len(results) == 0 {
-		say("no GPU can compute %s", k.name)
-		return nil
-	}
-	rounds, err := r.phase(ctx, k.name)
-	setStop(true)
-	for i, g := range r.rep.gpus {
-		if results[i] == nil {
-			continue
-		}
-		if failed := <-results[i]; failed != nil {
-			r.rep.add(k.name, g, result{metric: "load", theirs: failed.Error(), verdict: fail})
-		}
-		if err == nil {
-			r.rep.add(k.name, g, expectLoad(k, g, r.idle, rounds[len(rounds)-1].after)...)
-		}
-	}
-	return err
 }
 
 func wait(ctx context.Context, d time.Duration) error {

@@ -16,7 +16,7 @@ import (
 	"warpgauge/internal/testkit/programtest"
 )
 
-// TestSimulatedNode runs the whole check without load: real binary, real dlopen, simulated NVML and nvidia-smi.
+// TestSimulatedNode runs the whole check: real binary, real dlopen, simulated NVML and nvidia-smi.
 func TestSimulatedNode(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes half a minute")

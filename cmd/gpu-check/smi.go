@@ -14,21 +14,8 @@ import (
 	"strings"
 )
 
-// readout holds nvidia-smi's texts for one GPU, by "csv:power.draw" and "xml:fb_memory_usage/total", or
-// "mig:7:fb_memory_usage/total" for a MIG instance.
+// readout holds nvidia-smi's texts for one GPU, by "csv:power.draw" and "xml:fb_memory_usage/total".
 type readout map[string]string
-
-// instances returns the IDs of the MIG instances in the readout.
-func (r readout) instances() (out []string) {
-	for name := range r {
-		if rest, ok := strings.CutPrefix(name, "mig:"); ok {
-			id, _, _ := strings.Cut(rest, ":")
-			out = append(out, id)
-		}
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
-}
 
 // smi runs nvidia-smi.
 type smi struct {
@@ -108,30 +95,18 @@ type element struct {
 }
 
 // flatten adds the texts of the leaves below e, by the path of names. If several have the same path (processes), the
-// first counts. A MIG device's texts count for its GPU instance, shared ones from the first compute instance.
+// first counts.
 func (r readout) flatten(prefix string, e *element) {
 	for i := range e.Children {
 		c := &e.Children[i]
 		name := prefix + c.XMLName.Local
 		text := strings.TrimSpace(c.Text)
 		switch {
-		case c.XMLName.Local == "mig_device":
-			mig := readout{}
-			mig.flatten("", c)
-			for name, text := range mig {
-				r.addNew("mig:"+mig["gpu_instance_id"]+":"+name, text)
-			}
 		case len(c.Children) > 0:
 			r.flatten(name+"/", c)
-		case text != "":
-			r.addNew(name, text)
+		case text != "" && r[name] == "":
+			r[name] = text
 		}
-	}
-}
-
-func (r readout) addNew(name, text string) {
-	if _, known := r[name]; !known {
-		r[name] = text
 	}
 }
 

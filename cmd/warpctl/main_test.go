@@ -156,7 +156,7 @@ func TestRoot(t *testing.T) {
 	execute(t, "dokter").want(t, 1, "unknown command \"dokter\" (did you mean doctor?); see warpctl --help")
 	execute(t, "version").want(t, 0, "warpctl ", "revision ", "go1.")
 	execute(t, "completion", "bash").want(t, 0, "--generate-shell-completion")
-	execute(t, "man").want(t, 0, ".TH WARPCTL 1", ".SS compare OLD NEW", `\fB\-\-urls\-file\fP`, ".SS completion")
+	execute(t, "man").want(t, 0, ".TH WARPCTL 1", ".SS compare\n", "[flags] OLD NEW", `  \-\-urls\-file `, ".SS completion")
 	for _, command := range []string{"top", "doctor", "compare"} {
 		o := execute(t, command, "--help")
 		o.want(t, 0, "warpctl "+command+" [flags]", "--ca-file")

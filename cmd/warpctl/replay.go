@@ -86,7 +86,7 @@ func replay(ctx context.Context, a *app, r *recorder.Recording, listen string, a
 		Lists: r, People: people{p}, Events: past, Past: &rows.Past{History: p, MaxAge: r.Until.Sub(r.From)}, StaleAfter: 30 * time.Second, Now: now, Logger: log,
 	})
 	srv := server.New(metrics, server.Options{
-		Addresses: []string{listen}, Logger: log, Registerer: prometheus.NewRegistry(), DrainTimeout: drainTimeout,
+		Address: listen, Logger: log, Registerer: prometheus.NewRegistry(), DrainTimeout: drainTimeout,
 		Routes: append(server.Page(page.Handler(page.Options{Version: a.build.Version, Live: true})),
 			server.Route{Pattern: api.Prefix, Handler: answers, Labels: answers.Paths(), Close: answers.Close}),
 	})

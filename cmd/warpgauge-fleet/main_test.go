@@ -143,16 +143,7 @@ func TestDocumentedFlags(t *testing.T) {
 	var want, got []string
 	for _, f := range serveCommand(nil).Flags {
 		want = append(want, fmt.Sprintf("| `--%s` | ", f.Names()[0]))
-		value := ""
-		switch f := f.(type) {
-		case *cli.StringFlag:
-			value = f.Value
-		case *cli.IntFlag:
-			value = fmt.Sprint(f.Value)
-		case *cli.DurationFlag:
-			value = strings.Replace(f.Value.String(), "m0s", "m", 1)
-		}
-		if value != "" {
+		if value := strings.Trim(strings.Replace(f.(cli.DocGenerationFlag).GetValue(), "m0s", "m", 1), `"`); value != "" {
 			want[len(want)-1] += "`" + value + "` "
 		}
 	}

@@ -132,6 +132,16 @@ func request(t *testing.T, client *http.Client, method, url string, header ...st
 	return a
 }
 
+// post sends a request that must succeed, and returns the answer.
+func (e *exporter) post(t *testing.T, path string) string {
+	t.Helper()
+	a := request(t, newClient(t), http.MethodPost, e.url+path)
+	if a.code != http.StatusOK {
+		t.Fatalf("POST %s: %d %s", path, a.code, a.body)
+	}
+	return strings.TrimSpace(string(a.body))
+}
+
 // try is request for goroutines, and for servers that may be down.
 func try(ctx context.Context, client *http.Client, method, url string, header ...string) (answer, error) {
 	req, err := http.NewRequestWithContext(ctx, method, url, nil)

@@ -164,16 +164,6 @@ func (n *twoNode) laterLibrary(t *testing.T) {
 	n.resting(t)
 }
 
-// post sends a request that must succeed, and returns the answer.
-func (n *twoNode) post(t *testing.T, path string) string {
-	t.Helper()
-	a := request(t, newClient(t), "POST", n.url+path)
-	if a.code != 200 {
-		t.Fatalf("POST %s: %d %s", path, a.code, a.body)
-	}
-	return strings.TrimSpace(string(a.body))
-}
-
 // pause: while profiling is paused, the engine watches no profiling field; other fields are read.
 func (n *twoNode) pause(t *testing.T) {
 	const profiling = "DCGM_FI_PROF_SM_ACTIVE"

@@ -58,7 +58,7 @@ const (
 // whole are four GPUs: one for a container, one for two containers of a pod, one
 // for two pods, one for none.
 func whole(gpus []collector.Device) []*v1.PodResources {
-	one := func(i int) kubelet.DevicesOf { return kubelet.Devices(nvidiaGPU, gpus[i].UUID) }
+	one := func(i int) kubelet.Resource { return kubelet.Devices(nvidiaGPU, gpus[i].UUID) }
 	return []*v1.PodResources{
 		kubelet.Pod("ml", "train-0", kubelet.Container("main", one(0)), kubelet.Container("logs")),
 		kubelet.Pod("ml", "train-1", kubelet.Container("main", one(1)), kubelet.Container("eval", one(1))),
@@ -70,12 +70,12 @@ func whole(gpus []collector.Device) []*v1.PodResources {
 
 // shares are the same with shares of time-sliced GPUs.
 func shares(gpus []collector.Device) []*v1.PodResources {
-	share := func(i int, replicas ...string) kubelet.DevicesOf {
-		d := kubelet.DevicesOf{Resource: "nvidia.com/gpu.shared"}
+	share := func(i int, replicas ...string) kubelet.Resource {
+		var ids []string
 		for _, r := range replicas {
-			d.IDs = append(d.IDs, gpus[i].UUID+"::"+r)
+			ids = append(ids, gpus[i].UUID+"::"+r)
 		}
-		return d
+		return kubelet.Devices("nvidia.com/gpu.shared", ids...)
 	}
 	return []*v1.PodResources{
 		kubelet.Pod("ml", "train-0", kubelet.Container("main", share(0, "0"))),
@@ -86,7 +86,7 @@ func shares(gpus []collector.Device) []*v1.PodResources {
 }
 
 // claim is one device of a resource claim.
-func claim(name, driver, device string) kubelet.Claimed {
+func claim(name, driver, device string) kubelet.Resource {
 	return kubelet.Claim("ml", name, kubelet.ClaimedDevice{Driver: driver, Pool: testNode, Device: device})
 }
 

@@ -2,7 +2,6 @@ package dcgm
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -16,10 +15,7 @@ import (
 // TestMarkdownIsCurrent checks that docs/dcgm.md has the catalogue's current tables and names each field once: as a
 // reading, as a label, as a part, or with the reason why it is missing. -update rewrites the page.
 func TestMarkdownIsCurrent(t *testing.T) {
-	const path = "../../docs/dcgm.md"
-	want := markdown(t, path)
-	golden.Check(t, path, want)
-	_, text, _ := strings.Cut(want, "\n| Id |")
+	_, text, _ := strings.Cut(golden.Fill(t, "../../docs/dcgm.md", tables()), "\n| Id |")
 	for _, d := range field.All() {
 		want := 1
 		if _, foreign := collector.ForeignReading(d, field.VendorNVIDIA); foreign || d.Factor != 0 || d.Kind == field.None || d.Event {
@@ -38,41 +34,22 @@ func TestMarkdownIsCurrent(t *testing.T) {
 	}
 }
 
-// markdown returns docs/dcgm.md with new tables of readings, labels and missing fields. The rest of the page is written by
-// hand.
-func markdown(t *testing.T, path string) string {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var readings, absent strings.Builder
+// tables returns the tables of the page, by the name of their section.
+func tables() map[string]string {
+	var readings, missing strings.Builder
+	readings.WriteString("| Id | Field | Level | Value | Unit | Cost |\n|---:|---|---|---|---|---|\n")
 	for _, d := range field.All() {
 		if isReading(d) {
 			fmt.Fprintf(&readings, "| %d | `%s` | %s | %s | %s | %s |\n", d.ID, d.Name, d.Level, d.Kind, d.Unit, d.Cost)
 		}
 	}
-	for _, why := range reasons() {
-		if names := namesOf(func(d *field.Descriptor) bool { return missing(d) == why }); len(names) > 0 {
-			fmt.Fprintf(&absent, "| %s | %s |\n", strings.Join(names, " "), why)
+	missing.WriteString("| Fields | Why |\n|---|---|\n")
+	for _, why := range []string{whyBinary, whyVGPU, whyNVML} {
+		if names := namesOf(func(d *field.Descriptor) bool { return reasonOf(d) == why }); len(names) > 0 {
+			fmt.Fprintf(&missing, "| %s | %s |\n", strings.Join(names, " "), why)
 		}
 	}
-	page := string(text)
-	for _, part := range []struct{ begin, end, text string }{
-		{"| Id | Field | Level | Value | Unit | Cost |\n|---:|---|---|---|---|---|\n", "\nNames in base units", readings.String()},
-		{"read from the driver when devices are looked for:\n\n", "\n## Profiling", strings.Join(namesOf(isLabel), " ") + "\n"},
-		{"| Fields | Why |\n|---|---|\n", "", absent.String()},
-	} {
-		before, rest, found := strings.Cut(page, part.begin)
-		end := strings.Index(rest, part.end)
-		if part.end == "" {
-			end = len(rest)
-		}
-		if !found || end < 0 {
-			t.Fatalf("%s has no %q", path, part.begin)
-		}
-		page = before + part.begin + part.text + rest[end:]
-	}
-	return page
+	return map[string]string{"readings": readings.String(), "labels": strings.Join(namesOf(isLabel), " ") + "\n", "missing": missing.String()}
 }
 
 func namesOf(which func(*field.Descriptor) bool) (out []string) {
@@ -91,12 +68,8 @@ const (
 	whyNVML   = "read through NVML alone: DCGM has no such field"
 )
 
-func reasons() []string {
-	return []string{whyBinary, whyVGPU, whyNVML}
-}
-
-// missing returns why the collector does not supply a field. It returns "" if it does, and for fields of other vendors.
-func missing(d *field.Descriptor) string {
+// reasonOf returns why the collector does not supply a field. It returns "" if it does, and for fields of other vendors.
+func reasonOf(d *field.Descriptor) string {
 	_, foreign := collector.ForeignReading(d, field.VendorNVIDIA)
 	switch {
 	case foreign, d.Factor != 0, d.Kind == field.None, d.Event, Supplies(d):

@@ -70,6 +70,7 @@ type incident struct {
 	system uint32 // DCGM_HEALTH_WATCH_…: one bit, or all
 	health int32  // 0 pass, 10 warn, 20 fail
 	code   uint32 // DCGM_FR_…
+	text   string // DCGM's
 }
 
 // cpu is a CPU with the numbers of its cores.

@@ -211,7 +211,7 @@ func TestBlockStops(t *testing.T) {
 		if unsure := p.at > 8*sec && p.at < 9*sec; (err != nil) != unsure {
 			t.Errorf("at %v: %v", p.at, err)
 		}
-		if gone := p.at > 8*sec; gone != p.blank(0, temp) || p.blank(0, watts) {
+		if gone := p.at >= 9*sec; gone != p.blank(0, temp) || p.blank(0, watts) {
 			t.Errorf("at %v: blank temperature %v, power %v", p.at, p.blank(0, temp), p.blank(0, watts))
 		}
 	})

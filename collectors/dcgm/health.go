@@ -120,12 +120,15 @@ func (h *health) sample(row []float64, due []bool) error {
 	if !slices.Contains(due, true) {
 		return nil
 	}
-	if err := h.try("cannot read GPU health", func() error { return h.engine.health(h.group, h.answer) }); err != nil {
+	var incidents []incident
+	err := h.try("cannot read GPU health", func() (err error) {
+		incidents, err = h.engine.health(h.group, h.answer)
+		return err
+	})
+	if err != nil {
 		return err
 	}
-	if !h.failed {
-		h.chooseIncidents()
-	}
+	h.chooseIncidents(incidents)
 	for i := range h.watches {
 		w := &h.watches[i]
 		if h.failed {
@@ -137,12 +140,11 @@ func (h *health) sample(row []float64, due []bool) error {
 }
 
 // chooseIncidents selects the worst incident of each watch, or the last of equally bad ones, as dcgm-exporter does.
-func (h *health) chooseIncidents() {
+func (h *health) chooseIncidents(incidents []incident) {
 	for i := range h.watches {
 		h.watches[i].chosen, h.watches[i].result = 0, 0
 	}
-	for i := range h.answer.len() {
-		in := h.answer.at(i)
+	for _, in := range incidents {
 		w := h.watch(in)
 		if w == nil || in.health <= 0 || in.health < w.result {
 			continue
@@ -156,7 +158,7 @@ func (h *health) chooseIncidents() {
 		if !h.unknown[in.code] && len(h.unknown) < len(errorCodes) {
 			h.unknown[in.code] = true
 			h.log.Warn("health reason has no label; reporting DCGM_FR_UNKNOWN", zap.Uint32("device", in.entity.id),
-				zap.String("field", errorName(in.code)), zap.String("err", h.answer.message(i)))
+				zap.String("field", errorName(in.code)), zap.String("err", in.text))
 		}
 	}
 }

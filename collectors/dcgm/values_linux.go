@@ -107,22 +107,16 @@ func (e *engine) newHealthAnswer() healthAnswer {
 	return healthAnswer{(*C.wg_health5)(e.alloc(C.sizeof_wg_health5))}
 }
 
-func (a healthAnswer) len() int { return int(a.c.count) }
-
-func (a healthAnswer) at(i int) incident {
-	in := &a.c.incidents[i]
-	return incident{entity: entityOf(in.entity), system: uint32(in.system), health: int32(in.health), code: uint32(in.code)}
-}
-
-// message returns DCGM's text for an incident.
-func (a healthAnswer) message(i int) string { return text(a.c.incidents[i].message[:]) }
-
-// health checks a group. A healthy group has no incidents.
-func (e *engine) health(group handleID, into healthAnswer) error {
+// health checks a group and returns its incidents. A healthy group has none.
+func (e *engine) health(group handleID, into healthAnswer) (out []incident, err error) {
 	if r := C.wg_health(e.table, e.handle, C.uintptr_t(group), into.c); r != 0 {
-		return fmt.Errorf("check health: %w", status(r))
+		return nil, fmt.Errorf("check health: %w", status(r))
 	}
-	return nil
+	for i := range int(into.c.count) {
+		in := &into.c.incidents[i]
+		out = append(out, incident{entityOf(in.entity), uint32(in.system), int32(in.health), uint32(in.code), text(in.message[:])})
+	}
+	return out, nil
 }
 
 // peersAnswer is C memory for the NVLink peer-to-peer status of all GPUs.

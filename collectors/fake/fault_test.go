@@ -204,24 +204,6 @@ func TestHealthChangesColumns(t *testing.T) {
 	})
 }
 
-// TestFaultsDoNotAllocate checks failing samples too, because a lost device is sampled on every tick.
-func TestFaultsDoNotAllocate(t *testing.T) {
-	util, _, _ := field.ByName("DCGM_FI_DEV_GPU_UTIL")
-	n := scripted(t, list(t, "DCGM_FI_DEV_GPU_UTIL", "DCGM_EXP_XID_ERRORS_COUNT"),
-		Fault{Kind: Lost, GPUs: index(0)}, Fault{Kind: Absurd, GPUs: index(1), Field: util, Value: -1})
-	for i, want := range []error{collector.ErrDeviceLost, nil} {
-		s := n.sources[i]
-		row, due := make([]float64, 2), []bool{true, true}
-		if allocs := testing.AllocsPerRun(100, func() {
-			if err := s.Sample(row, due); !errors.Is(err, want) {
-				t.Fatalf("GPU %d: %v", i, err)
-			}
-		}); allocs != 0 {
-			t.Errorf("GPU %d: %v allocations per sample", i, allocs)
-		}
-	}
-}
-
 // switchFile returns a path for Fault.While, and functions that create and remove the file.
 func switchFile(t *testing.T) (path string, on, off func()) {
 	t.Helper()

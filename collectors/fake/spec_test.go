@@ -204,13 +204,4 @@ func TestReadme(t *testing.T) {
 			t.Errorf("README.md does not mention %q", name)
 		}
 	}
-	for kind, keys := range faultKeys {
-		_, row, _ := strings.Cut(string(text), "| `"+string(kind)+"` |")
-		row, _, _ = strings.Cut("`"+string(kind)+"`"+row, "\n")
-		for _, key := range strings.Fields(keys) {
-			if key = strings.TrimSuffix(key, "!"); !strings.Contains("for device switch once", key) && !strings.Contains(row, "`"+key+"`") {
-				t.Errorf("README.md: the row of fault %q does not mention its key %q: %q", kind, key, row)
-			}
-		}
-	}
 }

@@ -68,18 +68,6 @@ func equalRows(a, b [][]float64, events bool) bool {
 	})
 }
 
-// TestRestart checks that counters continue when the exporter restarts.
-func TestRestart(t *testing.T) {
-	clock := newClock()
-	l := list(t, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION")
-	before := openNode(t, newWorld(t, Options{Now: clock.now}), l).read(0, 0)[156]
-	clock.advance(time.Second)
-	after := openNode(t, newWorld(t, Options{Now: clock.now}), l).read(0, 0)[156]
-	if joules := (after - before) / 1e3; joules < 60 || joules > 710 {
-		t.Errorf("a restart took one second: got %v J, want the energy of one second", joules)
-	}
-}
-
 // TestCoupling checks that a board's readings are consistent at any time, and that energy is the integral of power.
 func TestCoupling(t *testing.T) {
 	l := list(t, "DCGM_FI_DEV_POWER_USAGE_INSTANT", "DCGM_FI_DEV_SM_CLOCK", "DCGM_FI_DEV_CLOCKS_EVENT_REASONS",
@@ -122,54 +110,6 @@ func TestCoupling(t *testing.T) {
 		for _, mask := range want[Shape(shape)] {
 			if seen[mask] == 0 {
 				t.Errorf("%s: never saw reasons %v in %v", shape, mask, seen)
-			}
-		}
-	}
-}
-
-// TestMIG checks that a board's readings are the sum of its instances'.
-func TestMIG(t *testing.T) {
-	clock := newClock()
-	n := openNode(t, newWorld(t, Options{Profile: "dgx-a100-mig", Now: clock.now}), list(t, "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_DEV_FB_TOTAL", "DCGM_FI_DEV_GPU_UTIL"))
-	for range 100 {
-		clock.advance(700 * time.Millisecond)
-		_ = n.read(0, 0) // the means of the next read begin here
-		var sum float64
-		for i, sevenths := range []float64{3, 2, 1, 1} {
-			sum += n.read(0, i+1)[1001] * sevenths / 7
-		}
-		if got := n.read(0, 0)[1001]; math.Abs(got-sum) > 1e-9 {
-			t.Fatalf("board at %v, its instances at %v", got, sum)
-		}
-	}
-	if v := n.read(0, 1); v[250] != 20480 || len(v) != 2 {
-		t.Errorf("instance 3g.20gb: got %v, want 20480 MiB, its activity and nothing of the board's", v)
-	}
-}
-
-// TestProfiles checks the number of columns of each profile.
-func TestProfiles(t *testing.T) {
-	const (
-		ecc, prof, nvlink, fan, memTemp = "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", "DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL", "DCGM_FI_DEV_FAN_SPEED", "DCGM_FI_DEV_MEMORY_TEMP"
-		xid, energy, switchTemp, cpu    = "DCGM_EXP_XID_ERRORS_COUNT", "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT", "DCGM_FI_DEV_CPU_TEMP_CURRENT"
-		core, perLink, reserved, c2c    = "DCGM_FI_DEV_CPU_UTIL_TOTAL", "DCGM_FI_DEV_NVLINK_TX_THROUGHPUT_PER_LINK", "DCGM_FI_DEV_FB_RESERVED", "DCGM_FI_PROF_C2C_TX_ALL_BYTES"
-	)
-	all := []string{ecc, prof, nvlink, fan, memTemp, xid, energy, switchTemp, cpu, core, perLink, reserved, c2c}
-	for name, want := range map[string]map[string]int{
-		"dgx-h100":     {ecc: 8, prof: 8, nvlink: 8, memTemp: 8, xid: 8, energy: 8, switchTemp: 4, perLink: 144, reserved: 8},
-		"dgx-a100-mig": {ecc: 8, prof: 8 + 14, nvlink: 8, memTemp: 8, xid: 8, energy: 8, switchTemp: 6, perLink: 96, reserved: 8 + 14},
-		"gb200":        {ecc: 4, prof: 4, nvlink: 4, memTemp: 4, xid: 4, energy: 4, cpu: 2, core: 144, perLink: 72, reserved: 4, c2c: 4},
-		"mi300x":       {ecc: 8, nvlink: 8, memTemp: 8, energy: 8, perLink: 56},
-		"rtx4090":      {fan: 2, xid: 2, energy: 2, reserved: 2},
-	} {
-		for _, f := range all {
-			l := list(t, f)
-			columns := 0
-			for _, s := range openNode(t, newWorld(t, Options{Profile: name}), l).sources {
-				columns += len(s.Columns())
-			}
-			if columns != want[f] {
-				t.Errorf("%s: %d columns of %s, want %d", name, columns, f, want[f])
 			}
 		}
 	}

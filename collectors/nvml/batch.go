@@ -41,13 +41,6 @@ type plannedCall struct {
 	code nvml.Return
 	due  bool
 	cost *collector.Meter
-	slow *background[slowAnswer] // nil: the call is made in the sample
-}
-
-// slowAnswer is the result of a call on its own goroutine.
-type slowAnswer struct {
-	out  []float64
-	code nvml.Return
 }
 
 type plannedField struct {
@@ -97,15 +90,7 @@ func (b *batch) planTerm(t term, of device, link uint32) (input, bool) {
 		b.values = b.costs.meter(bound.name)
 	default:
 		unit = len(b.calls)
-		c := plannedCall{ask: bound, arg: t.arg, out: make([]float64, bound.results), cost: b.costs.meter(bound.name)}
-		if t.call == getPCIeThroughput {
-			c.slow = newBackground(c.cost, func() slowAnswer {
-				out := make([]float64, bound.results)
-				code := bound.do(t.arg, out)
-				return slowAnswer{out, code}
-			})
-		}
-		b.calls = append(b.calls, c)
+		b.calls = append(b.calls, plannedCall{ask: bound, arg: t.arg, out: make([]float64, bound.results), cost: b.costs.meter(bound.name)})
 	}
 	b.asked[q], in.unit = unit, unit
 	return in, true
@@ -137,40 +122,14 @@ func (b *batch) run() nvml.Return {
 		if !c.due {
 			continue
 		}
-		if c.slow != nil {
-			c.useSlow()
-		} else {
-			start := time.Now()
-			c.code = c.do(c.arg, c.out)
-			c.cost.Record(1, start)
-		}
+		start := time.Now()
+		c.code = c.do(c.arg, c.out)
+		c.cost.Record(1, start)
 		if isFatal(c.code) {
 			return c.code
 		}
 	}
 	return b.askFields()
-}
-
-// useSlow uses the newest answer and starts the next call. It makes the very first call itself.
-func (c *plannedCall) useSlow() {
-	if c.slow.newest.Load() == nil {
-		c.slow.answer()
-	} else {
-		defer c.slow.start()
-	}
-	c.code = nvml.ERROR_TIMEOUT
-	if last := c.slow.last(); last != nil {
-		c.out, c.code = last.out, last.code
-	}
-}
-
-// close waits for the calls that are running.
-func (b *batch) close() {
-	for i := range b.calls {
-		if slow := b.calls[i].slow; slow != nil {
-			slow.wait()
-		}
-	}
 }
 
 // fieldsAtOnce is the maximum number of field values per call. DCGM asks for all fields (NVML_FI_MAX, 303 in CUDA 13.3)

@@ -176,5 +176,3 @@ func (k *kept) value(s *nvml.Sample, typ nvml.ValueType) float64 {
 	v, _ := decode(&nvml.FieldValue{ValueType: uint32(typ), Value: s.SampleValue})
 	return v * k.scale
 }
-
-func (*bufferedPart) close() {}

@@ -155,13 +155,12 @@ var (
 		out[0] = boolValue(unrepairable)
 		return code
 	}}}
-	getPCIeReplay     = &call{{"nvmlDeviceGetPcieReplayCounter", 1, 0, 0, one(nvml.Device.GetPcieReplayCounter)}}
-	getPCIeGen        = &call{{"nvmlDeviceGetCurrPcieLinkGeneration", 1, 0, 0, one(nvml.Device.GetCurrPcieLinkGeneration)}}
-	getPCIeWidth      = &call{{"nvmlDeviceGetCurrPcieLinkWidth", 1, 0, 0, one(nvml.Device.GetCurrPcieLinkWidth)}}
-	getPCIeMaxGen     = &call{{"nvmlDeviceGetMaxPcieLinkGeneration", 1, 0, 0, one(nvml.Device.GetMaxPcieLinkGeneration)}}
-	getPCIeMaxWidth   = &call{{"nvmlDeviceGetMaxPcieLinkWidth", 1, 0, 0, one(nvml.Device.GetMaxPcieLinkWidth)}}
-	getPCIeThroughput = &call{{"nvmlDeviceGetPcieThroughput", 1, 1, 0, byArg(nvml.Device.GetPcieThroughput)}}
-	getPCIInfo        = &call{{"nvmlDeviceGetPciInfo_v3", 2, 0, 0, into(nvml.Device.GetPciInfo, func(p nvml.PciInfo, out []float64) {
+	getPCIeReplay   = &call{{"nvmlDeviceGetPcieReplayCounter", 1, 0, 0, one(nvml.Device.GetPcieReplayCounter)}}
+	getPCIeGen      = &call{{"nvmlDeviceGetCurrPcieLinkGeneration", 1, 0, 0, one(nvml.Device.GetCurrPcieLinkGeneration)}}
+	getPCIeWidth    = &call{{"nvmlDeviceGetCurrPcieLinkWidth", 1, 0, 0, one(nvml.Device.GetCurrPcieLinkWidth)}}
+	getPCIeMaxGen   = &call{{"nvmlDeviceGetMaxPcieLinkGeneration", 1, 0, 0, one(nvml.Device.GetMaxPcieLinkGeneration)}}
+	getPCIeMaxWidth = &call{{"nvmlDeviceGetMaxPcieLinkWidth", 1, 0, 0, one(nvml.Device.GetMaxPcieLinkWidth)}}
+	getPCIInfo      = &call{{"nvmlDeviceGetPciInfo_v3", 2, 0, 0, into(nvml.Device.GetPciInfo, func(p nvml.PciInfo, out []float64) {
 		out[0], out[1] = float64(p.PciDeviceId), float64(p.PciSubSystemId)
 	})}}
 	getNVLinkErrors = &call{{"nvmlDeviceGetNvLinkErrorCounter", 1, 2, 0, func(h *handle, a [3]uint32, out []float64) nvml.Return {
@@ -361,5 +360,5 @@ var processCalls = [numAsks]call{
 	listCompute:  {{symbol: "nvmlDeviceGetComputeRunningProcesses_v3", since: 510}, {symbol: "nvmlDeviceGetComputeRunningProcesses_v2"}},
 	listGraphics: {{symbol: "nvmlDeviceGetGraphicsRunningProcesses_v3", since: 510}, {symbol: "nvmlDeviceGetGraphicsRunningProcesses_v2"}},
 	listMPS:      {{symbol: "nvmlDeviceGetMPSComputeRunningProcesses_v3", since: 510}, {symbol: "nvmlDeviceGetMPSComputeRunningProcesses_v2"}},
-	askBusy:      {{symbol: "nvmlDeviceGetProcessesUtilizationInfo", since: 550}, {symbol: "nvmlDeviceGetProcessUtilization"}},
+	askBusy:      {{symbol: "nvmlDeviceGetProcessesUtilizationInfo", since: 550}},
 }

@@ -218,19 +218,13 @@ func (d *discovery) usable(found []*gpu) ([]*gpu, error) {
 	return nil, fmt.Errorf("%w: the driver has none any more", collector.ErrNoDevices)
 }
 
-// inventory is the set of GPUs that Open found. Rescan compares it with the current one.
-type inventory map[string]entry // by GPU ID
-
-// entry holds the properties of a GPU that may change.
-type entry struct {
-	answered bool
-	layout   uint64
-}
+// inventory is the set of GPUs that Open found, by ID. Rescan compares it with the current one.
+type inventory map[string]*gpu
 
 func takeInventory(gpus []*gpu) inventory {
 	out := inventory{}
 	for _, g := range gpus {
-		out[g.device.ID] = entry{g.err == nil, g.layout}
+		out[g.device.ID] = g
 	}
 	return out
 }
@@ -241,7 +235,7 @@ func takeInventory(gpus []*gpu) inventory {
 func (v inventory) compare(now inventory) (grown, shrunk bool) {
 	for id, is := range now {
 		was, known := v[id]
-		grown = grown || is.answered && (!known || !was.answered || is.layout != was.layout && is.layout != 0)
+		grown = grown || is.err == nil && (!known || was.err != nil || is.layout != was.layout && is.layout != 0)
 	}
 	for id := range v {
 		_, there := now[id]

@@ -46,12 +46,6 @@ static int wg_kept(void *f, void *dev, int kind, unsigned long long since, void 
 	return (int)((wg_return (*)(void *, int, unsigned long long, unsigned int *, unsigned int *, void *))f)(dev, kind, since, h, h + 1, samples);
 }
 
-// nvmlDeviceGetProcessUtilization
-static int wg_old_busy(void *f, void *dev, unsigned long long since, unsigned int *count, void *samples)
-{
-	return (int)((wg_return (*)(void *, void *, unsigned int *, unsigned long long))f)(dev, samples, count, since);
-}
-
 // nvmlDeviceGetRetiredPages
 static int wg_pages(void *f, void *dev, unsigned int cause, unsigned int *count, unsigned long long *pages)
 {
@@ -154,13 +148,6 @@ func newSamplesReader(f unsafe.Pointer, d nvml.Device) samplesReader {
 
 // The lists below have a size limit: go-nvml allocates as much memory as the driver asks for, and slices its buffer by
 // the count that the driver returns.
-
-// listOldBusy calls nvmlDeviceGetProcessUtilization, at f, as listProcesses does.
-func listOldBusy(f unsafe.Pointer, d nvml.Device, since uint64, buf []byte, count int) (int, nvml.Return) {
-	n := C.uint(count)
-	code := C.wg_old_busy(f, raw(d), C.ulonglong(since), &n, unsafe.Pointer(unsafe.SliceData(buf)))
-	return int(n), nvml.Return(code)
-}
 
 // countRetiredPages calls nvmlDeviceGetRetiredPages. A driver retires at most 64 pages.
 func countRetiredPages(l *library, d nvml.Device, cause uint32) (int, nvml.Return) {

@@ -86,16 +86,16 @@ func (a *attempts) err(o Options) error {
 		return fmt.Errorf("%w: --nvml-library: the loader finds no %s; nothing else is tried; %s", collector.ErrNotLoaded, o.Library, k.text())
 	}
 	where := fmt.Sprintf("no %s, neither by the loader's path nor in %s", soname, strings.Join(slices.DeleteFunc(o.roots(), func(r string) bool { return !exists(r) }), ", "))
+	advice := "; install the driver's libraries of the same version, or name them with --nvml-library or --nvml-driver-root"
 	switch {
 	case k.wsl:
-		return fmt.Errorf("%w: %s; %s: install or update NVIDIA's driver there, and run wsl --update", collector.ErrNotLoaded, where, k.text())
+		advice = ": install or update NVIDIA's driver there, and run wsl --update"
 	case k.version == "":
-		return fmt.Errorf("%w: %s; %s; on a node with NVIDIA GPUs install the driver", collector.ErrNotLoaded, where, k.text())
+		advice = "; on a node with NVIDIA GPUs install the driver"
 	case k.inContainer():
-		return fmt.Errorf("%w: %s; %s; %s; or mount the driver's files and name them with --nvml-driver-root", collector.ErrNotLoaded, where, k.text(), giveDevices)
+		advice = "; " + giveDevices + "; or mount the driver's files and name them with --nvml-driver-root"
 	}
-	return fmt.Errorf("%w: %s; %s; install the driver's libraries of the same version, or name them with --nvml-library or --nvml-driver-root",
-		collector.ErrNotLoaded, where, k.text())
+	return fmt.Errorf("%w: %s; %s%s", collector.ErrNotLoaded, where, k.text(), advice)
 }
 
 // explain returns why NVML cannot be initialised. It checks for missing or forbidden files first, whatever NVML's code,

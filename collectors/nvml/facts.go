@@ -69,7 +69,6 @@ func (a factReader) numbers(labels []field.Field) map[field.ID]float64 {
 	if err != nil || p == nil {
 		return out
 	}
-	defer p.close()
 	columns := p.columns()
 	row, due := make([]float64, len(columns)), make([]bool, len(columns))
 	for i := range due {

@@ -4,18 +4,15 @@ package nvml
 
 import (
 	"encoding/binary"
-	"errors"
 	"math"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
 
@@ -83,48 +80,6 @@ func bind(t *testing.T, d device, ids ...field.ID) part {
 func sampleAllOf(p part) ([]float64, error) {
 	row := slices.Repeat([]float64{math.NaN()}, len(p.columns()))
 	return row, p.sample(row, slices.Repeat([]bool{true}, len(row)))
-}
-
-// TestThroughput covers GPUs that measure PCIe traffic with a slow call in the background. A sample holds the
-// previous measurement and does not wait. While the call hangs, a GPU without other readings is not fresh.
-func TestThroughput(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rate, code := 1000.0, nvml.SUCCESS
-		var hang chan struct{}
-		d := &fakeDevice{results: map[*call]func([3]uint32) ([]float64, nvml.Return){getPCIeThroughput: func([3]uint32) ([]float64, nvml.Return) {
-			v, c := rate, code
-			if hang != nil {
-				<-hang
-			}
-			return []float64{v}, c
-		}}}
-		p := bind(t, d, 200)
-		f := func(when string, want float64, wantErr error) {
-			t.Helper()
-			row, err := sampleAllOf(p)
-			if !errors.Is(err, wantErr) || (err == nil) != (wantErr == nil) {
-				t.Errorf("%s: error %v, want %v", when, err, wantErr)
-			}
-			if wantErr == nil {
-				equal(t, []float64{want}, row, "%s", when)
-			}
-			time.Sleep(overdue + time.Millisecond)
-			synctest.Wait()
-		}
-		f("first", 1000, nil)
-		rate = 2000
-		f("the first measurement, again", 1000, nil)
-		f("the next", 2000, nil)
-		hang = make(chan struct{})
-		f("a measurement begins that hangs", 2000, nil)
-		f("it hangs", nan, nvml.ERROR_TIMEOUT)
-		close(hang)
-		synctest.Wait()
-		code = nvml.ERROR_GPU_IS_LOST
-		f("when it has returned", 2000, nil)
-		f("lost", nan, collector.ErrDeviceLost)
-		p.close()
-	})
 }
 
 // fakeBoards holds a library's GPUs by index.

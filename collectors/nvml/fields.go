@@ -219,26 +219,6 @@ const (
 // dcgm_fields.cpp).
 var profilings = sync.OnceValue(func() []profiling {
 	table := []profiling{
-		{id: 1001, metric: 1, scale: fromPercent, since: gpmFirst},  // graphics engine
-		{id: 1002, metric: 2, scale: fromPercent, since: gpmFirst},  // SM
-		{id: 1003, metric: 3, scale: fromPercent, since: gpmFirst},  // SM occupancy
-		{id: 1004, metric: 5, scale: fromPercent, since: gpmFirst},  // any tensor pipe
-		{id: 1005, metric: 10, scale: fromPercent, since: gpmFirst}, // DRAM
-		{id: 1006, metric: 11, scale: fromPercent, since: gpmFirst}, // FP64
-		{id: 1007, metric: 12, scale: fromPercent, since: gpmFirst}, // FP32
-		{id: 1008, metric: 13, scale: fromPercent, since: gpmFirst}, // FP16
-		{id: 1009, metric: 20, scale: fromMiB, since: gpmFirst},     // PCIe sent
-		{id: 1010, metric: 21, scale: fromMiB, since: gpmFirst},     // PCIe received
-		{id: 1011, metric: 61, scale: fromMiB, since: gpmFirst},     // NVLink sent
-		{id: 1012, metric: 60, scale: fromMiB, since: gpmFirst},     // NVLink received
-		{id: 1013, metric: 9, scale: fromPercent, since: gpmFirst},  // IMMA
-		{id: 1014, metric: 7, scale: fromPercent, since: gpmFirst},  // HMMA
-		{id: 1015, metric: 6, scale: fromPercent, since: gpmFirst},  // DFMA
-		{id: 1016, metric: 4, scale: fromPercent, since: gpmFirst},  // integer
-		{id: 1076, metric: 100, scale: fromMiB, since: gpmSecond},   // C2C sent, all
-		{id: 1077, metric: 102, scale: fromMiB, since: gpmSecond},   // C2C sent, data
-		{id: 1078, metric: 101, scale: fromMiB, since: gpmSecond},   // C2C received, all
-		{id: 1079, metric: 103, scale: fromMiB, since: gpmSecond},   // C2C received, data
 		{id: 1532, metric: 63, scale: fromMiB, since: gpmFirst, perLink: true},
 		{id: 1533, metric: 62, scale: fromMiB, since: gpmFirst, perLink: true},
 	}
@@ -247,6 +227,18 @@ var profilings = sync.OnceValue(func() []profiling {
 		for id := first; id <= last; id++ {
 			table = append(table, profiling{id: id, metric: metric + uint32(id-first)*step, scale: scale, since: since})
 		}
+	}
+	// graphics engine, SM, SM occupancy, any tensor pipe, DRAM, FP64, FP32, FP16; PCIe and NVLink, sent and received;
+	// IMMA, HMMA, DFMA, integer
+	for i, metric := range []uint32{1, 2, 3, 5, 10, 11, 12, 13, 20, 21, 61, 60, 9, 7, 6, 4} {
+		id, scale := field.ID(1001+i), fromPercent
+		if id >= 1009 && id <= 1012 {
+			scale = fromMiB
+		}
+		run(id, id, metric, 0, scale, gpmFirst)
+	}
+	for i, metric := range []uint32{100, 102, 101, 103} { // C2C: all and data, sent; all and data, received
+		run(field.ID(1076+i), field.ID(1076+i), metric, 0, fromMiB, gpmSecond)
 	}
 	run(1017, 1024, 30, 1, fromPercent, gpmFirst) // video decoders
 	run(1025, 1032, 40, 1, fromPercent, gpmFirst) // JPEG decoders

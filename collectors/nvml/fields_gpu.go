@@ -228,17 +228,14 @@ const (
 )
 
 const (
-	fromCounter = "from a counter; fallback: nvmlDeviceGetPcieThroughput"
-	blocks      = "NVML measures for 20 ms in each call, so a separate goroutine asks; DCGM does not supply it any more"
-	forGPM      = "only if GPM does not supply it"
-	mayWrap     = forGPM + "; nvml.h says that the counter can wrap, so it is blank until it has shown that it has more than 32 bits, which wrap within a second"
+	forGPM  = "only if GPM does not supply it"
+	wraps   = "nvml.h says that the counter can wrap, so it is blank until it has shown that it has more than 32 bits, which wrap within a second"
+	mayWrap = forGPM + "; " + wraps
 )
 
 var pcieReadings = []reading{
-	{id: 200, terms: value(197), how: perSecondWide, div: kilobyte, note: fromCounter},
-	{id: 200, terms: callTerms(getPCIeThroughput, 0, 0), note: blocks},
-	{id: 201, terms: value(198), how: perSecondWide, div: kilobyte, note: fromCounter},
-	{id: 201, terms: callTerms(getPCIeThroughput, 0, 1), note: blocks},
+	{id: 200, terms: value(197), how: perSecondWide, div: kilobyte, note: wraps},
+	{id: 201, terms: value(198), how: perSecondWide, div: kilobyte, note: wraps},
 	{id: 202, terms: callTerms(getPCIeReplay, 0)},
 	{id: 235, terms: callTerms(getPCIeMaxGen, 0), how: unlessZero},
 	{id: 236, terms: callTerms(getPCIeMaxWidth, 0), how: unlessZero},

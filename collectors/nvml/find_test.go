@@ -91,23 +91,6 @@ func TestDriverRootsComeFirst(t *testing.T) {
 	}
 }
 
-func TestCompareVersions(t *testing.T) {
-	f := func(a, b string, want int) {
-		t.Helper()
-		if got := compareVersions(a, b); got != want {
-			t.Errorf("compareVersions(%q, %q) = %d, want %d", a, b, got, want)
-		}
-		if got := compareVersions(b, a); got != -want {
-			t.Errorf("compareVersions(%q, %q) = %d, want %d", b, a, got, -want)
-		}
-	}
-	f("550.54.15", "550.54.15", 0)
-	f("550.9", "550.54.15", -1)
-	f("550.54", "550.54.15", -1)
-	f("99.1", "470.1", -1)
-	f("550.a", "550.b", -1)
-}
-
 // elfHeader returns the beginning of a file with a class, a machine and a type.
 func elfHeader(t *testing.T, class elf.Class, machine elf.Machine, typ elf.Type) string {
 	t.Helper()

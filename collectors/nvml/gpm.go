@@ -193,12 +193,14 @@ func gpmError(code nvml.Return) error {
 	return fmt.Errorf("nvmlGpmSampleGet: %w", fatal(code))
 }
 
-// logChange logs that a call begins or ceases to fail.
+// logChange logs that a call begins or ceases to fail. What the device does not support is no warning.
 func logChange(log *zap.Logger, state *nvml.Return, code nvml.Return, what string) {
 	switch {
 	case code == *state:
 	case code == nvml.SUCCESS:
 		log.Info("reading " + what + " again")
+	case never(code):
+		log.Info("cannot read "+what, zap.Error(code))
 	default:
 		log.Warn("cannot read "+what, zap.Error(code))
 	}
@@ -349,19 +351,11 @@ func (p *gpmPart) try(groups []*gpmGroup) error {
 }
 
 // bind makes a column of each candidate that GPM supports. INVALID_ARGUMENT for some metrics means that they are newer
-// than the driver. For all metrics it may only mean that no time lies between the samples.
+// than the driver. For all metrics of a group it may only mean that no time lies between the samples.
 func (p *gpmPart) bind(groups []*gpmGroup) {
-	type device struct {
-		nvml.Device
-		instance int
-	}
-	valid := map[device]bool{}
-	for _, g := range groups {
-		of := device{g.handle, g.instance}
-		valid[of] = valid[of] || slices.ContainsFunc(g.all, func(c gpmCandidate) bool { return c.code != nvml.ERROR_INVALID_ARGUMENT })
-	}
 	p.groups = groups
 	for _, g := range groups {
+		valid := slices.ContainsFunc(g.all, func(c gpmCandidate) bool { return c.code != nvml.ERROR_INVALID_ARGUMENT })
 		g.first, g.log = len(p.cols), p.why.log
 		if g.instance != wholeDevice {
 			g.log = g.log.With(zap.Int("instance", g.instance))
@@ -370,7 +364,7 @@ func (p *gpmPart) bind(groups []*gpmGroup) {
 			switch {
 			case c.code == nvml.ERROR_NOT_SUPPORTED, c.code == nvml.ERROR_FUNCTION_NOT_FOUND:
 				p.why.Note(c.device, c.Desc.ID, collector.Explanation{Reason: collector.ReasonUnsupported, Detail: "GPM does not offer it for this GPU"})
-			case c.code == nvml.ERROR_INVALID_ARGUMENT && valid[device{g.handle, g.instance}]:
+			case c.code == nvml.ERROR_INVALID_ARGUMENT && valid:
 				p.why.Note(c.device, c.Desc.ID, collector.Explanation{Reason: collector.ReasonNoSymbol, Detail: fmt.Sprintf("driver %s lacks metric %d of GPM", p.why.driver, c.metric)})
 			default:
 				p.cols = append(p.cols, collector.Column{Device: c.device, Field: c.Desc.ID})

@@ -48,7 +48,7 @@ func profile(t *testing.T, n *nvmltest.Node, csv string, log *zap.Logger) *profi
 		out.row, out.due = append(out.row, math.NaN()), append(out.due, true)
 	}
 	t.Cleanup(func() {
-		p.close()
+		out.close()
 		if held := n.Held().Samples; held != 0 {
 			t.Errorf("%d samples are left", held)
 		}

@@ -225,29 +225,14 @@ var profileName = regexp.MustCompile(`\bMIG (?:\d+c\.)?(\d+g\.\d+gb(?:[+-][\w.+-
 // It is in the device's name, which any user may read. DCGM computes it from slices and memory instead, which loses
 // profile extensions ("+me").
 func (l *library) profile(mig nvml.Device) string {
-	if l.has("nvmlDeviceGetName") {
-		if name, code := mig.GetName(); code == nvml.SUCCESS {
-			if m := profileName.FindStringSubmatch(name); m != nil {
-				return m[1]
-			}
-		}
-	}
-	if l.has("nvmlDeviceGetAttributes_v2") {
-		if a, code := mig.GetAttributes(); code == nvml.SUCCESS {
-			return computedProfile(a)
-		}
-	}
-	return ""
-}
-
-// computedProfile returns a profile's name as DCGM computes it: memory in GiB, rounded up because part of each slice is
-// reserved.
-func computedProfile(a nvml.DeviceAttributes) string {
-	const mib = 1024
-	if a.GpuInstanceSliceCount == 0 || a.MemorySizeMB == 0 {
+	if !l.has("nvmlDeviceGetName") {
 		return ""
 	}
-	return strconv.FormatUint(uint64(a.GpuInstanceSliceCount), 10) + "g." + strconv.FormatUint((a.MemorySizeMB+mib-1)/mib, 10) + "gb"
+	name, code := mig.GetName()
+	if m := profileName.FindStringSubmatch(name); code == nvml.SUCCESS && m != nil {
+		return m[1]
+	}
+	return ""
 }
 
 // layout returns a hash of the MIG mode and the MIG devices' UUIDs by index, which changes with the MIG layout. It is 0
@@ -336,5 +321,3 @@ func (p *migPart) sample([]float64, []bool) error {
 	}
 	return nil
 }
-
-func (*migPart) close() {}

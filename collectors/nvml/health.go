@@ -86,7 +86,7 @@ func newHealth(l *library, g *gpu, mig bool, fields []field.Reading, x *xids, c 
 	return newHealthPart(inputs, x, links, c.meter("nvmlDeviceGetNvLinkState")), nil
 }
 
-// newHealthPart makes the part. It owns inputs, the GPU's readings of healthInputs. inputs, x (the GPU's XIDs) and
+// newHealthPart makes the part. inputs are the GPU's readings of healthInputs. inputs, x (the GPU's XIDs) and
 // links (which reads its NVLinks) are nil if the GPU has none.
 func newHealthPart(inputs part, x *xids, links func() linkStates, linkCost *collector.Meter) *healthPart {
 	p := &healthPart{inputs: inputs, xids: x, links: links, now: time.Now, linkCost: linkCost}
@@ -253,12 +253,6 @@ func (p *healthPart) evaluateLinks(time.Time) float64 {
 		return math.NaN()
 	}
 	return known(0, s.known&^s.active != 0, healthFail)
-}
-
-func (p *healthPart) close() {
-	if p.inputs != nil {
-		p.inputs.close()
-	}
 }
 
 // Results of a watch, as DCGM numbers them.

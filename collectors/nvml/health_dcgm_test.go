@@ -72,7 +72,6 @@ func (r dcgmRule) judgeXID(t *testing.T, code string) string {
 	must(t, err)
 	s := &fakeEvents{}
 	p := newHealthPart(nil, fakeXIDs(t, s, zap.NewNop()), nil, nil)
-	defer p.close()
 	s.xid(n, noInstance, noInstance)
 	return watches(t, p)[r.watch]
 }
@@ -96,7 +95,6 @@ func (r dcgmRule) judgeReading(t *testing.T, value string) (got string) {
 			v += before
 		}
 		p := newHealthPart(stub, nil, nil, nil)
-		defer p.close()
 		for range 3 {
 			watches(t, p)
 			time.Sleep(20 * time.Second)

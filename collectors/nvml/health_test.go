@@ -100,7 +100,6 @@ func TestHealthRules(t *testing.T) {
 			delete(expected, watch)
 		}
 		p := newHealthPart(newStub(values), nil, nil, nil)
-		defer p.close()
 		equal(t, expected, watches(t, p), "%s", name)
 	}
 	f("a healthy board", "MEM", "pass", nil)
@@ -120,7 +119,6 @@ func TestHealthRises(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			stub := newStub(healthy())
 			p := newHealthPart(stub, nil, nil, nil)
-			defer p.close()
 			var got string
 			for _, s := range steps {
 				for id, v := range s {
@@ -151,7 +149,6 @@ func TestHealthRises(t *testing.T) {
 func TestHealthLinks(t *testing.T) {
 	var states linkStates
 	p := newHealthPart(nil, nil, func() linkStates { return states }, (*costs)(nil).meter(""))
-	defer p.close()
 	f := func(when, want string, now linkStates) {
 		t.Helper()
 		states = now
@@ -176,7 +173,6 @@ func TestNoFalseOK(t *testing.T) {
 	}
 	stub := newStub(values)
 	p := newHealthPart(stub, fakeXIDs(t, &fakeEvents{}, zap.NewNop()), nil, nil)
-	defer p.close()
 	f := func(what string, want map[string]string) {
 		t.Helper()
 		equal(t, want, watches(t, p), "%s", what)
@@ -200,15 +196,11 @@ func TestHealthInfoROM(t *testing.T) {
 			watches(t, p)
 			time.Sleep(30 * time.Second)
 		}
-		p.close()
 		if got := stub.asked[field.InfoROMValid]; got != 5 {
 			t.Errorf("in five hours the InfoROM was asked for %d times, want 5", got)
 		}
 		if got := stub.asked[311]; got != 600 {
 			t.Errorf("in 600 samples ECC errors were asked for %d times", got)
-		}
-		if stub.closed != 1 {
-			t.Errorf("the inputs were closed %d times", stub.closed)
 		}
 	})
 }
@@ -216,7 +208,6 @@ func TestHealthInfoROM(t *testing.T) {
 func TestHealthErrors(t *testing.T) {
 	stub := newStub(healthy())
 	p := newHealthPart(stub, nil, nil, nil)
-	defer p.close()
 	row, due := make([]float64, len(p.columns())), make([]bool, len(p.columns()))
 	if err := p.sample(row, due); err != nil || len(stub.asked) > 0 {
 		t.Errorf("a sample in which nothing is due: error %v, asked for %v", err, stub.asked)

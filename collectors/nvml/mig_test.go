@@ -81,16 +81,6 @@ func TestProfileName(t *testing.T) {
 	f("", "")
 }
 
-// TestProfileWithoutName checks that a profile is computed if the driver does not name it.
-func TestProfileWithoutName(t *testing.T) {
-	n := nvmltest.New(t, nvmltest.Config{GPUs: 1, MIG: map[int][]string{0: {"1g.10gb+me"}}})
-	n.Return(0, "nvmlDeviceGetName", "UNKNOWN")
-	g := discoveryOn(t, n).mustFind(t)[0]
-	if got := g.instances[0].device.Instance.Profile; got != "1g.10gb" {
-		t.Errorf("got %q", got)
-	}
-}
-
 func TestRescan(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 3, MIG: map[int][]string{0: {"1g.10gb", "1g.10gb"}}})
 	d := discoveryOn(t, n)

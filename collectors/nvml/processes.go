@@ -34,11 +34,10 @@ type processSubject struct {
 	outside bool                     // skip processes in instances
 	lists   [numLists]unsafe.Pointer // function addresses, nil if the library lacks them
 	busy    unsafe.Pointer           // nvmlDeviceGetProcessesUtilizationInfo; nil if not used
-	busyOld unsafe.Pointer           // nvmlDeviceGetProcessUtilization; nil if not used
 	buf     []byte
 	means   *busyMeans // nil if drivers do not report it: with MIG
 	log     *zap.Logger
-	state   [2]nvml.Return // last logged answers of lists and of samples
+	state   [2]nvml.Return // answers of lists and of samples, for the log
 
 	// The newest answers.
 	codes    [numAsks]nvml.Return // ERROR_FUNCTION_NOT_FOUND if the library lacks it
@@ -72,9 +71,9 @@ func (p *processPart) addSubject(l *library, s processSubject, busy bool) {
 		s.lists[i] = l.firstOf(processCalls[i])
 	}
 	if busy {
-		s.busy, s.busyOld = l.firstOf(processCalls[askBusy][:1]), l.firstOf(processCalls[askBusy][1:])
+		s.busy = l.firstOf(processCalls[askBusy])
 	}
-	if s.busy != nil || s.busyOld != nil {
+	if s.busy != nil {
 		s.means = new(busyMeans)
 	}
 	p.subjects = append(p.subjects, s)
@@ -121,7 +120,10 @@ func (s *processSubject) sample(block []float64, now time.Time, up time.Duration
 	case code == nvml.ERROR_NOT_FOUND:
 		s.means.idle()
 	}
-	s.logState(lists)
+	logChange(s.log, &s.state[0], lists, "processes")
+	if busy := s.codes[askBusy]; s.means != nil && busy != nvml.ERROR_NOT_FOUND {
+		logChange(s.log, &s.state[1], busy, "utilization of processes")
+	}
 	if lists != nvml.SUCCESS {
 		collector.BlankProcesses(block)
 		return nil //nolint:nilerr // the device answered that it has no list
@@ -174,29 +176,6 @@ func (s *processSubject) count() int {
 	return len(s.found) + s.nameless
 }
 
-// logState logs when a device starts or stops listing its processes.
-func (s *processSubject) logState(lists nvml.Return) {
-	busy := s.codes[askBusy]
-	if busy == nvml.ERROR_NOT_FOUND || s.means == nil {
-		busy = nvml.SUCCESS
-	}
-	now := [2]nvml.Return{lists, busy}
-	if now == s.state {
-		return
-	}
-	s.state = now
-	switch {
-	case lists != nvml.SUCCESS:
-		s.log.Info("cannot list processes", zap.Error(lists))
-	case busy != nvml.SUCCESS:
-		s.log.Info("listing processes without their utilization", zap.Error(busy))
-	default:
-		s.log.Info("listing processes")
-	}
-}
-
-func (*processPart) close() {}
-
 // Layout of the structs that the functions fill, in bytes, from nvml.h.
 const (
 	// nvmlProcessInfo_v2_t, which _v2 and _v3 of the functions fill. Under the same name, drivers 535.43 to 535.86 fill
@@ -206,8 +185,6 @@ const (
 	infoShort, infoLong                = infoInstance, infoSize + 8
 
 	samplePID, sampleSM, sampleSize = 8, 12, 40 // nvmlProcessUtilizationInfo_v1_t
-
-	oldStamp, oldSM, oldSize = 8, 16, 32 // nvmlProcessUtilizationSample_t; the PID comes first
 
 	entrySize = sampleSize // the largest entry
 	filler    = 0xa5
@@ -250,52 +227,16 @@ func (s *processSubject) ask(since uint64, meters *[numAsks]*collector.Meter) {
 			s.readList(list, count)
 		}
 	}
-	if s.busy != nil {
-		count, code := s.fill(meters[askBusy], func(room int) (int, nvml.Return) { return listBusy(s.busy, s.handle, since, s.buf, room) })
-		s.codes[askBusy] = code
-		for i := range count {
-			e := s.buf[i*sampleSize:]
-			s.addSample(binary.NativeEndian.Uint64(e), binary.NativeEndian.Uint32(e[samplePID:]), binary.NativeEndian.Uint32(e[sampleSM:]))
-		}
-		if s.busyOld == nil || !never(code) {
-			return
-		}
-		s.busy = nil // permanently: this driver or device does not support it
+	if s.busy == nil {
+		return
 	}
-	if s.busyOld != nil {
-		start := time.Now()
-		s.codes[askBusy] = s.askOld(since)
-		meters[askBusy].Record(1, start)
-	}
-}
-
-// askOld first asks for the number of samples, as this function requires.
-func (s *processSubject) askOld(since uint64) nvml.Return {
-	count, code := listOldBusy(s.busyOld, s.handle, since, nil, 0)
-	switch {
-	case code != nvml.ERROR_INSUFFICIENT_SIZE:
-		return code
-	case count == 0:
-		return nvml.ERROR_NOT_FOUND
-	case count > s.room() && !s.grow(min(count, maxProcesses)), count > s.room():
-		return nvml.ERROR_INSUFFICIENT_SIZE
-	}
-	count, code = listOldBusy(s.busyOld, s.handle, since, s.buf, count)
-	switch {
-	case code != nvml.SUCCESS:
-		return code
-	case count > s.room():
-		return nvml.ERROR_INSUFFICIENT_SIZE
-	}
+	count, code := s.fill(meters[askBusy], func(room int) (int, nvml.Return) { return listBusy(s.busy, s.handle, since, s.buf, room) })
+	s.codes[askBusy] = code
 	for i := range count {
-		e := s.buf[i*oldSize:]
-		s.addSample(binary.NativeEndian.Uint64(e[oldStamp:]), binary.NativeEndian.Uint32(e), binary.NativeEndian.Uint32(e[oldSM:]))
+		e := s.buf[i*sampleSize:]
+		pid, percent := binary.NativeEndian.Uint32(e[samplePID:]), binary.NativeEndian.Uint32(e[sampleSM:])
+		s.samples = append(s.samples, busySample{pid: int(pid), percent: float64(percent), stamp: int64(binary.NativeEndian.Uint64(e))})
 	}
-	return code
-}
-
-func (s *processSubject) addSample(stamp uint64, pid, percent uint32) {
-	s.samples = append(s.samples, busySample{pid: int(pid), percent: float64(percent), stamp: int64(stamp)})
 }
 
 // fill makes a call that fills the buffer, and repeats it with a larger buffer if needed. It returns the number of

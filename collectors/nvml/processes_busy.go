@@ -17,9 +17,8 @@ type busySample struct {
 // busyMeans computes how busy each process kept the GPU since the previous call. It is for one goroutine.
 //
 // A driver omits idle processes. For each other process it returns one sample: the mean since the requested time,
-// stamped with its last activity (nvml.h; https://github.com/NVIDIA/go-nvml/issues/51). If it returns several samples
-// of one process, each covers the time since the previous one, but at most the sampling period. Some entries are
-// garbage: drivers have returned buffers that they did not write (https://github.com/Syllo/nvtop/issues/110).
+// stamped with its last activity (nvml.h; https://github.com/NVIDIA/go-nvml/issues/51). Of several the newest counts. Some
+// entries are garbage: drivers have returned buffers that they did not write (https://github.com/Syllo/nvtop/issues/110).
 type busyMeans struct {
 	since    int64         // newest timestamp seen; 0: none yet
 	ready    bool          // there was an answer, so the next one covers the time since
@@ -30,8 +29,6 @@ type busyMeans struct {
 	// State of the current answer.
 	known   bool
 	from    int64        // since at the time of the call
-	window  float64      // µs from there to the newest sample
-	period  float64      // µs between samples of one process, +Inf if each has one sample
 	limit   int64        // maximum plausible timestamp
 	samples []busySample // sorted by process and time
 }
@@ -39,9 +36,6 @@ type busyMeans struct {
 const (
 	clockSlack = time.Second     // tolerance of a timestamp that is ahead of our clock: two clocks, and the call in between
 	clockStep  = time.Second / 2 // minimum difference between system and monotonic clock that means the system clock was set
-	// Closer samples of one process are not periodic sampling: nvml.h says that drivers sample every sixth of a second
-	// to every second (nvmlUtilization_t).
-	minPeriod = 100_000 // µs
 )
 
 // begin returns the start of the wanted samples. up is the monotonic time. The driver stamps samples by the system
@@ -72,24 +66,18 @@ func (b *busyMeans) addSamples(samples []busySample) {
 	slices.SortFunc(samples, func(x, y busySample) int {
 		return cmp.Or(cmp.Compare(x.pid, y.pid), cmp.Compare(x.stamp, y.stamp))
 	})
-	b.samples, b.from, b.period = samples, b.since, math.Inf(1)
+	b.samples, b.from = samples, b.since
 	good := false
-	for i, s := range samples {
+	for _, s := range samples {
 		if !b.plausible(s) {
 			continue
 		}
 		good = true
 		b.since = max(b.since, s.stamp)
-		if i > 0 && samples[i-1].pid == s.pid {
-			if apart := s.stamp - samples[i-1].stamp; apart >= minPeriod {
-				b.period = min(b.period, float64(apart))
-			}
-		}
 	}
 	if !good { // an unwritten buffer says nothing, not even about idle processes
 		return
 	}
-	b.window = float64(b.since - b.from)
 	b.known = b.ready
 	b.ready, b.answered = true, b.called
 }
@@ -104,24 +92,16 @@ func (b *busyMeans) mean(pid int) float64 {
 	if !b.known {
 		return math.NaN()
 	}
-	at, _ := slices.BinarySearchFunc(b.samples, pid, func(s busySample, pid int) int { return cmp.Compare(s.pid, pid) })
-	last, sum, n, newest := b.from, 0.0, 0, 0.0
-	for ; at < len(b.samples) && b.samples[at].pid == pid; at++ {
-		s := b.samples[at]
-		if !b.plausible(s) || b.from == 0 {
-			return math.NaN()
-		}
-		if s.stamp <= last { // already counted, or a duplicate
-			continue
-		}
-		sum += s.percent * min(float64(s.stamp-last), b.period)
-		last, newest, n = s.stamp, s.percent, n+1
-	}
-	switch {
-	case n == 0:
+	after, _ := slices.BinarySearchFunc(b.samples, pid+1, func(s busySample, pid int) int { return cmp.Compare(s.pid, pid) })
+	if after == 0 || b.samples[after-1].pid != pid {
 		return 0
-	case n == 1 && math.IsInf(b.period, 1):
-		return newest
 	}
-	return min(sum/b.window, 100)
+	switch s := b.samples[after-1]; {
+	case !b.plausible(s), b.from == 0:
+		return math.NaN()
+	case s.stamp <= b.from: // already counted
+		return 0
+	default:
+		return s.percent
+	}
 }

@@ -71,33 +71,6 @@ func TestBusyOneSampleEach(t *testing.T) {
 	r.want("busy again", 1, 90)
 }
 
-func TestBusySeveralSamples(t *testing.T) {
-	r := newBusyRig(t)
-	start := func() {
-		r.b = busyMeans{}
-		r.ask(0)
-		r.take(r.sample(1, 100, 0))
-		r.asked("since", 1, 0)
-	}
-	start()
-	r.take(r.sample(1, 60, 0.25), r.sample(1, 20, 0.5), r.sample(1, 20, 1), r.sample(1, 40, 0.75),
-		r.sample(2, 80, 1), r.sample(3, 80, 0.25), r.sample(3, 40, 0.5), r.sample(4, 100, 0.5), r.sample(4, 100, 0.5))
-	r.want("all of the time", 1, 35)
-	r.want("the last quarter", 2, 20)
-	r.want("the first half", 3, 30)
-	r.want("what is said twice counts once", 4, 25)
-	r.want("idle", 5, 0)
-
-	start()
-	r.take(r.sample(1, 100, 0.4), r.sample(1, 100, 1), r.sample(1, 100, 1))
-	r.want("unequal distances", 1, 100)
-
-	start()
-	r.take(r.sample(1, 100, 0.5), r.sample(1, 50, 0.51), r.sample(2, 30, 0.6))
-	r.want("so close is no sampling", 1, 50.5/60*100)
-	r.want("alone", 2, 30)
-}
-
 func TestBusyGarbage(t *testing.T) {
 	r := newBusyRig(t)
 	r.ask(0)

@@ -164,7 +164,7 @@ func TestProcessesOfInstances(t *testing.T) {
 		s.want(t, "part 1", 4, all(collector.Process{PID: 23, Memory: nan, Busy: nan, Flags: collector.ProcessCompute}))
 		n.Advance(time.Second)
 	}
-	if calls := n.Calls("nvmlDeviceGetProcessesUtilizationInfo") + n.Calls("nvmlDeviceGetProcessUtilization"); calls != 0 {
+	if calls := n.Calls("nvmlDeviceGetProcessesUtilizationInfo"); calls != 0 {
 		t.Errorf("%d calls that MIG does not serve", calls)
 	}
 	n.SetMIG(0, "7g.80gb")
@@ -221,10 +221,9 @@ func TestProcessesThatAreNotListed(t *testing.T) {
 	f("no graphics on this board", codes{graphics: "NOT_SUPPORTED"}, all(trainer(33)), nil)
 	f("a list that fails", codes{graphics: "UNKNOWN"}, listed{-1, []collector.Process{trainer(33)}}, nil)
 	f("not ours to see", codes{compute: "NO_PERMISSION"}, listed{-1, []collector.Process{viewer(0)}}, nil)
-	const busy, old = "nvmlDeviceGetProcessesUtilizationInfo", "nvmlDeviceGetProcessUtilization"
+	const busy = "nvmlDeviceGetProcessesUtilizationInfo"
 	f("no samples", codes{busy: "NOT_FOUND"}, all(trainer(0), viewer(0)), nil)
-	f("no utilisation", codes{busy: "NOT_SUPPORTED", old: "NOT_SUPPORTED"}, all(trainer(nan), viewer(nan)), nil)
-	f("the older function", codes{busy: "ARGUMENT_VERSION_MISMATCH"}, all(trainer(33), viewer(0)), nil)
+	f("no utilisation", codes{busy: "NOT_SUPPORTED"}, all(trainer(nan), viewer(nan)), nil)
 	f("utilisation fails", codes{busy: "UNKNOWN"}, all(trainer(nan), viewer(nan)), nil)
 
 	f("nothing works", codes{compute: "UNKNOWN", graphics: "UNKNOWN", mps: "UNKNOWN"}, unlisted, error(nvml.ERROR_UNKNOWN))
@@ -256,9 +255,8 @@ func TestProcessesOfADriver(t *testing.T) {
 			s.want(t, name, 0, want)
 		})
 	}
-	f("470", nvmltest.Config{Driver: "470"}, of(25))
-	f("535 with longer entries", nvmltest.Config{Driver: "535.54.03"}, of(25))
-	f("550 without utilisation", nvmltest.Config{Driver: "550", Without: []string{"nvmlDeviceGetProcessesUtilizationInfo", "nvmlDeviceGetProcessUtilization"}}, of(nan))
+	f("470", nvmltest.Config{Driver: "470"}, of(nan))
+	f("535 with longer entries", nvmltest.Config{Driver: "535.54.03"}, of(nan))
 	lists := []string{
 		"nvmlDeviceGetGraphicsRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v2", "nvmlDeviceGetMPSComputeRunningProcesses_v3",
 		"nvmlDeviceGetMPSComputeRunningProcesses_v2", "nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2",

@@ -137,8 +137,6 @@ func (c *cell) moment(b *batch) moment {
 	return m
 }
 
-func (p *readingsPart) close() { p.batch.close() }
-
 // candidate is a possible column with the table rows that are still to be tried. The first row is the current one.
 type candidate struct {
 	target
@@ -229,7 +227,6 @@ type binder struct {
 // round tries the current rows and returns the candidates that have another row to try.
 func (b *binder) round(all []*candidate) ([]*candidate, error) {
 	batch := newBatch(b.gpu, nil)
-	defer batch.close()
 	for _, c := range all {
 		c.plan(batch, b.why)
 		c.cell.want(batch)
@@ -261,7 +258,7 @@ func (c *candidate) plan(b *batch, why *reasons) {
 		if in, ok := b.planTerm(t, c.reader, c.link); ok {
 			c.cell.inputs = append(c.cell.inputs, in)
 		} else if c.lacks.Reason == "" {
-			c.lacks = why.lacking(t, c.reader)
+			c.lacks = why.lacking(t)
 		}
 	}
 }
@@ -272,7 +269,7 @@ func (c *candidate) accept(b *batch, why *reasons) bool {
 	complete := len(cell.inputs) == len(cell.terms)
 	cell.inputs = slices.DeleteFunc(cell.inputs, func(in input) bool {
 		_, code := b.result(in)
-		if never(code) || cell.mayWrap() && code == nvml.SUCCESS && c.narrow(&b.fields[in.unit]) {
+		if never(code) || cell.mayWrap() && code == nvml.SUCCESS && !b.fields[in.unit].wide {
 			complete = false
 			switch {
 			case c.lacks.Reason != "":
@@ -292,12 +289,6 @@ func (c *candidate) accept(b *batch, why *reasons) bool {
 	cell.in, cell.none = make([]float64, len(cell.inputs)), why.none(cell.reading)
 	_, _ = cell.value(b) // a value that is missing now may appear later
 	return true
-}
-
-// narrow reports whether a counter that may wrap has 32 bits, or may have 32 bits while another row is left for the
-// field.
-func (c *candidate) narrow(f *plannedField) bool {
-	return !f.wide || f.value <= math.MaxUint32 && len(c.rows) > 1
 }
 
 // part builds the part, with a batch that makes only the calls of the accepted rows.

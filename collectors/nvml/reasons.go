@@ -68,32 +68,27 @@ func (w *reasons) none(r *reading) float64 {
 	return w.Blank(collector.ReasonBlank, "NVML gives no value to convert: "+string(r.how))
 }
 
+// name returns the term's call, with its field.
+func (t term) name() string {
+	if t.call == getFieldValues {
+		return fmt.Sprintf("field %d of %s", t.arg[0], t.call.name())
+	}
+	return t.call.name()
+}
+
+// lacking explains that the library lacks a term's function, or the driver its field or result.
+func (w *reasons) lacking(t term) collector.Explanation {
+	return collector.Explanation{Reason: collector.ReasonNoSymbol, Detail: fmt.Sprintf("driver %s lacks %s", w.driver, t.name())}
+}
+
 // refused explains a permanent refusal of a reading's term by NVML.
 func (w *reasons) refused(t term, code nvml.Return) collector.Explanation {
-	what := t.call.name()
-	if t.call == getFieldValues {
-		what = fmt.Sprintf("field %d of %s", t.arg[0], what)
-	}
-	e := collector.Explanation{Reason: collector.ReasonUnsupported, Detail: fmt.Sprintf("%s: %s", what, code.Error())}
+	e := collector.Explanation{Reason: collector.ReasonUnsupported, Detail: t.name() + ": " + code.Error()}
 	switch code {
 	case nvml.ERROR_NO_PERMISSION:
 		e.Reason = collector.ReasonPermission
 	case nvml.ERROR_FUNCTION_NOT_FOUND, nvml.ERROR_ARGUMENT_VERSION_MISMATCH:
-		e.Reason, e.Detail = collector.ReasonNoSymbol, fmt.Sprintf("driver %s lacks %s", w.driver, what)
-	}
-	return e
-}
-
-// lacking explains that the library lacks a term's function, or the driver its field.
-func (w *reasons) lacking(t term, of device) collector.Explanation {
-	e := collector.Explanation{Reason: collector.ReasonNoSymbol, Detail: fmt.Sprintf("driver %s lacks %s", w.driver, t.call.name())}
-	bound, ok := of.bind(t.call)
-	switch {
-	case !ok:
-	case t.call == getFieldValues:
-		e.Detail = fmt.Sprintf("driver %s lacks field %d of %s", w.driver, t.arg[0], t.call.name())
-	default:
-		e.Detail += ", and " + bound.name + " does not have it"
+		return w.lacking(t)
 	}
 	return e
 }

@@ -18,10 +18,10 @@ type part interface {
 	// sample fills the due cells; row[i] and due[i] belong to columns()[i]. An unavailable value is NaN. An error
 	// concerns the whole GPU, unless it is a collector.DeviceError.
 	sample(row []float64, due []bool) error
-
-	// close releases what the part holds. It waits for a call that hangs.
-	close()
 }
+
+// A closer is a part that holds something. Its close waits for a call that hangs.
+type closer interface{ close() }
 
 // target is a device that a part reads: a GPU, one of its instances or links.
 type target struct {
@@ -134,7 +134,9 @@ func ends(err error) bool {
 
 func (s *source) close() {
 	for i := range s.parts {
-		s.parts[i].close()
+		if c, ok := s.parts[i].part.(closer); ok {
+			c.close()
+		}
 	}
 }
 

@@ -63,6 +63,7 @@ type binder struct {
 	slots   map[sysfs.Reading]int // readings that the reader has
 	metrics *gpumetrics.Metrics   // as read in Open; nil if unknown, then any member may exist
 	bus     bool                  // pcie_bw exists
+	process bool                  // KFD lists processes
 	added   *added                // nil if not used
 }
 
@@ -74,6 +75,7 @@ type cell struct {
 	metrics bool // needs gpu_metrics
 	bus     bool
 	growth  bool    // needs two samples
+	process bool    // needs the processes
 	records bool    // needs libamd_smi
 	blank   float64 // placeholder for a missing value, see explain
 }
@@ -102,6 +104,7 @@ func (b *binder) bind(s *spec) (cell, bool) {
 		c.metrics = c.metrics || len(t.metric) > 0 || t.op == opUnread
 		c.bus = c.bus || t.op == opBus
 		c.records = c.records || t.op == opRecord
+		c.process = c.process || t.op == opProcess
 		c.growth = c.growth || t.op == opRate || t.op == opMeanRate || t.op == opPart || t.ofResidencies()
 		c.terms = append(c.terms, made)
 	}
@@ -158,6 +161,8 @@ func (b *binder) possible(t term) (term, bool) {
 		return t, true
 	case opBus:
 		return t, b.bus
+	case opProcess:
+		return t, b.process
 	case opRecord:
 		return t, b.added != nil && b.added.lib.RefusesRecords() == ""
 	case opSum:

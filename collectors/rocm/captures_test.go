@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	gm "warpgauge/collectors/rocm/internal/gpumetrics"
+	"warpgauge/collectors/rocm/rocmtest"
 	"warpgauge/pkg/collector/collectortest"
 	"warpgauge/pkg/field"
 )
@@ -37,7 +38,7 @@ type board struct{ pci, device, compute string }
 type step struct {
 	revision string
 	size     int
-	members  map[string][]uint64
+	members  rocmtest.Members
 	wants    []wanted
 }
 
@@ -91,7 +92,7 @@ func readCapture(t testing.TB, file string) capture {
 			name, text, _ := strings.Cut(rest, " = ")
 			c.sys[name] = strings.ReplaceAll(text, `\n`, "\n")
 		case "metrics":
-			s.revision, s.members = rest, map[string][]uint64{}
+			s.revision, s.members = rest, rocmtest.Members{}
 		case "then":
 			c.steps = append(c.steps, step{})
 		case "node":
@@ -134,110 +135,13 @@ func figures(t testing.TB, words []string) []uint64 {
 	return out
 }
 
-// layouts returns the structures of kgd_pp_interface.h, independently of the decoder and of rocmtest: name,
-// width in bytes, and length of an array. No source has the contents of xcp_stats, so only its
-// size is right.
-func layouts() map[string]string {
-	const (
-		socket = "temperature_hotspot:2 temperature_mem:2 temperature_vrsoc:2 curr_socket_power:2 average_gfx_activity:2 average_umc_activity:2 "
-		middle = "energy_accumulator:8 system_clock_counter:8 accumulation_counter:4 prochot_residency_acc:4 ppt_residency_acc:4 " +
-			"socket_thm_residency_acc:4 vr_thm_residency_acc:4 hbm_thm_residency_acc:4 gfxclk_lock_status:4 pcie_link_width:2 pcie_link_speed:2 " +
-			"xgmi_link_width:2 xgmi_link_speed:2 gfx_activity_acc:4 mem_activity_acc:4 pcie_bandwidth_acc:8 pcie_bandwidth_inst:8 " +
-			"pcie_l0_to_recov_count_acc:8 pcie_replay_count_acc:8 pcie_replay_rover_count_acc:8 pcie_nak_sent_count_acc:4 pcie_nak_rcvd_count_acc:4 " +
-			"xgmi_read_data_acc:8:8 xgmi_write_data_acc:8:8 "
-		clocks = "firmware_timestamp:8 current_gfxclk:2:8 current_socclk:2:4 current_vclk0:2:4 current_dclk0:2:4 current_uclk:2 num_partition:2 "
-	)
-	return map[string]string{
-		"1.3": "temperature_edge:2 temperature_hotspot:2 temperature_mem:2 temperature_vrgfx:2 temperature_vrsoc:2 temperature_vrmem:2 " +
-			"average_gfx_activity:2 average_umc_activity:2 average_mm_activity:2 average_socket_power:2 energy_accumulator:8 system_clock_counter:8 " +
-			"average_gfxclk_frequency:2 average_socclk_frequency:2 average_uclk_frequency:2 average_vclk0_frequency:2 average_dclk0_frequency:2 " +
-			"average_vclk1_frequency:2 average_dclk1_frequency:2 current_gfxclk:2 current_socclk:2 current_uclk:2 current_vclk0:2 current_dclk0:2 " +
-			"current_vclk1:2 current_dclk1:2 throttle_status:4 current_fan_speed:2 pcie_link_width:2 pcie_link_speed:2 padding:2 " +
-			"gfx_activity_acc:4 mem_activity_acc:4 temperature_hbm:2:4 firmware_timestamp:8 voltage_soc:2 voltage_gfx:2 voltage_mem:2 padding:2 " +
-			"indep_throttle_status:8",
-		"1.6": socket + middle + clocks + "xcp_stats:8:168 pcie_lc_perf_other_end_recovery:4",
-		"1.8": socket + "mem_max_bandwidth:8 " + middle + "xgmi_link_status:2:8 padding:2 " + clocks + "xcp_stats:8:440 pcie_lc_perf_other_end_recovery:4",
-		"2.1": "temperature_gfx:2 temperature_soc:2 temperature_core:2:8 temperature_l3:2:2 average_gfx_activity:2 average_mm_activity:2 " +
-			"system_clock_counter:8 average_socket_power:2 average_cpu_power:2 average_soc_power:2 average_gfx_power:2 average_core_power:2:8 " +
-			"average_gfxclk_frequency:2 average_socclk_frequency:2 average_uclk_frequency:2 average_fclk_frequency:2 average_vclk_frequency:2 " +
-			"average_dclk_frequency:2 current_gfxclk:2 current_socclk:2 current_uclk:2 current_fclk:2 current_vclk:2 current_dclk:2 " +
-			"current_coreclk:2:8 current_l3clk:2:2 throttle_status:4 fan_pwm:2 padding:2:3",
-		"3.0": "temperature_gfx:2 temperature_soc:2 temperature_core:2:16 temperature_skin:2 average_gfx_activity:2 average_vcn_activity:2 " +
-			"average_ipu_activity:2:8 average_core_c0_activity:2:16 average_dram_reads:2 average_dram_writes:2 average_ipu_reads:2 average_ipu_writes:2 " +
-			"system_clock_counter:8 average_socket_power:4 average_ipu_power:2 average_apu_power:4 average_gfx_power:4 average_dgpu_power:4 " +
-			"average_all_core_power:4 average_core_power:2:16 average_sys_power:2 stapm_power_limit:2 current_stapm_power_limit:2 " +
-			"average_gfxclk_frequency:2 average_socclk_frequency:2 average_vpeclk_frequency:2 average_ipuclk_frequency:2 average_fclk_frequency:2 " +
-			"average_vclk_frequency:2 average_uclk_frequency:2 average_mpipu_frequency:2 current_coreclk:2:16 current_core_maxfreq:2 " +
-			"current_gfx_maxfreq:2 throttle_residency_prochot:4 throttle_residency_spl:4 throttle_residency_fppt:4 throttle_residency_sppt:4 " +
-			"throttle_residency_thm_core:4 throttle_residency_thm_gfx:4 throttle_residency_thm_soc:4 time_filter_alphavalue:4",
-	}
-}
-
-// listMembers is revision 1.9's list in smu_v13_0_6_ppt.h: name, number, unit, width,
-// number of values.
-const listMembers = "temperature_hotspot:0:2:2:1 temperature_mem:1:2:2:1 temperature_vrsoc:2:2:2:1 curr_socket_power:3:3:2:1 " +
-	"average_gfx_activity:4:10:2:1 average_umc_activity:5:10:2:1 mem_max_bandwidth:6:8:8:1 energy_accumulator:7:0:8:1 " +
-	"system_clock_counter:8:4:8:1 accumulation_counter:9:0:4:1 prochot_residency_acc:10:0:4:1 ppt_residency_acc:11:0:4:1 " +
-	"socket_thm_residency_acc:12:0:4:1 vr_thm_residency_acc:13:0:4:1 hbm_thm_residency_acc:14:0:4:1 gfxclk_lock_status:15:0:4:1 " +
-	"pcie_link_width:16:0:2:1 pcie_link_speed:17:7:2:1 xgmi_link_width:18:0:2:1 xgmi_link_speed:19:6:2:1 gfx_activity_acc:20:10:4:1 " +
-	"mem_activity_acc:21:10:4:1 pcie_bandwidth_acc:22:10:8:1 pcie_bandwidth_inst:23:8:8:1 pcie_l0_to_recov_count_acc:24:0:8:1 " +
-	"pcie_replay_count_acc:25:0:8:1 pcie_replay_rover_count_acc:26:0:8:1 pcie_nak_sent_count_acc:27:0:4:1 pcie_nak_rcvd_count_acc:28:0:4:1 " +
-	"xgmi_read_data_acc:29:9:8:8 xgmi_write_data_acc:30:9:8:8 xgmi_link_status:31:0:2:8 firmware_timestamp:32:5:8:1 current_gfxclk:33:1:2:8 " +
-	"current_socclk:34:1:2:4 current_vclk0:35:1:2:4 current_dclk0:36:1:2:4 current_uclk:37:1:2:1 pcie_lc_perf_other_end_recovery:39:0:4:1 " +
-	"gfx_busy_inst:40:10:4:8 jpeg_busy:41:10:2:40 vcn_busy:42:10:2:4 gfx_busy_acc:43:10:8:8 gfx_below_host_limit_ppt_acc:44:0:8:8 " +
-	"gfx_below_host_limit_thm_acc:45:0:8:8 gfx_low_utilization_acc:46:0:8:8 gfx_below_host_limit_total_acc:47:0:8:8"
-
 // file encodes the members.
 func (s *step) file(t testing.TB) []byte {
 	t.Helper()
-	var format, content byte
-	if _, err := fmt.Sscanf(s.revision, "%d.%d", &format, &content); err != nil {
-		t.Fatal(err)
+	b, used, err := rocmtest.Encode(s.revision, s.members)
+	if err != nil || used != len(s.members) {
+		t.Fatalf("%d of %d members are in revision %s: %v", used, len(s.members), s.revision, err)
 	}
-	b := []byte{0, 0, format, content}
-	used := 0
-	put := func(name string, width, count int) {
-		values, ok := s.members[name]
-		if ok {
-			used++
-		}
-		for i := range count {
-			var word [8]byte
-			v := uint64(math.MaxUint64)
-			if i < len(values) {
-				v = values[i]
-			}
-			binary.LittleEndian.PutUint64(word[:], v)
-			b = append(b, word[:width]...)
-		}
-	}
-	if s.revision == "1.9" {
-		members := strings.Fields(listMembers)
-		b = binary.LittleEndian.AppendUint32(b, uint32(len(members)))
-		for _, m := range members {
-			p := strings.Split(m, ":")
-			n := figures(t, p[1:])
-			kind := map[uint64]uint64{2: 2, 4: 4, 8: 6}[n[2]]
-			b = binary.LittleEndian.AppendUint64(b, n[1]<<24|kind<<20|n[0]<<10|n[3])
-			put(p[0], int(n[2]), int(n[3]))
-		}
-	} else {
-		for m := range strings.FieldsSeq(layouts()[s.revision]) {
-			p := append(strings.Split(m, ":"), "1")
-			n := figures(t, p[1:])
-			for len(b)%int(n[0]) != 0 {
-				b = append(b, 0)
-			}
-			put(p[0], int(n[0]), int(n[1]))
-		}
-		for len(b)%8 != 0 {
-			b = append(b, 0)
-		}
-	}
-	if used != len(s.members) {
-		t.Fatalf("%d of %d members are in revision %s", used, len(s.members), s.revision)
-	}
-	binary.LittleEndian.PutUint16(b, uint16(len(b)))
 	return b
 }
 

@@ -27,13 +27,13 @@ func (n node) units(g *sysfs.GPU, more smi.Facts, driver string, fields field.Li
 	board.Facts, board.Texts = facts(fields, words, specs), collector.DialectTexts(fields, words)
 	out := []unit{{board, specs}}
 	if g.Partitioned() {
-		for _, i := range g.Instances {
+		for k, i := range g.Instances {
 			d := instance(board, g, i)
 			t := texts(g, d, driver)
 			t[field.AMDRenderNode], t[field.AMDUUID] = i.Render, smiUUID(g, i.ID)
 			d.Texts = collector.DialectTexts(fields, t) // with the board's serial number
 			delete(t, dcgmSerial)                       // only for the board, as with MIG
-			specs := instanceSpecs(i)
+			specs := instanceSpecs(i, k)
 			d.Facts = facts(fields, t, specs)
 			out = append(out, unit{d, specs})
 		}

@@ -122,7 +122,7 @@ func (s *processSource) Columns() []collector.Column { return s.columns }
 // error.
 func (s *processSource) Sample(row []float64, due []bool) error {
 	begin := time.Now()
-	err := s.list.Scan()
+	err := s.list.Scan(true)
 	s.scans.Add(1)
 	s.time.Add(int64(time.Since(begin)))
 	what := ""

@@ -39,9 +39,12 @@ type Options struct {
 	Log     *zap.Logger // may be nil
 }
 
-// Present reports whether the node below root ("" means "/") has an AMD GPU with the amdgpu driver. It reads a few
-// short files of /sys and loads nothing.
-func Present(root string) bool { return sysfs.New(sysfs.Options{Root: root}).Present() }
+// Present reports whether the node below root ("" means "/") has an AMD GPU with the amdgpu driver. It reads short files of
+// /sys and loads nothing.
+func Present(root string) bool {
+	found, err := sysfs.New(sysfs.Options{Root: root}).Find(context.Background())
+	return err == nil && len(found.GPUs) > 0
+}
 
 // Collector reads the AMD GPUs of a node.
 type Collector struct {
@@ -160,15 +163,16 @@ func (c *Collector) source(n node, g *sysfs.GPU, found *sysfs.Found, fields fiel
 	wanted := readings(units)
 	s.files = c.files.Open(g, wanted)
 	s.reader = c.reader(s.files, g, wanted)
+	s.frame.processes = c.files.Processes(g)
 	s.due, s.frame.values = make([]bool, len(wanted)), make([]float64, len(wanted))
-	b := binder{slots: map[sysfs.Reading]int{}, metrics: m, bus: s.files.HasBus(), added: c.added}
-	for i, has := range s.reader.Has() {
+	b := binder{slots: map[sysfs.Reading]int{}, metrics: m, bus: s.files.HasBus(), added: c.added, process: s.frame.processes.Has()}
+	has, denied := s.files.Probe()
+	for i := range has {
 		s.frame.values[i] = math.NaN()
-		if has {
+		if has[i] {
 			b.slots[wanted[i]] = i
 		}
 	}
-	denied := s.files.Denied()
 	s.blanks = s.newBlanks()
 	bus, records := false, false
 	for _, u := range units {
@@ -185,6 +189,7 @@ func (c *Collector) source(n node, g *sysfs.GPU, found *sysfs.Found, fields fiel
 			s.cells = append(s.cells, cell)
 			bus = bus || cell.bus
 			records = records || cell.records
+			s.units = s.units || u.specs[i].field == field.AMDOccupancy
 		}
 	}
 	s.Complete(s.devices, s.columns, fields.Readings(), s.rest)

@@ -202,6 +202,9 @@ func TestRescan(t *testing.T) {
 		}
 	}
 	f(false)
+	if !Present(tree.Root) || Present(t.TempDir()) {
+		t.Error("Present does not tell a node with GPUs from one without")
+	}
 	tree.GPUs[1].Vanish(t)
 	f(true)
 	tree.GPUs[1].Return(t)

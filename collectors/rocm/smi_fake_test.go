@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -377,4 +379,21 @@ func TestSMIReadAllocatesNothing(t *testing.T) {
 	if at := slices.Index(all, sysfs.Reading{Kind: sysfs.MemoryBusy}); values[at] != 7 {
 		t.Errorf("memory busy = %v, want 7", values[at])
 	}
+}
+
+// onThreads runs f concurrently on n different threads.
+func onThreads(t *testing.T, n int, f func()) {
+	t.Helper()
+	var wg, all sync.WaitGroup
+	all.Add(n)
+	for range n {
+		wg.Go(func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			all.Done()
+			all.Wait()
+			f()
+		})
+	}
+	wg.Wait()
 }

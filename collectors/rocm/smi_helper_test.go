@@ -61,7 +61,7 @@ func (s *started) reader(t *testing.T, g sysfs.GPU, wanted ...sysfs.Reading) *sm
 
 // asked reports for each wanted reading whether it comes from the library.
 func (r *smiReader) asked() []bool {
-	asked := make([]bool, len(r.has))
+	asked := make([]bool, len(r.rest))
 	for _, c := range r.cells {
 		asked[c.cell] = true
 	}
@@ -69,8 +69,8 @@ func (r *smiReader) asked() []bool {
 }
 
 // readAll reads all readings of r.
-func readAll(r reader) ([]float64, error) {
-	n := len(r.Has())
+func readAll(r *smiReader) ([]float64, error) {
+	n := len(r.rest)
 	values, due := make([]float64, n), slices.Repeat([]bool{true}, n)
 	for i := range values {
 		values[i] = -1
@@ -78,7 +78,7 @@ func readAll(r reader) ([]float64, error) {
 	return values, r.Read(values, due)
 }
 
-func mustRead(t *testing.T, r reader) []float64 {
+func mustRead(t *testing.T, r *smiReader) []float64 {
 	t.Helper()
 	v, err := readAll(r)
 	if err != nil {

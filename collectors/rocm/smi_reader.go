@@ -127,7 +127,6 @@ type smiReader struct {
 	device  uint32
 	sensors string // the library's directory of sensors
 
-	has   []bool
 	cells []smiCell
 	rest  []bool // due readings that come from files
 	out   *[2]uint64
@@ -148,20 +147,18 @@ func (s *rocmSMI) open(files *sysfs.Handle, g *sysfs.GPU, wanted []sysfs.Reading
 	if !ok {
 		return nil, false
 	}
-	r := &smiReader{Caller: s.NewCaller(), files: files, device: device, has: files.Has(), rest: make([]bool, len(wanted)), out: smi.New[[2]uint64]()}
+	r := &smiReader{Caller: s.NewCaller(), files: files, device: device, rest: make([]bool, len(wanted)), out: smi.New[[2]uint64]()}
 	// Before ROCm 6 a function for a missing sensor dereferences a null pointer, so only readings with a file use the
 	// library.
+	has, _ := files.Probe()
 	r.sensors = files.Sensors()
 	for i, w := range wanted {
-		if ask, ok := smiAskFor(w); ok && r.has[i] && s.Has(ask.function) {
+		if ask, ok := smiAskFor(w); ok && has[i] && s.Has(ask.function) {
 			r.cells = append(r.cells, smiCell{i, w, ask})
 		}
 	}
 	return r, true
 }
-
-// Has returns the files' answer, because the library reads only these files.
-func (r *smiReader) Has() []bool { return r.has }
 
 // Read reads the files, then calls the library. A hanging library call stalls only this Read. After an error due cells
 // are NaN. Errors: sysfs.ErrLost, or collector.ErrColumnsChanged if the GPU's sensors have another number,

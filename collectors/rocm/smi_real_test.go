@@ -57,7 +57,7 @@ func TestRealLibraryVanishAndReturn(t *testing.T) {
 	over, gpus := &started{s, tree}, boards(t, tree)
 	wanted := []sysfs.Reading{{Kind: sysfs.Temperature, Index: sysfs.SensorJunction}, {Kind: sysfs.Busy}}
 	first, last := over.reader(t, gpus[0], wanted...), over.reader(t, gpus[2], wanted...)
-	is := func(r reader, g *rocmtest.GPU) {
+	is := func(r *smiReader, g *rocmtest.GPU) {
 		t.Helper()
 		v := mustRead(t, r)
 		if math.Abs(v[0]-float64(g.State.JunctionC)) > 1e-9 || v[1] != float64(g.State.Util) {
@@ -94,41 +94,6 @@ func TestRealLibraryVanishAndReturn(t *testing.T) {
 	}
 	must(t, s.close())
 	is(mustStart(t, tree, lib.Path).reader(t, gpus[2], wanted...), tree.GPUs[2])
-}
-
-// TestRealLibraryWithAGapInItsCards checks that GPUs are not confused if the library omits
-// one of them, as ROCm 5 does after a gap in the card numbers.
-func TestRealLibraryWithAGapInItsCards(t *testing.T) {
-	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI250X, GPUs: 3})
-	tree.GPUs[0].Vanish(t)
-	s := startReal(t, tree)
-	tree.Step(t, time.Second)
-	wanted := []sysfs.Reading{{Kind: sysfs.Temperature, Index: sysfs.SensorJunction}}
-	for i, g := range boards(t, tree) {
-		r, ok := s.open(files(t, tree, g, wanted...), &g, wanted)
-		if !ok {
-			continue
-		}
-		if v, want := mustRead(t, r)[0], float64(tree.GPUs[i+1].State.JunctionC); math.Abs(v-want) > 1e-9 {
-			t.Errorf("%s: %v, want %v", g.PCI, v, want)
-		}
-	}
-}
-
-// TestRealLibraryWithoutSharedMemory checks the error, at every attempt, if /dev/shm is not
-// writable. rsmi_init fails then, and any later call would crash.
-func TestRealLibraryWithoutSharedMemory(t *testing.T) {
-	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI250X})
-	lib := smitest.NewReal(t, tree).Enter(t)
-	if smiThreadLocks(lib.Path) {
-		t.Skip("the installed library has locks within the process")
-	}
-	broken := lib.BreakLocks(t).Path
-	for range 3 {
-		if _, err := startSMI(broken); !errors.Is(err, smiStatus(smiInitError)) || !strings.Contains(err.Error(), "/dev/shm") {
-			t.Errorf("startSMI = %v, want status 8 and /dev/shm", err)
-		}
-	}
 }
 
 // TestRealLibraryOpensNothingHarmful checks that some files are not opened: reading clears

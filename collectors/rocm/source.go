@@ -22,8 +22,6 @@ import (
 // reader reads the raw readings of one GPU: *sysfs.Handle or *smiReader. One goroutine uses it, except for Calls of a
 // collector.CallMeter.
 type reader interface {
-	// Has returns for each reading whether it can ever have a value.
-	Has() []bool
 	// Read stores the due readings in values, NaN for missing ones. Errors: sysfs.ErrLost, sysfs.ErrReplaced,
 	// collector.ErrColumnsChanged, wrapped.
 	Read(values []float64, due []bool) error
@@ -51,7 +49,9 @@ type source struct {
 
 	collector.Absences
 	blanks  blanks
-	sampled bool // after the first sample
+	sampled bool      // after the first sample
+	scanned time.Time // of processes
+	units   bool      // compute units of processes are needed
 
 	frame      frame
 	time       timebase
@@ -86,8 +86,7 @@ func (s *source) Sample(row []float64, due []bool) error {
 		return nil
 	}
 	s.logState(sayPower, "")
-	metrics := s.plan(due)
-	err := s.readFrame(metrics)
+	err := s.readFrame(s.plan(due))
 	if errors.Is(err, collector.ErrDeviceLost) {
 		s.blank(row, due, math.NaN())
 		s.time.reset()
@@ -112,24 +111,28 @@ func (s *source) blank(row []float64, due []bool, with float64) {
 	}
 }
 
-// plan marks the raw readings of the due columns and reports whether they need gpu_metrics.
-func (s *source) plan(due []bool) (metrics bool) {
+// plan marks the raw readings of the due columns and reports whether they need gpu_metrics and the processes.
+func (s *source) plan(due []bool) (metrics, processes bool) {
 	clear(s.due)
 	for i := range s.cells {
 		if !due[i] {
 			continue
 		}
 		c := &s.cells[i]
-		metrics = metrics || c.metrics
+		metrics, processes = metrics || c.metrics, processes || c.process
 		for _, slot := range c.slots {
 			s.due[slot] = true
 		}
 	}
-	return metrics
+	return metrics, processes
 }
 
+// scanAfter is how long a scan of processes stays valid. A scan opens files of every process, which is too expensive for
+// short intervals.
+const scanAfter = time.Second
+
 // readFrame fills the frame. An error concerns the whole GPU.
-func (s *source) readFrame(metrics bool) error {
+func (s *source) readFrame(metrics, processes bool) error {
 	f := &s.frame
 	if metrics {
 		if err := s.readMetrics(); err != nil {
@@ -142,6 +145,9 @@ func (s *source) readFrame(metrics bool) error {
 	if s.added != nil {
 		f.wall = time.Now()
 		f.added = s.added.row(f.wall)
+	}
+	if now := time.Now(); processes && now.Sub(s.scanned) >= scanAfter {
+		s.scanned, f.scanned = now, f.processes.Scan(s.units) == nil
 	}
 	if !slices.Contains(s.due, true) {
 		return nil
@@ -258,7 +264,7 @@ func (s *source) close() error {
 	if s.bus != nil {
 		s.bus.close()
 	}
-	return s.reader.Close()
+	return errors.Join(s.frame.processes.Close(), s.reader.Close())
 }
 
 // bus reads pcie_bw on its own goroutine, because the driver sleeps for a second in each read.

@@ -29,6 +29,7 @@ const (
 	opHeld               // nanoseconds: Σ (largest residency ÷ all cycles × time)
 	opBus                // pcie_bw, 0 sent, 1 received
 	opUnread             // unread part of the GPU; first is one of unread…
+	opProcess            // number, bytes or compute units of processes, by at; first is the instance, -1 for all
 	opRecord             // records from libamd_smi: first is the severity, at one of record…
 	opFixed              // constant: scale
 )
@@ -56,7 +57,7 @@ type term struct {
 	// The limits are in raw.
 	confirm []confirmation
 	speed   bool // GT/s, converted to the PCIe generation
-	at      int  // opPart: element of the second counter; opRecord
+	at      int  // opPart: element of the second counter; opProcess, opRecord
 	// group numbers alternative sources of one quantity. Only the first group that the board supports counts, so that a
 	// value never jumps from one sensor to another.
 	group int

@@ -32,7 +32,7 @@ var known = sync.OnceValue(func() map[field.ID]bool {
 // everySpec returns all possible columns of a GPU, a partition and a link.
 func everySpec() [3][]spec {
 	whole := sysfs.GPU{Card: "card1", Compute: "SPX", Memory: "NPS1", Instances: []sysfs.Instance{{Units: 1, Memory: 1}}}
-	return [3][]spec{boardSpecs(&whole, node{count: 1}, smi.Facts{}), instanceSpecs(whole.Instances[0]), linkSpecs(0)}
+	return [3][]spec{boardSpecs(&whole, node{count: 1}, smi.Facts{}), instanceSpecs(whole.Instances[0], 0), linkSpecs(0)}
 }
 
 // files returns the files that the terms of a column need, in the order of the terms, without duplicates.
@@ -51,6 +51,9 @@ func (s *spec) files() (from []string) {
 		}
 		if t.op == opBus {
 			add("pcie_bw")
+		}
+		if t.op == opProcess {
+			add("kfd/proc/*")
 		}
 	}
 	return from

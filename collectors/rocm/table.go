@@ -49,7 +49,7 @@ var residencies = []struct { //nolint:gochecknoglobals // a constant
 func boardSpecs(g *sysfs.GPU, n node, more smi.Facts) []spec {
 	return slices.Concat(
 		identitySpecs(g, n), clockSpecs(), temperatureSpecs(), powerSpecs(g), utilisationSpecs(), memorySpecs(more),
-		busSpecs(), errorSpecs(), throttleSpecs(g), fabricSpecs(), hardwareSpecs(g), processSpecs(sysfs.Whole, units(g)), addedSpecs(more),
+		busSpecs(), errorSpecs(), throttleSpecs(g), fabricSpecs(), hardwareSpecs(g), processSpecs(-1, units(g)), addedSpecs(more),
 	)
 }
 
@@ -468,32 +468,36 @@ func engineSpecs(partition int) []spec {
 	return out
 }
 
-// processSpecs returns the columns about processes on an instance, or on the whole GPU.
-func processSpecs(index uint8, units int) []spec {
+// processSpecs returns the columns about processes on an instance, or on the whole GPU (-1).
+func processSpecs(instance, units int) []spec {
 	out := []spec{
-		one(field.AMDProcesses, rawTerm(sysfs.Processes, index, 1)),
-		one(field.AMDProcessMemory, rawTerm(sysfs.ProcessMemory, index, 1)),
+		one(field.AMDProcesses, process(instance, 0, 1)),
+		one(field.AMDProcessMemory, process(instance, 1, 1)),
 	}
 	if units > 0 {
 		out = append(out, fixed(field.AMDComputeUnits, float64(units)),
-			one(field.AMDOccupancy, rawTerm(sysfs.ProcessUnits, index, 1/float64(units))))
+			one(field.AMDOccupancy, process(instance, 2, 1/float64(units))))
 	}
 	return out
 }
 
-// instanceSpecs returns the columns of a partition: the values that the driver and KFD report per partition. Only boards
-// have other columns.
-func instanceSpecs(i sysfs.Instance) []spec {
-	index, total := uint8(i.ID), float64(i.Memory)
-	left := rawTerm(sysfs.ProcessMemory, index, -toMiB)
+// process returns the term of a quantity of sysfs.ProcessList.Usage × scale.
+func process(instance, quantity int, scale float64) term {
+	return term{op: opProcess, first: instance, at: quantity, scale: scale}
+}
+
+// instanceSpecs returns the columns of a partition at a position among the GPU's: the values that the driver and KFD report
+// per partition. Only boards have other columns.
+func instanceSpecs(i sysfs.Instance, at int) []spec {
+	total, left := float64(i.Memory), process(at, 1, -toMiB)
 	left.plus = total * toMiB
 	out := []spec{
-		one(dcgmFBUsed, rawTerm(sysfs.ProcessMemory, index, toMiB)),
+		one(dcgmFBUsed, process(at, 1, toMiB)),
 		one(dcgmEngineActive, over(opMeanRate, toBusy, i.ID*gm.XCCs, gm.XCCs, gm.XCPGfxBusyAcc)),
 	}
 	if total > 0 {
-		out = append(out, fixed(dcgmFBTotal, total*toMiB), one(dcgmFBFree, left), one(dcgmFBUsedRatio, rawTerm(sysfs.ProcessMemory, index, 1/total)))
+		out = append(out, fixed(dcgmFBTotal, total*toMiB), one(dcgmFBFree, left), one(dcgmFBUsedRatio, process(at, 1, 1/total)))
 	}
 	out = append(out, engineSpecs(i.ID)...)
-	return append(out, processSpecs(index, i.Units)...)
+	return append(out, processSpecs(at, i.Units)...)
 }

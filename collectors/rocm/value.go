@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"warpgauge/collectors/rocm/internal/gpumetrics"
+	"warpgauge/collectors/rocm/internal/sysfs"
 )
 
 // frame holds the inputs of one Sample.
@@ -14,7 +15,10 @@ type frame struct {
 	bus     [2]float64 // pcie_bw, sent and received
 	unread  [3]float64 // by unread…
 	added   *addedRow  // nil if missing or too old
-	wall    time.Time  // of the sample; set if added is
+	// processes holds the result of the last scan if scanned.
+	processes *sysfs.ProcessList
+	scanned   bool
+	wall      time.Time // of the sample; set if added is
 	// now is the time of the counters in gpu_metrics. Counters can be compared within one era only: a new era begins
 	// when the clock changes or the GPU comes back.
 	now nanos
@@ -76,6 +80,11 @@ func (b *bound) compute(f *frame) float64 {
 		return b.rate(f)
 	case opBus:
 		return f.bus[b.first]
+	case opProcess:
+		if !f.scanned {
+			return math.NaN()
+		}
+		return f.processes.Usage(b.first)[b.at]
 	case opUnread:
 		return f.unread[b.first]
 	case opRecord:

@@ -522,11 +522,3 @@ func TestBus(t *testing.T) {
 		check("DCGM_FI_PROF_PCIE_TX_BYTES", nan)
 	})
 }
-
-func TestPCIeGeneration(t *testing.T) {
-	for speed, want := range map[float64]float64{2.5: 1, 5: 2, 8: 3, 16: 4, 32: 5, 64: 6, 0: nan, math.NaN(): nan} {
-		if got := pcieGeneration(speed); got != want && !(math.IsNaN(got) && math.IsNaN(want)) {
-			t.Errorf("pcieGeneration(%v) = %v, want %v", speed, got, want)
-		}
-	}
-}

@@ -2,10 +2,8 @@ package helm_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -122,38 +120,12 @@ var theirs = []their{
 }
 
 // sets returns the arguments of template that set values by path.
-func sets(t *testing.T, values map[string]string) (out []string) {
-	t.Helper()
-	all := map[string]any{}
+func sets(values map[string]string) (out []string) {
 	for path, value := range values {
-		var v any
-		if err := json.Unmarshal([]byte(value), &v); err != nil {
-			t.Fatalf("%s: %v", path, err)
-		}
-		put(all, strings.Split(path, "."), v)
-	}
-	for name, v := range all {
-		b, err := json.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
-		out = append(out, name+"="+string(b))
+		out = append(out, path+"="+value)
 	}
 	slices.Sort(out)
 	return out
-}
-
-func put(in map[string]any, path []string, v any) {
-	if len(path) == 1 {
-		in[path[0]] = v
-		return
-	}
-	next, ok := in[path[0]].(map[string]any)
-	if !ok {
-		next = map[string]any{}
-		in[path[0]] = next
-	}
-	put(next, path[1:], v)
 }
 
 // TestMigrationFromTheirChart sets every value of dcgm-exporter's chart in one file and checks the rendered release.
@@ -166,7 +138,7 @@ func TestMigrationFromTheirChart(t *testing.T) {
 	for _, v := range theirs {
 		values[v.path] = v.value
 	}
-	after, err := template(t, "", sets(t, values)...)
+	after, err := template(t, "", sets(values)...)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, after)
 	}
@@ -191,32 +163,13 @@ func TestMigrationFromTheirChart(t *testing.T) {
 	}
 }
 
-// TestTheirDefaults: docs/migration.md names every default that differs. Given dcgm-exporter's whole values.yaml, the
-// chart reports all unsupported values at once.
+// TestTheirDefaults: given dcgm-exporter's whole values.yaml, the chart reports all unsupported values at once.
 func TestTheirDefaults(t *testing.T) {
-	var ours map[string]any
-	if err := yaml.Unmarshal(read(t, "warpgauge/values.yaml"), &ours); err != nil {
-		t.Fatal(err)
-	}
-	table, rows := named(t, "dcgm-exporter's chart")
 	values := map[string]string{}
 	for _, v := range theirs {
-		i := slices.Index(table, v.path)
-		if i < 0 {
-			t.Errorf("docs/migration.md does not say what becomes of %s", v.path)
-			continue
+		if v.def != "" {
+			values[v.path] = v.def
 		}
-		if v.def == "" {
-			continue
-		}
-		var def any
-		if err := json.Unmarshal([]byte(v.def), &def); err != nil {
-			t.Fatalf("%s: %v", v.path, err)
-		}
-		if here := at(ours, strings.Split(v.path, ".")); !reflect.DeepEqual(here, def) && !(isEmpty(here) && isEmpty(def)) && !strings.Contains(rows[i], "default") && v.shows != "" {
-			t.Errorf("the default of %s is %v there and %v here, and docs/migration.md does not say so:\n%s", v.path, def, here, rows[i])
-		}
-		values[v.path] = v.def
 	}
 	var file struct{ ServiceMonitor map[string]any }
 	if err := yaml.Unmarshal(read(t, "values/dcgm-exporter.yaml"), &file); err != nil {
@@ -228,7 +181,7 @@ func TestTheirDefaults(t *testing.T) {
 			t.Errorf("values/dcgm-exporter.yaml has serviceMonitor.%s=%s, their default is %s", name, b, values["serviceMonitor."+name])
 		}
 	}
-	out, err := template(t, "", sets(t, values)...)
+	out, err := template(t, "", sets(values)...)
 	if err == nil {
 		t.Fatal("their values.yaml is accepted, though it names their image and their ConfigMap")
 	}
@@ -239,21 +192,6 @@ func TestTheirDefaults(t *testing.T) {
 	if want := []string{"image.repository", "image.tag", "extraConfigMapVolumes"}; !slices.Equal(refused, want) {
 		t.Errorf("refused %q, want %q:\n%s", refused, want, out)
 	}
-}
-
-func at(in any, path []string) any {
-	for _, name := range path {
-		m, ok := in.(map[string]any)
-		if !ok {
-			return nil
-		}
-		in = m[name]
-	}
-	return in
-}
-
-func isEmpty(v any) bool {
-	return v == nil || v == "" || reflect.ValueOf(v).Kind() == reflect.Map && reflect.ValueOf(v).Len() == 0
 }
 
 // TestRefusedWithWhatToDo: the chart refuses each value that it cannot support, and the message names the replacement.
@@ -376,77 +314,4 @@ func runsOn(t *testing.T, spec corev1.PodSpec, labels map[string]string) bool {
 			return true
 		})
 	})
-}
-
-// TestListConfigMap: a list from the API server (-m) gives the pod a token and the permission to get that one
-// ConfigMap, nothing else.
-func TestListConfigMap(t *testing.T) {
-	f := func(want string, sets ...string) {
-		t.Helper()
-		o := render(t, "", sets...)
-		got := ""
-		for _, role := range o.roles {
-			for _, r := range role.Rules {
-				got += fmt.Sprintf("%s %s:%s %s %s", role.Kind, role.Namespace, strings.Join(r.ResourceNames, ","), strings.Join(r.Resources, ","), strings.Join(r.Verbs, ","))
-			}
-		}
-		token := *o.daemonSets["nvidia"].Spec.Template.Spec.AutomountServiceAccountToken
-		if got != want || token != slices.ContainsFunc(sets, func(s string) bool { return strings.Contains(s, "gpus:") }) {
-			t.Errorf("%q: role %q, want %q; token %v", sets, got, want, token)
-		}
-	}
-	const one = "Role gpus:fields configmaps get"
-	f(one, `arguments=["-m","gpus:fields"]`)
-	f(one, `arguments=["--strict","--configmap-data=gpus:fields"]`)
-	f(one, `nvidia.extraEnv=[{"name":"DCGM_EXPORTER_CONFIGMAP_DATA","value":"gpus:fields"}]`)
-	f("", `arguments=["-m","none"]`)
-	f("", `arguments=["-m","gpus:fields"]`, `kubernetes.rbac.create=false`)
-}
-
-// code matches a name in backquotes in the first cell of a table, such as `a.b`, `.c`.
-var code = regexp.MustCompile("`([^`]+)`")
-
-// named returns the names in the first cells of a chapter of docs/migration.md, and the row of each.
-func named(t *testing.T, chapter string) (names, rows []string) {
-	t.Helper()
-	_, text, ok := strings.Cut(string(read(t, "../../docs/migration.md")), "\n## "+chapter+"\n")
-	if !ok {
-		t.Fatalf("docs/migration.md has no chapter %q", chapter)
-	}
-	text, _, _ = strings.Cut(text, "\n## ")
-	for line := range strings.Lines(text) {
-		cells := strings.Split(line, "|")
-		if len(cells) < 4 {
-			continue
-		}
-		above := ""
-		for _, m := range code.FindAllStringSubmatch(cells[1], -1) {
-			name := m[1]
-			if strings.HasPrefix(name, ".") {
-				name = above + name
-			} else {
-				above = name[:max(0, strings.LastIndex(name, "."))]
-			}
-			names, rows = append(names, name), append(rows, line)
-		}
-	}
-	return names, rows
-}
-
-// TestMigrationFromTheOperator: the table has each setting of dcgmExporter in api/nvidia/v1/clusterpolicy_types.go of
-// https://github.com/NVIDIA/gpu-operator at a22dbf671f2e (config.create and config.data come from its chart).
-// TestE2EGPUOperator runs the binary with the settings that reach the container.
-func TestMigrationFromTheOperator(t *testing.T) {
-	table, _ := named(t, "The GPU Operator")
-	for _, name := range []string{
-		"enabled", "repository", "image", "version", "imagePullPolicy", "imagePullSecrets", "resources", "args", "annotations", "env",
-		"config.name", "config.create", "config.data",
-		"serviceMonitor.enabled", "serviceMonitor.interval", "serviceMonitor.scrapeTimeout", "serviceMonitor.honorLabels",
-		"serviceMonitor.additionalLabels", "serviceMonitor.relabelings", "service.type", "service.internalTrafficPolicy",
-		"hostPID", "hostNetwork", "hpcJobMapping.enabled", "hpcJobMapping.directory", "enablePodLabels", "enablePodUID", "podLabelAllowlistRegex",
-	} {
-		if !slices.Contains(table, name) {
-			t.Errorf("docs/migration.md does not say what becomes of dcgmExporter.%s", name)
-		}
-	}
 }

@@ -46,7 +46,6 @@ func TestPods(t *testing.T) {
 	}{
 		{"", "nvidia", pod{Host: []string{kubelet}, Args: []string{"--kubernetes"}}},
 		{"", "amd", pod{Host: []string{kubelet}, Args: []string{"--collectors=/etc/warpgauge/amd-counters.csv", "--kubernetes"}}},
-		{"amd", "amd", pod{Host: []string{kubelet}, Args: []string{"--collectors=/etc/warpgauge/amd-counters.csv", "--kubernetes"}}},
 		{"pod-metadata", "nvidia", pod{
 			Kinds: roles, Rules: []string{"pods: list watch"}, Token: true, Host: []string{kubelet},
 			Args: []string{
@@ -74,17 +73,11 @@ func TestPods(t *testing.T) {
 		{"amd-partitions", "amd", pod{
 			Host: []string{kubelet, "privileged"}, Args: []string{"--collectors=/etc/warpgauge/amd-counters.csv", "--kubernetes"},
 		}},
-		{"dra", "amd", pod{
-			Kinds: roles, Rules: []string{"resourceslices: list watch", "resourceclaims: get"}, Token: true, Host: []string{kubelet},
-			Args: []string{"--collectors=/etc/warpgauge/amd-counters.csv", "--kubernetes", "--kubernetes-enable-dra"},
-		}},
 		{"slurm", "nvidia", pod{
 			User: 65532, Host: []string{"/run/warpgauge/jobs"},
 			Args: []string{"--hpc-job-mapping-dir=/run/warpgauge/jobs"},
 		}},
 		{"rootless", "nvidia", pod{User: 65532}},
-		{"rootless", "amd", pod{User: 65532, Args: []string{"--collectors=/etc/warpgauge/amd-counters.csv"}}},
-		{"gpu-operator", "nvidia", pod{Host: []string{kubelet}, Args: []string{"--kubernetes"}}},
 		{"gpu-operator-dra", "nvidia", pod{
 			Kinds: []string{"ClusterRole", "ClusterRoleBinding", "ResourceClaimTemplate"}, Rules: []string{"resourceslices: list watch", "resourceclaims: get"}, Token: true,
 			Host: []string{kubelet, "claim gpus"}, Args: []string{"--kubernetes", "--kubernetes-enable-dra"},
@@ -118,7 +111,6 @@ func TestPods(t *testing.T) {
 			Kinds: []string{"ConfigMap"}, Host: []string{kubelet},
 			Args: []string{"--collectors=/etc/warpgauge/counters/counters.csv", "--kubernetes"},
 		}},
-		{"dcgm-exporter", "nvidia", pod{Kinds: []string{"ServiceMonitor"}, Host: []string{kubelet}, Args: []string{"--kubernetes"}}},
 		{"configmap", "nvidia", pod{
 			Kinds: []string{"Role", "RoleBinding"}, Rules: []string{"configmaps: get"}, Token: true, Host: []string{kubelet},
 			Args: []string{"--kubernetes", "-m", "monitoring:gpu-fields"},
@@ -160,10 +152,6 @@ func TestPods(t *testing.T) {
 				"--hpc-job-mapping-dir=/var/run/exporter", "--hpc-job-labels=user,partition",
 				"--health-amd-socket=/var/lib/amd-metrics-exporter/amdgpu_device_metrics_exporter_grpc.socket", "--health-node-labels",
 			},
-		}},
-		{"counters", "amd", pod{
-			Kinds: []string{"ConfigMap"}, Host: []string{kubelet},
-			Args: []string{"--collectors=/etc/warpgauge/counters/list.csv", "--kubernetes"},
 		}},
 	} {
 		t.Run(c.variant+"/"+c.component, func(t *testing.T) {

@@ -3,7 +3,6 @@
 package prometheus_test
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,9 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/prometheus/common/model"
-	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/model/relabel"
 	"github.com/prometheus/prometheus/promql/parser"
 	"go.yaml.in/yaml/v3"
 
@@ -170,23 +166,6 @@ func matched(v *parser.VectorSelector) (names []string) {
 	return names
 }
 
-// TestJoins: the README shows the tested expressions.
-func TestJoins(t *testing.T) {
-	text := strings.Join(strings.Fields(string(read(t, "README.md"))), " ")
-	seen := 0
-	for _, test := range readTests(t, "tests/joins_test.yml") {
-		for _, e := range test.Exprs {
-			seen++
-			if !strings.Contains(text, strings.Join(strings.Fields(e.Expr), " ")) {
-				t.Errorf("README.md does not show %s", e.Expr)
-			}
-		}
-	}
-	if seen == 0 {
-		t.Fatal("no joins")
-	}
-}
-
 // ruleTest is a promtool test.
 type ruleTest struct {
 	Name   string
@@ -288,22 +267,6 @@ func firing(t *testing.T) map[string]bool {
 	return fires
 }
 
-// TestNoAlertWithoutAFault: silent_test.yml has events that occur on healthy nodes, and no alert fires at any time.
-func TestNoAlertWithoutAFault(t *testing.T) {
-	want := []string{"planned release", "driver reload", "MIG change", "scale-down", "exporter restart", "new Prometheus", "instance change"}
-	var got []string
-	for _, test := range readTests(t, "tests/silent_test.yml") {
-		got = append(got, test.Name)
-		const never = `count by (alertname) (count_over_time(ALERTS{alertstate="firing"}[110m]))`
-		if len(test.Exprs) != 1 || test.Exprs[0].Expr != never || len(test.Exprs[0].Samples) != 0 {
-			t.Errorf("%q does not say that %s has no samples", test.Name, never)
-		}
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("silent_test.yml has %q, want %q", got, want)
-	}
-}
-
 // xidCase matches a line of the template that explains a code.
 var xidCase = regexp.MustCompile(`(?m)^\{\{- (?:else )?if eq \. "(\d+)" \}\}: (.*)$`)
 
@@ -339,44 +302,5 @@ func TestTheTemplateKnowsXIDs(t *testing.T) {
 		if seen[code] == "" {
 			t.Errorf("neither a verdict nor an alert is about XID %s", code)
 		}
-	}
-}
-
-// TestShards: every node belongs to exactly one server, and no server has nearly all nodes.
-func TestShards(t *testing.T) {
-	const shards, nodes = 4, 60
-	text := string(read(t, "scale/sharded.yml"))
-	owners, parts := map[string][]int{}, make([]int, shards)
-	for shard := range shards {
-		const old = `regex: "0" } # the server's`
-		if strings.Count(text, old) != 1 {
-			t.Fatalf("sharded.yml does not say once %q", old)
-		}
-		var config struct {
-			Configs []struct {
-				Rules []*relabel.Config `yaml:"relabel_configs"`
-			} `yaml:"scrape_configs"`
-		}
-		if err := yaml.Unmarshal([]byte(strings.Replace(text, old, fmt.Sprintf("regex: %q } # the server's", fmt.Sprint(shard)), 1)), &config); err != nil {
-			t.Fatal(err)
-		}
-		for _, r := range config.Configs[0].Rules {
-			r.NameValidationScheme = model.UTF8Validation
-		}
-		for i := range nodes {
-			address := fmt.Sprintf("192.0.2.%d:9400", i+1)
-			if _, keep := relabel.Process(labels.FromStrings(model.AddressLabel, address), config.Configs[0].Rules...); keep {
-				owners[address] = append(owners[address], shard)
-				parts[shard]++
-			}
-		}
-	}
-	for address, by := range owners {
-		if len(by) != 1 {
-			t.Errorf("%s is scraped by servers %v", address, by)
-		}
-	}
-	if len(owners) != nodes || slices.Max(parts) > nodes/2 || slices.Min(parts) == 0 {
-		t.Errorf("%d of %d nodes are scraped, in parts of %v", len(owners), nodes, parts)
 	}
 }

@@ -15,12 +15,11 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"warpgauge/pkg/events"
-
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
 	"warpgauge/pkg/config"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/exporter"
 	"warpgauge/pkg/field"
 )

@@ -8,9 +8,8 @@ import (
 	"strconv"
 	"strings"
 
-	"warpgauge/pkg/events"
-
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
 )
 

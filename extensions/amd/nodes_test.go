@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"warpgauge/pkg/events"
-
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
@@ -20,6 +18,7 @@ import (
 	"warpgauge/collectors/rocm/rocmtest"
 	"warpgauge/internal/testkit/golden"
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
@@ -191,26 +190,6 @@ func compact(t *testing.T, families map[string]*dto.MetricFamily) string {
 		}
 	}
 	return b.String()
-}
-
-// TestBothDialects: our series do not change when AMD's names are exported as well.
-func TestBothDialects(t *testing.T) {
-	for name, o := range amdNodes {
-		ours := familiesOf(t, amdPage(t, o, nil, false))
-		both := familiesOf(t, amdPage(t, o, namesOf(t, Settings{}), false))
-		only := familiesOf(t, amdPage(t, o, namesOf(t, Settings{}), true))
-		for n, f := range ours {
-			if fmt.Sprint(both[n]) != fmt.Sprint(f) {
-				t.Errorf("%s: %s:\n%v\nnext to AMD's names:\n%v", name, n, f, both[n])
-			}
-			if only[n] != nil {
-				t.Errorf("%s: %s is there though AMD's names are in its place", name, n)
-			}
-		}
-		if len(both) != len(ours)+len(only) || len(only) < 20 {
-			t.Errorf("%s: %d families, %d and %d", name, len(both), len(ours), len(only))
-		}
-	}
 }
 
 // TestAMDDashboards: the 261 expressions of AMD's dashboards (grafana/ of https://github.com/ROCm/device-metrics-exporter,

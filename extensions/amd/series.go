@@ -7,9 +7,8 @@ import (
 	"strconv"
 	"strings"
 
-	"warpgauge/pkg/events"
-
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/view"

@@ -6,11 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"warpgauge/pkg/events"
-
-	"warpgauge/pkg/field"
-
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/events"
+	"warpgauge/pkg/field"
 	"warpgauge/pkg/session"
 )
 

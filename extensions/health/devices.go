@@ -4,12 +4,11 @@ import (
 	"slices"
 	"time"
 
-	"warpgauge/pkg/events"
-
 	"go.uber.org/zap"
 
 	"warpgauge/extensions/health/pci"
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/session"
 )

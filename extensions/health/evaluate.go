@@ -8,9 +8,8 @@ import (
 	"strconv"
 	"time"
 
-	"warpgauge/pkg/events"
-
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/rows"
 	"warpgauge/pkg/view"

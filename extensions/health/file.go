@@ -8,12 +8,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"warpgauge/pkg/events"
-
 	"go.uber.org/zap"
 
 	"warpgauge/extensions/health/pci"
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/file"
 )
 

@@ -11,11 +11,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"warpgauge/pkg/events"
-
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/session"
 )
 

@@ -5,8 +5,6 @@ import (
 	"time"
 
 	"warpgauge/pkg/events"
-
-	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/session"
@@ -125,16 +123,6 @@ func TestGrowthOverSessions(t *testing.T) {
 	n.board.Store(&view.View{Version: 2, Sources: n.view.Sources})
 	grow(1900, "")
 	grow(100, "nvlink_crc_errors")
-}
-
-// TestBoardOfAPart: readings of a part count for its board.
-func TestBoardOfAPart(t *testing.T) {
-	s := &view.Source{Devices: []collector.Device{{ID: "a"}, {ID: "b", Parent: "a"}, {ID: "c", Parent: "b"}, {ID: "d", Parent: "elsewhere"}, {ID: "e", Parent: "e"}}}
-	for i, want := range []string{"a", "a", "a", "elsewhere", ""} {
-		if got := boardOf(s, i); got != want {
-			t.Errorf("board of %s: got %q, want %q", s.Devices[i].ID, got, want)
-		}
-	}
 }
 
 // TestNotReported: a device that no collector reports is missing only if a collector in service cannot find it.

@@ -9,9 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"warpgauge/pkg/events"
-
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
 )
 

@@ -39,7 +39,7 @@ func devicesCommand(a *exporter.Program) *cli.Command {
 			"the exporter or here, it says who uses each device.\n" +
 			"With GPU, an index, UUID, PCI address or all, it lists each field of the field list, or those\n" +
 			"named (* is any text), with its value or why it has none.\n" +
-			"Ends with code 1 if there is no device. For scripts, --output=json and csv list all.",
+			"Ends with code 1 if there is no device. For scripts, --output=json lists all.",
 		Flags: append([]cli.Flag{
 			&cli.BoolFlag{Name: "all", Usage: "List links and cores, and all users of shared devices, too."},
 			config.OutputFlag(), config.TimeoutFlag(10*time.Second, "Longest time to wait for libraries and devices."),

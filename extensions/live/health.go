@@ -12,14 +12,12 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"warpgauge/pkg/events"
-
-	"warpgauge/pkg/exporter"
-
 	"github.com/urfave/cli/v3"
 
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/config"
+	"warpgauge/pkg/events"
+	"warpgauge/pkg/exporter"
 	"warpgauge/pkg/lists"
 )
 

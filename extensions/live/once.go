@@ -2,12 +2,10 @@ package live
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"warpgauge/pkg/exporter"
@@ -15,7 +13,6 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"warpgauge/extensions/live/apiv1"
-	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/session"
@@ -31,7 +28,7 @@ func onceCommand(a *exporter.Program) *cli.Command {
 		Usage: "Print the page of the exporter here, or sample every device and print one",
 		Description: "Asks the exporter that runs on this machine, or the one at --url. If none answers, it opens\n" +
 			"every enabled collector, samples each device, again for what takes two samples, and makes\n" +
-			"the page itself. Standard error says which it did, and which fields have no value.\n" +
+			"the page itself. Standard error says which it did.\n" +
 			"Ends with code 1 if there is no device.",
 		Flags: append([]cli.Flag{
 			config.TimeoutFlag(10*time.Second, "Longest time to wait for libraries and devices."),
@@ -39,9 +36,12 @@ func onceCommand(a *exporter.Program) *cli.Command {
 			&cli.IntFlag{Name: "samples", Value: 1, Usage: "How often to sample here, at least; histograms and event counts need more than one."},
 		}, config.URLFlags()...),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			format, err := pageFormat(cmd.String("format"))
-			if err := cmp.Or(config.NoArguments(cmd), err); err != nil {
+			format, known := pageFormats[cmd.String("format")]
+			if err := config.NoArguments(cmd); err != nil {
 				return err
+			}
+			if !known {
+				return fmt.Errorf("--format is %q: write text or openmetrics", cmd.String("format"))
 			}
 			samples := cmd.Int("samples")
 			if samples < 1 || samples > maxSamples {
@@ -52,15 +52,8 @@ func onceCommand(a *exporter.Program) *cli.Command {
 	}
 }
 
-func pageFormat(name string) (exposition.Format, error) {
-	switch name {
-	case "text":
-		return exposition.Text, nil
-	case "openmetrics":
-		return exposition.OpenMetrics, nil
-	}
-	return 0, fmt.Errorf("--format is %q: write text or openmetrics", name)
-}
+// pageFormats are the values of --format.
+var pageFormats = map[string]exposition.Format{"text": exposition.Text, "openmetrics": exposition.OpenMetrics}
 
 var errNoDevice = errors.New("no device found; warpgauge devices says why")
 
@@ -82,7 +75,7 @@ func showOnce(ctx context.Context, a *exporter.Program, cmd *cli.Command, format
 		return err
 	}
 	return p.Sample(ctx, cmd.Duration("timeout"), func(ctx context.Context) error {
-		found := p.AwaitValues(ctx, samples, cmd.Duration("timeout"))
+		p.AwaitValues(ctx, samples, cmd.Duration("timeout"))
 		p.AddPages() // now that the own metrics know of the devices
 		if _, err := a.Out.Write(p.Renderer.Page(format, false)); err != nil {
 			return err
@@ -90,7 +83,6 @@ func showOnce(ctx context.Context, a *exporter.Program, cmd *cli.Command, format
 		if !slices.ContainsFunc(p.Engine.Status(), func(c session.CollectorStatus) bool { return len(c.Devices) > 0 }) {
 			return errNoDevice
 		}
-		printAbsent(a, &found)
 		return nil
 	})
 }
@@ -117,43 +109,4 @@ func onceAsked(ctx context.Context, a *exporter.Program, cmd *cli.Command, cfg *
 		return true, errNoDevice
 	}
 	return true, nil
-}
-
-// maxNamed is how many fields without a value a line names.
-const maxNamed = 12
-
-// printAbsent names the fields of the list that no device has a value of, and why.
-func printAbsent(a *exporter.Program, r *session.Report) {
-	has, why := map[string]bool{}, map[string]collector.Reason{}
-	var names []string
-	look := func(fields []session.ReportField) {
-		for i := range fields {
-			f := &fields[i]
-			switch reason, known := why[f.Name]; {
-			case f.Absent.Reason == "":
-				has[f.Name] = true
-			case !known:
-				names = append(names, f.Name)
-				why[f.Name] = f.Absent.Reason
-			case reason != collector.ReasonNotDue && f.Absent.Reason == collector.ReasonNotDue:
-				why[f.Name] = f.Absent.Reason // there may be a value later
-			}
-		}
-	}
-	for i := range r.Devices {
-		look(r.Devices[i].Fields)
-	}
-	look(r.Nowhere)
-	var out []string
-	for _, name := range names {
-		if !has[name] {
-			out = append(out, fmt.Sprintf("%s (%s)", name, why[name]))
-		}
-	}
-	if n := len(out) - maxNamed; n > 0 {
-		out = append(out[:maxNamed], fmt.Sprintf("%d more", n))
-	}
-	if len(out) > 0 {
-		config.WriteNotice(a.Log, "warpgauge", "no device has a value of %s: warpgauge check says more", strings.Join(out, ", "))
-	}
 }

@@ -1,12 +1,12 @@
 package live
 
 import (
-	"math"
 	"sync"
 	"time"
 
 	"go.uber.org/zap"
 
+	"warpgauge/extensions/live/api"
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/exporter"
@@ -75,19 +75,11 @@ func (v *people) Processes(d *collector.Device) (out []apiv1.Process) {
 		return nil
 	}
 	for _, p := range v.list.On(d.ID, time.Now()) {
-		one := apiv1.Process{PID: p.PID, Name: p.Name, Job: p.Job, Memory: number(p.Memory), Busy: number(p.Process.Busy)}
+		one := apiv1.Process{PID: p.PID, Name: p.Name, Job: p.Job, Memory: api.Number(p.Memory), Busy: api.Number(p.Process.Busy)}
 		if v.owners != nil {
 			one.Pod = v.owners.Pod(p.PodUID)
 		}
 		out = append(out, one)
 	}
 	return out
-}
-
-// number returns nil for an unknown value.
-func number(v float64) *float64 {
-	if math.IsNaN(v) {
-		return nil
-	}
-	return &v
 }

@@ -26,8 +26,7 @@ type URL struct {
 	to        opamp.Desk
 	client    *http.Client
 
-	// Used by Run only: headers of the last delivered list.
-	etag, modified string
+	etag string // of the last delivered list; only Run uses it
 }
 
 // Times of a URL.
@@ -72,7 +71,7 @@ func (u *URL) Run(ctx context.Context) error {
 
 // ask sends one request and delivers the list.
 func (u *URL) ask(ctx context.Context) error {
-	o, etag, modified, err := u.fetch(ctx)
+	o, etag, err := u.fetch(ctx)
 	if err != nil {
 		return err
 	}
@@ -81,56 +80,53 @@ func (u *URL) ask(ctx context.Context) error {
 		return nil
 	}
 	out := u.to.Deliver(ctx, o)
-	if u.etag, u.modified = etag, modified; out.Err != nil {
-		u.etag, u.modified = "", "" // try again, because the cause can be on this node
+	if u.etag = etag; out.Err != nil {
+		u.etag = "" // try again, because the cause can be on this node
 	}
 	return nil
 }
 
 // fetch returns the list, or nil if it has not changed.
-func (u *URL) fetch(ctx context.Context) (o *lists.Offer, etag, modified string, err error) {
+func (u *URL) fetch(ctx context.Context) (o *lists.Offer, etag string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.url.String(), nil)
 	if err != nil {
-		return nil, "", "", errors.New("the URL cannot be asked") // the original error can contain a password
+		return nil, "", errors.New("the URL cannot be asked") // the original error can contain a password
 	}
 	request.Header.Set("Accept", "text/csv, application/yaml, text/plain, */*;q=0.1")
 	request.Header.Set("Accept-Encoding", "identity")
 	request.Header.Set("User-Agent", u.userAgent)
-	asked := u.etag != "" || u.modified != ""
 	if u.etag != "" {
 		request.Header.Set("If-None-Match", u.etag)
-	} else if u.modified != "" {
-		request.Header.Set("If-Modified-Since", u.modified)
 	}
 	answer, err := u.client.Do(request)
 	if err != nil {
-		return nil, "", "", plain(err)
+		return nil, "", plain(err)
 	}
 	defer answer.Body.Close() //nolint:errcheck // the body was only read
 	switch {
-	case answer.StatusCode == http.StatusNotModified && asked:
-		return nil, "", "", nil
+	case answer.StatusCode == http.StatusNotModified && u.etag != "":
+		return nil, "", nil
 	case answer.StatusCode != http.StatusOK:
-		return nil, "", "", transport.Fault(answer)
+		return nil, "", transport.Fault(answer)
 	}
 	if coding := answer.Header.Get("Content-Encoding"); coding != "" && coding != "identity" {
-		return nil, "", "", fmt.Errorf("the answer has the encoding %.20q, which was not asked for", coding)
+		return nil, "", fmt.Errorf("the answer has the encoding %.20q, which was not asked for", coding)
 	}
 	content, err := io.ReadAll(io.LimitReader(answer.Body, u.maxBytes+1))
 	switch {
 	case err != nil:
-		return nil, "", "", fmt.Errorf("read the answer: %w", plain(err))
+		return nil, "", fmt.Errorf("read the answer: %w", plain(err))
 	case len(content) == 0:
-		return nil, "", "", errors.New("the answer is empty")
+		return nil, "", errors.New("the answer is empty")
 	case int64(len(content)) > u.maxBytes:
-		return nil, "", "", fmt.Errorf("the answer has more than %d bytes (--remote-limit bytes)", u.maxBytes)
+		return nil, "", fmt.Errorf("the answer has more than %d bytes (--remote-limit bytes)", u.maxBytes)
 	}
-	etag, modified = printable(answer.Header.Get("ETag")), printable(answer.Header.Get("Last-Modified"))
+	etag = printable(answer.Header.Get("ETag"))
 	return &lists.Offer{
-		Origin: transport.Origin(u.url.String()), Revision: revision(etag, modified), Content: content, YAML: isYAML(answer),
-	}, etag, modified, nil
+		Origin: transport.Origin(u.url.String()), Revision: revision(etag, answer.Header.Get("Last-Modified")), Content: content, YAML: isYAML(answer),
+	}, etag, nil
 }
 
 // plain returns a request's error without secrets.

@@ -114,17 +114,13 @@ func TestURL(t *testing.T) {
 func TestURLWithoutETag(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const at = "Fri, 01 May 2026 18:00:00 GMT"
-		s := newServing(func(w http.ResponseWriter, r *http.Request) {
+		s := newServing(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Last-Modified", at)
 			w.Header().Set("Content-Type", "application/yaml")
-			if r.Header.Get("If-Modified-Since") == at {
-				w.WriteHeader(http.StatusNotModified)
-				return
-			}
 			io.WriteString(w, "version: 2\n")
 		})
 		s.run(t, 2*time.Minute)
-		if len(s.offers) != 1 || s.offers[0].Revision != "2026-05-01T18:00:00Z" || !s.offers[0].YAML || s.answered == 0 {
+		if len(s.offers) < 3 || s.offers[0].Revision != "2026-05-01T18:00:00Z" || !s.offers[0].YAML {
 			t.Errorf("offers = %+v", s.offers)
 		}
 	})

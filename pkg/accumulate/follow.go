@@ -14,8 +14,8 @@ import (
 
 // follow counts the rows of one source of the current View.
 type follow struct {
-	source   *view.Source
-	supplies []bool // by device
+	source *view.Source
+	kept   []map[any]any // by device; see rows.Source
 
 	histograms []histogramTap
 	xids       []xidTap
@@ -29,17 +29,16 @@ func (s *Store) Bind(v *view.View, sources []rows.Source, now time.Time) {
 	defer s.Unlock()
 	s.axis.advance(now)
 	s.view, s.follows, s.changed = v, make([]*follow, 0, len(sources)), true
-	s.states.view++
+	s.bindings++
 	for _, src := range sources {
-		f := &follow{source: src.Source, supplies: src.Supplies}
+		f := &follow{source: src.Source, kept: src.Kept}
 		for i := range src.Columns {
-			if f.supplies[src.Columns[i].Device] {
+			if src.Supplies[src.Columns[i].Device] {
 				s.tap(f, i)
 			}
 		}
 		s.follows = append(s.follows, f)
 	}
-	s.states.bound(s.axis.now)
 }
 
 // tap connects a column to every series that is computed from it.
@@ -64,7 +63,7 @@ func (s *Store) tap(f *follow, cell int) {
 }
 
 func (s *Store) tapHistogram(f *follow, cell int, col *collector.Column, fd *field.Field) {
-	h, ok := claim(&s.states, keyOf(f.source.Devices[col.Device].ID, fd.Name, col.Labels),
+	h, ok := claim(s, f.kept[col.Device], keyOf(fd.Name, col.Labels),
 		func(h *Histogram) bool { return h.fits(fd) },
 		func() *Histogram { return newHistogram(fd) })
 	if ok {
@@ -104,8 +103,7 @@ func (s *Store) tapXIDs(f *follow, col *collector.Column) {
 	if len(fields) == 0 {
 		return
 	}
-	x, ok := claim(&s.states, key{f.source.Devices[col.Device].ID, stateXIDs, ""},
-		always, func() *xids { return newXIDs(s.xidWindow) })
+	x, ok := claim(s, f.kept[col.Device], key{stateXIDs, ""}, always, func() *xids { return newXIDs(s.xidWindow) })
 	if ok {
 		f.xids = append(f.xids, xidTap{x, col.Device, fields})
 	}
@@ -123,8 +121,7 @@ func (s *Store) tapClocks(f *follow, cell int, col *collector.Column) {
 	if len(fields) == 0 {
 		return
 	}
-	c, ok := claim(&s.states, keyOf(f.source.Devices[col.Device].ID, stateClocks, col.Labels),
-		always, func() *clocks { return newClocks(s.clockWindow) })
+	c, ok := claim(s, f.kept[col.Device], keyOf(stateClocks, col.Labels), always, func() *clocks { return newClocks(s.clockWindow) })
 	if ok {
 		f.clocks = append(f.clocks, clockTap{c, col.Device, cell, fields, col.Labels})
 	}
@@ -217,7 +214,7 @@ func (s *Store) countEvents(f *follow, row *rows.Row) {
 	s.axis.advance(row.Read)
 	at := s.axis.position(row.Time)
 	for _, x := range row.XIDs {
-		if t := f.xidsOf(x.Device); t != nil && !x.Last {
+		if t := f.xidsOf(x.Device); t != nil {
 			s.changed = t.count(x.Code, at, s.axis.now) || s.changed
 		}
 	}

@@ -17,9 +17,6 @@ var (
 		"Sampled rows that were read into histograms and event counts.", nil, nil)
 	descSeries = prometheus.NewDesc("warpgauge_accumulate_series",
 		"Histograms and event counts of the devices and fields in service.", nil, nil)
-	descStates = prometheus.NewDesc("warpgauge_accumulate_states",
-		"Accumulated states in memory, by whether a device and field in service use them or they wait for their return.",
-		[]string{"state"}, nil)
 )
 
 // Describe implements prometheus.Collector.
@@ -27,19 +24,16 @@ func (s *Store) Describe(ch chan<- *prometheus.Desc) {
 	ch <- descOverruns
 	ch <- descRows
 	ch <- descSeries
-	ch <- descStates
 	s.gaps.Describe(ch)
 }
 
 // Collect implements prometheus.Collector.
 func (s *Store) Collect(ch chan<- prometheus.Metric) {
 	s.Lock()
-	rows, series, inUse, held := s.rows, len(s.series), s.states.inUse, len(s.states.held)
+	rows, series := s.rows, len(s.series)
 	s.Unlock()
 	ch <- prometheus.MustNewConstMetric(descOverruns, prometheus.CounterValue, float64(s.Overruns()))
 	ch <- prometheus.MustNewConstMetric(descRows, prometheus.CounterValue, float64(rows))
 	ch <- prometheus.MustNewConstMetric(descSeries, prometheus.GaugeValue, float64(series))
-	ch <- prometheus.MustNewConstMetric(descStates, prometheus.GaugeValue, float64(inUse), "in_use")
-	ch <- prometheus.MustNewConstMetric(descStates, prometheus.GaugeValue, float64(held-inUse), "kept")
 	s.gaps.Collect(ch)
 }

@@ -1,21 +1,17 @@
 package accumulate
 
 import (
-	"strings"
-	"time"
+	"fmt"
+	"maps"
 
 	"warpgauge/pkg/collector"
 )
 
-// States that no View uses stay for a while, so that the counters of a device that comes back continue.
-const (
-	retainFor  = time.Hour
-	retainMax  = 4096 // unused states; above it, any are forgotten
-	sweepEvery = time.Minute
-)
+// maxStates bounds the states of a device. Above it, those that no series of the View uses are forgotten.
+const maxStates = 1024
 
-// key identifies a state across Views.
-type key struct{ device, field, labels string }
+// key identifies a state of a device across Views.
+type key struct{ field, labels string }
 
 // Names in key.field of states other than histograms; no metric can have them.
 const (
@@ -23,78 +19,36 @@ const (
 	stateClocks = " clock events"
 )
 
-func keyOf(device, field string, labels []collector.Label) key {
+func keyOf(field string, labels []collector.Label) key {
 	if len(labels) == 0 {
-		return key{device: device, field: field}
+		return key{field: field}
 	}
-	var b strings.Builder
-	for _, l := range labels {
-		b.WriteString(l.Name)
-		b.WriteByte(0)
-		b.WriteString(l.Value)
-		b.WriteByte(0)
-	}
-	return key{device, field, b.String()}
+	return key{field, fmt.Sprintf("%q", labels)}
 }
 
-// states holds the states of all series, used by the current View or not.
-type states struct {
-	held  map[key]*held
-	view  uint64 // grows with each View
-	inUse int    // how many of held the View uses
-	swept int64  // position of the last sweep
-}
-
+// held is the state of a series.
 type held struct {
-	state  any
-	view   uint64 // the last View that used it
-	unused int64  // position since which no View uses it
+	state   any
+	binding uint64 // the last one that used it
 }
 
-// claim returns the state for k, or a fresh one if none fits. It reports false if another series of the same
-// View has claimed it: a device or line that is listed twice would otherwise count twice.
-func claim[T any](s *states, k key, fits func(T) bool, fresh func() T) (T, bool) {
-	h := s.held[k]
-	if h != nil && h.view == s.view {
+// claim returns the state for k among those of a device, or a fresh one if none fits. It reports false if another
+// series of the same View has claimed it: a device or line that is listed twice would otherwise count twice.
+func claim[T any](s *Store, kept map[any]any, k key, fits func(T) bool, fresh func() T) (T, bool) {
+	h, _ := kept[k].(*held)
+	if h != nil && h.binding == s.bindings {
 		var none T
 		return none, false
 	}
 	if h == nil || !fits(h.state.(T)) {
+		if len(kept) >= maxStates {
+			maps.DeleteFunc(kept, func(_, v any) bool { h, ours := v.(*held); return ours && h.binding != s.bindings })
+		}
 		h = &held{state: fresh()}
-		s.held[k] = h
+		kept[k] = h
 	}
-	h.view = s.view
+	h.binding = s.bindings
 	return h.state.(T), true
 }
 
 func always[T any](T) bool { return true }
-
-// bound records, after a new View has claimed its states, that the others are unused since position now.
-func (s *states) bound(now int64) {
-	s.inUse = 0
-	for _, h := range s.held {
-		switch h.view {
-		case s.view:
-			s.inUse++
-		case s.view - 1:
-			h.unused = now
-		}
-	}
-	s.sweep(now)
-}
-
-func (s *states) tick(now int64) {
-	if now-s.swept >= int64(sweepEvery) {
-		s.sweep(now)
-	}
-}
-
-// sweep drops states that were unused for too long, or are too many.
-func (s *states) sweep(now int64) {
-	s.swept = now
-	for k, h := range s.held {
-		if h.view != s.view && (now-h.unused > int64(retainFor) || len(s.held)-s.inUse > retainMax) {
-			delete(s.held, k)
-		}
-	}
-}

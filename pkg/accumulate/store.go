@@ -52,11 +52,11 @@ type Store struct {
 	xidWindow   time.Duration
 	clockWindow time.Duration
 
-	axis    axis
-	states  states
-	view    *view.View // of follows
-	follows []*follow
-	changed bool // the set of series, since it was made
+	axis     axis
+	bindings uint64     // number of Views
+	view     *view.View // of follows
+	follows  []*follow
+	changed  bool // the set of series, since it was made
 
 	series  []Series
 	version uint64
@@ -71,7 +71,6 @@ func New(o Options) *Store {
 		reader:      o.Rows,
 		xidWindow:   cmp.Or(o.XIDWindow, defaultWindow),
 		clockWindow: cmp.Or(o.ClockEventWindow, defaultWindow),
-		states:      states{held: make(map[key]*held)},
 		gaps: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "warpgauge_event_gaps_total",
 			Help: "Times in which XIDs of a GPU may have been missed, because no source of this collector or another was watching.",
@@ -89,7 +88,7 @@ func (s *Store) Join(board *view.Board) { s.reader.Join(board) }
 
 // Sync reads the new rows of v, or of the reader's board, and returns the View that Series belong to. It
 // allocates nothing unless the View or the set of series changed. State is kept by device id, field name and
-// labels: it survives a new View of the same devices, and for an hour a View without them.
+// labels, as long as the reader remembers the device: it survives Views without the device for an hour.
 func (s *Store) Sync(v *view.View, now time.Time) *view.View {
 	s.reader.Read(v, now)
 	s.Lock()
@@ -102,7 +101,6 @@ func (s *Store) Sync(v *view.View, now time.Time) *view.View {
 	for _, f := range s.follows {
 		f.refresh(s.axis.now)
 	}
-	s.states.tick(s.axis.now)
 	return s.view
 }
 

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"warpgauge/pkg/collector"
-	"warpgauge/pkg/ring"
 )
 
 // tick writes n rows of value v, a second apart, beginning at second from.
@@ -96,24 +95,6 @@ func TestStateOutlivesAbsence(t *testing.T) {
 	f(2*time.Hour, 2)
 }
 
-func TestMemoryOfAbsentDevicesIsBounded(t *testing.T) {
-	s := New(Options{})
-	for i := range 30 {
-		ids := make([]string, 100)
-		for j := range ids {
-			ids[j] = fmt.Sprintf("GPU-%d-%d", i, j)
-		}
-		s.Sync(viewOf(newBoard(2, ids...)), at(float64(i)))
-	}
-	// In use: histogram, XIDs and clock events of 100 devices.
-	if got, want := len(s.states.held), retainMax+300; got != want {
-		t.Errorf("states in memory: got %d, want %d", got, want)
-	}
-	if got := s.states.held[key{"GPU-29-7", stateXIDs, ""}]; got == nil {
-		t.Error("a state in use was forgotten")
-	}
-}
-
 // TestReloadWithOtherBuckets: the series starts again, the others continue.
 func TestReloadWithOtherBuckets(t *testing.T) {
 	b := newBoard(16, "GPU-a")
@@ -129,25 +110,6 @@ func TestReloadWithOtherBuckets(t *testing.T) {
 	if got := value(s, "GPU-a", xidTotal, "xid", "48"); got != 1 {
 		t.Errorf("total of xid 48: got %v, want 1", got)
 	}
-}
-
-func TestMalformedSourcesAreLeftOut(t *testing.T) {
-	good := newBoard(16, "GPU-a")
-	noRing, badColumn, badStamps := newBoard(16, "GPU-b"), newBoard(16, "GPU-c"), newBoard(16, "GPU-d")
-	noRing.Ring = nil
-	badColumn.Columns[0].Device = 1
-	badStamps.Ring = ring.Make(16, 2, cellsPerDevice)
-	badCells := newBoard(16, "GPU-e")
-	badCells.Ring = ring.Make(16, 1, 1)
-	tick(good, 0, 1, 100)
-	s := New(Options{})
-	s.Sync(viewOf(noRing, badColumn, good, badStamps, badCells), at(1))
-	for _, e := range s.Series() {
-		if e.Source != good.Source {
-			t.Errorf("series of %q", e.Source.Devices[e.Device].ID)
-		}
-	}
-	checkHistogram(t, power(t, s, "GPU-a"), 1, 100)
 }
 
 func TestSyncAllocatesNothing(t *testing.T) {
@@ -170,5 +132,25 @@ func TestSyncAllocatesNothing(t *testing.T) {
 	}
 	if got := testing.AllocsPerRun(500, step); got != 0 {
 		t.Errorf("a tick and a Sync allocate %v times", got)
+	}
+}
+
+// TestStatesAreBounded: a device whose fields have another name each time keeps the states in use.
+func TestStatesAreBounded(t *testing.T) {
+	s, kept := New(Options{}), map[any]any{"of another follower": 1}
+	state := func(name string) *int {
+		n, _ := claim(s, kept, key{name, ""}, always, func() *int { return new(int) })
+		return n
+	}
+	first := state("first")
+	for i := range 3 * maxStates {
+		s.bindings++
+		if state("first") != first {
+			t.Fatalf("the state in use was forgotten with name %d", i)
+		}
+		state(fmt.Sprint(i))
+	}
+	if len(kept) > maxStates || kept["of another follower"] == nil {
+		t.Errorf("%d states", len(kept))
 	}
 }

@@ -107,19 +107,6 @@ func TestBlocks(t *testing.T) {
 	bad("a device twice", 2, func(c []Column) []Column { return AppendProcessColumns(c[:ProcessWidth], 0) })
 }
 
-// TestFieldsAreNotInTheCatalogue also checks that the field IDs are below the limit in
-// messages between processes.
-func TestFieldsAreNotInTheCatalogue(t *testing.T) {
-	for _, c := range AppendProcessColumns(nil, 0) {
-		if d, ok := field.ByID(c.Field); ok {
-			t.Fatalf("field %d is %s", c.Field, d.Name)
-		}
-	}
-	if last := int(FirstProcessField) + ProcessWidth - 1; last >= 1<<16 {
-		t.Errorf("the last field is %d", last)
-	}
-}
-
 func TestPutAndGetAllocateNothing(t *testing.T) {
 	block := make([]float64, ProcessWidth)
 	list := make([]Process, 80)

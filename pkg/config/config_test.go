@@ -193,91 +193,69 @@ func TestLists(t *testing.T) {
 	}
 }
 
-func TestBadValuesNameTheirSource(t *testing.T) {
+// Errors name the flag or the variable, the value, and what to write. All bad settings are reported at once.
+func TestBadSettings(t *testing.T) {
+	const patterns = "DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX"
 	for _, c := range []struct {
 		env  environment
-		args []string
-		want []string
+		args string
+		want []string // in the error; none: valid
 	}{
-		{args: []string{"-c", "1s"}, want: []string{"-c, --collect-interval", `"1s"`, "milliseconds"}},
-		{args: []string{"-c", "-5"}, want: []string{"--collect-interval", "milliseconds"}},
-		{args: []string{"-c", "9300000000000000"}, want: []string{"--collect-interval"}},
+		{args: "-c 1s", want: []string{"-c, --collect-interval", `"1s"`, "milliseconds"}},
+		{args: "-c -5", want: []string{"--collect-interval", "milliseconds"}},
+		{args: "-c 9300000000000000", want: []string{"--collect-interval"}},
 		{env: environment{"DCGM_EXPORTER_INTERVAL": "x"}, want: []string{"DCGM_EXPORTER_INTERVAL", `"x"`, "milliseconds"}},
 		{env: environment{"DCGM_EXPORTER_KUBERNETES": "yes"}, want: []string{"DCGM_EXPORTER_KUBERNETES", "true or false"}},
-		{args: []string{"--kubernetes=maybe"}, want: []string{"--kubernetes", "true or false"}},
-		{args: []string{"--enable-dcgm=maybe"}, want: []string{"--enable-dcgm", "auto, true or false"}},
-		{args: []string{"--dcgm-log-level=LOUD"}, want: []string{"--dcgm-log-level", "NONE, FATAL"}},
-		{args: []string{"--kubernetes-gpu-id-type=x"}, want: []string{"uid, device-name"}},
-		{args: []string{"--kubernetes-pod-label-allowlist-regex=app,te[am"}, want: []string{
-			"--kubernetes-pod-label-allowlist-regex", `expression 2, "te[am"`, "missing closing ] at character 3", "correct it",
-		}},
-		{env: environment{"DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX": "*"}, want: []string{
-			"environment variable DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX", "missing argument to repetition operator at character 1",
-		}},
-		{args: []string{"--process-values=yes"}, want: []string{"--process-values", "auto, true or false"}},
-		{args: []string{"--log-format=xml"}, want: []string{"--log-format", "text, json"}},
-		{args: []string{"--log-level=fatal"}, want: []string{"debug, info, warn or error"}},
-		{args: []string{"-d", "x"}, want: []string{"-d, --devices", `"x" is none`}},
-		{args: []string{"--fake-seed=-1"}, want: []string{"not negative"}},
-		{args: []string{"--stale-after=30"}, want: []string{"--stale-after", "unit"}},
-		{args: []string{"--web-read-timeout=-1s"}, want: []string{"--web-read-timeout"}},
-		{args: []string{"--dump-retention=1.5"}, want: []string{"whole number"}},
-		{args: []string{"-m", "name"}, want: []string{"--configmap-data", "NAMESPACE:NAME"}},
-		{args: []string{"-m", "a:b:c"}, want: []string{"NAMESPACE:NAME"}},
-		{args: []string{"--no-such-flag"}, want: []string{"no-such-flag"}},
+		{args: "--kubernetes=maybe", want: []string{"--kubernetes", "true or false"}},
+		{args: "--enable-dcgm=maybe", want: []string{"--enable-dcgm", "auto, true or false"}},
+		{args: "--dcgm-log-level=LOUD", want: []string{"--dcgm-log-level", "NONE, FATAL"}},
+		{args: "--kubernetes-gpu-id-type=x", want: []string{"uid, device-name"}},
+		{args: "--kubernetes-pod-label-allowlist-regex=app,te[am", want: []string{"--kubernetes-pod-label-allowlist-regex", `expression 2, "te[am"`, "missing closing ]", "correct it"}},
+		{env: environment{patterns: "*"}, want: []string{"environment variable " + patterns, "missing argument to repetition operator"}},
+		{args: "--log-format=xml", want: []string{"--log-format", "text, json"}},
+		{args: "--log-level=fatal", want: []string{"debug, info, warn or error"}},
+		{args: "-d x", want: []string{"-d, --devices", `"x" is none`}},
+		{args: "--fake-seed=-1", want: []string{"not negative"}},
+		{args: "--stale-after=30", want: []string{"--stale-after", "unit"}},
+		{args: "--web-read-timeout=-1s", want: []string{"--web-read-timeout"}},
+		{args: "--dump-retention=1.5", want: []string{"whole number"}},
+		{args: "-m name", want: []string{"--configmap-data", "NAMESPACE:NAME"}},
+		{args: "-m a:b:c", want: []string{"NAMESPACE:NAME"}},
+		{args: "--no-such-flag", want: []string{"no-such-flag"}},
+		{},
+		{args: "-c 10"},
+		{args: "-c 9", want: []string{"--collect-interval is 9ms: it must be at least 10ms"}},
+		{args: "-c 60000"}, // slow fields then come each tick
+		{args: "--slow-interval=1ms", want: []string{"--slow-interval is 1ms: it must be at least 10ms"}},
+		{args: "--stale-after=1s", want: []string{"--stale-after is 1s: it must be at least 2s"}},
+		{args: "--stale-after=2s"},
+		{args: "-x 0", want: []string{"--xid-count-window-size"}},
+		{args: "-a 9400", want: []string{`--address is "9400"`}},
+		{args: "-a :http", want: []string{`port "http"`}},
+		{args: "-a :70000", want: []string{`port "70000"`}},
+		{args: "-a [::1]:0"},
+		{args: "--fake-profile=mi300x", want: []string{"--fake-profile is set without --enable-fake"}},
+		{args: "--enable-fake --fake-profile=mi300x --fake-devices=3"},
+		{args: "--enable-fake --fake-devices=-1", want: []string{"--fake-devices"}},
+		{args: "-k --pod-resources-kubelet-socket=kubelet.sock", want: []string{`--pod-resources-kubelet-socket is "kubelet.sock": write the absolute path`}},
+		{args: "-k --pod-resources-kubelet-socket=", want: []string{"--pod-resources-kubelet-socket"}},
+		{args: "--pod-resources-kubelet-socket="}, // not used
+		{args: "-k --pod-resources-interval=500ms", want: []string{"--pod-resources-interval is 500ms: it must be at least 1s"}},
+		{args: "-k --nvidia-resource-names=nvidia.com/a100,gpu.shared", want: []string{`--nvidia-resource-names has "gpu.shared"`}},
+		{args: "-c 1 -a x", want: []string{"--collect-interval", "--address"}},
 	} {
-		_, err := parse(t, c.env, c.args...)
+		s, err := parse(t, c.env, strings.Fields(c.args)...)
 		if err == nil {
-			t.Errorf("%v with %v is accepted", c.args, c.env)
+			_, err = s.Config()
+		}
+		if (err == nil) != (len(c.want) == 0) {
+			t.Errorf("%s with %v: %v, want an error with %q", c.args, c.env, err, c.want)
 			continue
 		}
 		for _, w := range c.want {
 			if !strings.Contains(err.Error(), w) {
-				t.Errorf("%v with %v: error %q lacks %q", c.args, c.env, err, w)
+				t.Errorf("%s with %v: error %q lacks %q", c.args, c.env, err, w)
 			}
-		}
-	}
-}
-
-func TestValidate(t *testing.T) {
-	for _, c := range []struct {
-		args []string
-		want string // in the error; empty: valid
-	}{
-		{},
-		{args: []string{"-c", "10"}},
-		{args: []string{"-c", "9"}, want: "--collect-interval is 9ms: it must be at least 10ms"},
-		{args: []string{"-c", "0"}, want: "--collect-interval"},
-		{args: []string{"-c", "60000"}}, // slow fields then come each tick
-		{args: []string{"--slow-interval=1ms"}, want: "--slow-interval is 1ms: it must be at least 10ms"},
-		{args: []string{"--stale-after=1s"}, want: "--stale-after is 1s: it must be at least 2s"},
-		{args: []string{"--stale-after=2s"}},
-		{args: []string{"-x", "0"}, want: "--xid-count-window-size"},
-		{args: []string{"-m", "ns:name"}},
-		{args: []string{"-a", "9400"}, want: `--address is "9400"`},
-		{args: []string{"-a", ":http"}, want: `port "http"`},
-		{args: []string{"-a", ":70000"}, want: `port "70000"`},
-		{args: []string{"-a", "[::1]:0"}},
-		{args: []string{"--fake-profile=mi300x"}, want: "--fake-profile is set without --enable-fake"},
-		{args: []string{"--fake-seed=1"}, want: "--fake-seed is set without --enable-fake"},
-		{args: []string{"--enable-fake", "--fake-profile=mi300x", "--fake-devices=3"}},
-		{args: []string{"--enable-fake", "--fake-devices=-1"}, want: "--fake-devices"},
-		{args: []string{"-k", "--pod-resources-kubelet-socket=kubelet.sock"}, want: `--pod-resources-kubelet-socket is "kubelet.sock": write the absolute path`},
-		{args: []string{"-k", "--pod-resources-kubelet-socket="}, want: "--pod-resources-kubelet-socket"},
-		{args: []string{"--pod-resources-kubelet-socket="}}, // not used
-		{args: []string{"-k", "--pod-resources-interval=500ms"}, want: "--pod-resources-interval is 500ms: it must be at least 1s"},
-		{args: []string{"-k", "--nvidia-resource-names=nvidia.com/a100,gpu.shared"}, want: `--nvidia-resource-names has "gpu.shared"`},
-		{args: []string{"-c", "1", "-a", "x"}, want: "--collect-interval"}, // all at once
-		{args: []string{"-c", "1", "-a", "x"}, want: "--address"},
-	} {
-		s, err := parse(t, nil, c.args...)
-		must(t, err)
-		_, err = s.Config()
-		switch {
-		case c.want == "" && err != nil:
-			t.Errorf("%v: %v, want it valid", c.args, err)
-		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
-			t.Errorf("%v: %v, want an error with %q", c.args, err, c.want)
 		}
 	}
 }

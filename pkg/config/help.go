@@ -62,7 +62,7 @@ func flagText(f cli.DocGenerationFlag) string {
 }
 
 // HelpWidth is the width of help texts in columns.
-const HelpWidth = 100
+const HelpWidth = 80
 
 // Wrap writes text in lines of at most HelpWidth columns, indented.
 func Wrap(b *strings.Builder, text string, indent int) {
@@ -104,7 +104,7 @@ func FlagHelp(s *Set) string {
 			idle = append(idle, Dashed(f.Name))
 		}
 	}
-	b.WriteString("Accepted as in the vendors' exporters, without effect in this version (docs/flags.md says why):\n")
+	b.WriteString("Accepted without effect, as in the vendors' exporters (docs/flags.md says why):\n")
 	Wrap(&b, strings.Join(idle, " "), 2)
 	return b.String()
 }

@@ -12,6 +12,7 @@ import (
 // and i combined with +. LIST is a comma list of numbers and ranges such as 0,2-4. A whole is a GPU, a switch
 // or a CPU; a part is a MIG instance, a link or a core. The zero Selector matches nothing.
 type Selector struct {
+	text     string
 	flexible bool
 	whole    *indices // nil: none
 	part     *indices
@@ -26,14 +27,14 @@ type indices struct{ spans []span }
 // maxIndex bounds the ranges, so that a typo is an error.
 const maxIndex = 65535
 
-func flex() Selector { return Selector{flexible: true} }
+func flex() Selector { return Selector{text: "f", flexible: true} }
 
 // ParseSelector reads the grammar above.
 func ParseSelector(text string) (Selector, error) {
 	if text == "f" {
 		return flex(), nil
 	}
-	var s Selector
+	s := Selector{text: text}
 	for clause := range strings.SplitSeq(text, "+") {
 		letter, rest, listed := strings.Cut(clause, ":")
 		var at **indices
@@ -107,38 +108,12 @@ func (s Selector) MatchWhole(index int) bool { return s.flexible || s.whole.has(
 // MatchPart reports whether the instance, link or core with that index is selected.
 func (s Selector) MatchPart(index int) bool { return s.flexible || s.part.has(index) }
 
-// String returns the text that ParseSelector accepts.
-func (s Selector) String() string {
-	if s.flexible {
-		return "f"
-	}
-	var clauses []string
-	if s.whole != nil {
-		clauses = append(clauses, "g"+s.whole.String())
-	}
-	if s.part != nil {
-		clauses = append(clauses, "i"+s.part.String())
-	}
-	return strings.Join(clauses, "+")
-}
+// String returns the text that ParseSelector has read.
+func (s Selector) String() string { return s.text }
 
 func (x *indices) has(index int) bool {
 	if x == nil {
 		return false
 	}
 	return x.spans == nil || slices.ContainsFunc(x.spans, func(s span) bool { return s.first <= index && index <= s.last })
-}
-
-func (x *indices) String() string {
-	if x.spans == nil {
-		return ""
-	}
-	items := make([]string, len(x.spans))
-	for i, s := range x.spans {
-		items[i] = strconv.Itoa(s.first)
-		if s.last != s.first {
-			items[i] += "-" + strconv.Itoa(s.last)
-		}
-	}
-	return ":" + strings.Join(items, ",")
 }

@@ -21,8 +21,8 @@ func TestParseSelector(t *testing.T) {
 		{in: "i:31", part: []int{31}},
 		{in: "g+i", whole: whole, part: part},
 		{in: "g:0,1+i:2", whole: []int{0, 1}, part: []int{2}},
-		{in: "i:2+g", whole: whole, part: []int{2}, out: "g+i:2"},
-		{in: "g:3-3", whole: []int{3}, out: "g:3"},
+		{in: "i:2+g", whole: whole, part: []int{2}},
+		{in: "g:3-3", whole: []int{3}},
 	} {
 		s, err := ParseSelector(c.in)
 		if err != nil {
@@ -41,15 +41,8 @@ func TestParseSelector(t *testing.T) {
 		if !slices.Equal(gotWhole, c.whole) || !slices.Equal(gotPart, c.part) {
 			t.Errorf("ParseSelector(%q) matches wholes %v and parts %v, want %v and %v", c.in, gotWhole, gotPart, c.whole, c.part)
 		}
-		want := c.out
-		if want == "" {
-			want = c.in
-		}
-		if got := s.String(); got != want {
-			t.Errorf("ParseSelector(%q).String() = %q, want %q", c.in, got, want)
-		}
-		if again, err := ParseSelector(s.String()); err != nil || again.String() != s.String() {
-			t.Errorf("ParseSelector(%q) = %v, %v: the text of a selector must parse back", s.String(), again, err)
+		if got := s.String(); got != c.in { // children parse it again
+			t.Errorf("ParseSelector(%q).String() = %q", c.in, got)
 		}
 	}
 }

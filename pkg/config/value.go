@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"regexp/syntax"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"go.uber.org/zap/zapcore"
 )
@@ -255,7 +253,7 @@ func (p patterns) Set(text string) error {
 	for i, item := range splitPatterns(text) {
 		r, err := regexp.Compile(item)
 		if err != nil {
-			return patternError(i+1, item, err)
+			return fmt.Errorf("expression %d, %q, is no regular expression: %w; correct it (syntax: https://github.com/google/re2/wiki/Syntax), or leave it out to let all labels through", i+1, item, err)
 		}
 		all = append(all, r)
 	}
@@ -303,18 +301,4 @@ func notEmpty(items []string) []string {
 		items[i] = strings.TrimSpace(item)
 	}
 	return slices.DeleteFunc(items, func(s string) bool { return s == "" })
-}
-
-// patternError describes an invalid expression: the reason, the position, and the remedy.
-func patternError(number int, item string, err error) error {
-	why, where := err.Error(), ""
-	var bad *syntax.Error
-	if errors.As(err, &bad) {
-		why = bad.Code.String()
-		if i := strings.Index(item, bad.Expr); bad.Expr != "" && i >= 0 {
-			where = fmt.Sprintf(" at character %d", utf8.RuneCountInString(item[:i])+1)
-		}
-	}
-	return fmt.Errorf("expression %d, %q, is no regular expression: %s%s; correct it (syntax: https://github.com/google/re2/wiki/Syntax), or leave it out to let all labels through",
-		number, item, why, where)
 }

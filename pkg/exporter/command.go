@@ -105,7 +105,7 @@ func relax(a *Program, args []string, known []cli.Flag) []string {
 
 func manCommand(a *Program) *cli.Command {
 	return config.ManCommand(a.Out, "warpgauge", func() config.Manual {
-		return config.Manual{Version: a.Build.Version, Head: manualHead, Tail: config.ManualOptions(a.Flags) + manualTail}
+		return config.Manual{Version: a.Build.Version, Head: manualHead, Tail: ".SH OPTIONS\n" + config.Preformatted(config.FlagHelp(a.Flags)) + manualTail}
 	})
 }
 

@@ -61,7 +61,7 @@ func TestHelp(t *testing.T) {
 	}
 	for _, want := range []string{
 		"What is read:\n", "Needs --kubernetes.", "Simulated GPUs:\n", "  -f, --collectors FILE\n", "  --enable-nvml=auto|true|false\n",
-		"  -n, --no-hostname\n", "Default: :9400. $DCGM_EXPORTER_LISTEN", "$WARPGAUGE_STRICT", "--watch-max-keep-age",
+		"  -n, --no-hostname\n", "Default: :9400.", "$WARPGAUGE_STRICT", "--watch-max-keep-age",
 	} {
 		if !strings.Contains(help, want) {
 			t.Errorf("help lacks %q:\n%s", want, help)

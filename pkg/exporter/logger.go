@@ -21,7 +21,7 @@ func NewLogger(c *config.Config, b *Backlog) *zap.Logger { return newLoggerAt(c,
 // newLoggerAt is newLogger with a variable level.
 func newLoggerAt(c *config.Config, b *Backlog, level zapcore.LevelEnabler) *zap.Logger {
 	encoder := newEncoder(c)
-	b.encode(encoder)
+	b.reportWith(encoder)
 	return zap.New(zapcore.NewCore(encoder, b, level))
 }
 
@@ -60,21 +60,31 @@ const (
 // and counts lines that do not fit, and later writes a line with their number. It is a zapcore.WriteSyncer.
 type Backlog struct {
 	to   io.Writer
-	wake chan struct{}
 	done chan struct{} // closed when the last line is written
 
 	mu      sync.Mutex
+	wake    *sync.Cond // waiting or ended has changed
 	started bool
 	ended   bool
 	waiting []byte
-	encoder zapcore.Encoder // for the line about dropped lines
-	dropped uint64          // lines
-	unsaid  uint64          // dropped lines that no line has reported yet
+	reports *zap.Logger // of dropped lines; writes to to
+	dropped uint64      // lines
+	unsaid  uint64      // dropped lines that no line has reported yet
 }
 
 // NewBacklog returns a Backlog in front of to. Its first line starts it.
 func NewBacklog(to io.Writer) *Backlog {
-	return &Backlog{to: to, encoder: newEncoder(config.Default()), wake: make(chan struct{}, 1), done: make(chan struct{})}
+	b := &Backlog{to: to, done: make(chan struct{})}
+	b.wake = sync.NewCond(&b.mu)
+	b.reportWith(newEncoder(config.Default()))
+	return b
+}
+
+// reportWith sets the format of the line about dropped lines.
+func (b *Backlog) reportWith(e zapcore.Encoder) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.reports = zap.New(zapcore.NewCore(e, zapcore.AddSync(b.to), zap.WarnLevel)).Named("log")
 }
 
 // Write takes whole lines. It never fails and never waits.
@@ -93,7 +103,7 @@ func (b *Backlog) add(lines []byte, room int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.waiting)+len(lines) > room {
-		b.drop(lines)
+		b.dropLocked(lines)
 		return
 	}
 	b.waiting = append(b.waiting, lines...)
@@ -101,59 +111,41 @@ func (b *Backlog) add(lines []byte, room int) {
 		b.started = true
 		go b.run()
 	}
-	b.wakeLocked()
+	b.wake.Signal()
 }
 
-// drop counts lines. The caller holds the lock.
-func (b *Backlog) drop(lines []byte) {
+func (b *Backlog) dropLocked(lines []byte) {
 	n := uint64(max(1, bytes.Count(lines, []byte{'\n'})))
 	b.dropped += n
 	b.unsaid += n
 }
 
-func (b *Backlog) wakeLocked() {
-	select {
-	case b.wake <- struct{}{}:
-	default:
-	}
-}
-
-// Run writes waiting lines until flush is called. A write that never returns is abandoned at the end of the
+// run writes waiting lines until Flush is called. A write that never returns is abandoned at the end of the
 // process.
 func (b *Backlog) run() {
 	defer close(b.done)
-	for range b.wake {
-		for {
-			lines, unsaid, ended := b.dequeue()
-			if len(lines) == 0 {
-				if ended {
-					return
-				}
-				break
-			}
-			text := lines
-			if unsaid > 0 {
-				text = append(lines, b.notice(unsaid)...)
-			}
-			if _, err := b.to.Write(text); err != nil { // the reader closed it
-				b.mu.Lock()
-				b.drop(lines)
-				b.unsaid += unsaid
-				b.mu.Unlock()
-			}
-		}
-	}
-}
-
-// dequeue returns the waiting lines, and how many are missing after them.
-func (b *Backlog) dequeue() (lines []byte, unsaid uint64, ended bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	lines, b.waiting = b.waiting, nil
-	if len(lines) > 0 {
-		unsaid, b.unsaid = b.unsaid, 0
+	for {
+		for len(b.waiting) == 0 {
+			if b.ended {
+				return
+			}
+			b.wake.Wait()
+		}
+		lines, unsaid, reports := b.waiting, b.unsaid, b.reports
+		b.waiting, b.unsaid = nil, 0
+		b.mu.Unlock()
+		_, err := b.to.Write(lines)
+		if err == nil && unsaid > 0 {
+			reports.Warn("lines are left out: standard error was read too slowly", zap.Uint64("lines", unsaid))
+		}
+		b.mu.Lock()
+		if err != nil { // the reader closed it
+			b.dropLocked(lines)
+			b.unsaid += unsaid
+		}
 	}
-	return lines, unsaid, b.ended
 }
 
 // Flush gives waiting lines a moment to be written. Nothing is written after it.
@@ -162,7 +154,7 @@ func (b *Backlog) Flush() {
 	b.ended = true
 	started := b.started
 	b.started = true
-	b.wakeLocked()
+	b.wake.Signal()
 	b.mu.Unlock()
 	if !started {
 		return
@@ -173,28 +165,6 @@ func (b *Backlog) Flush() {
 	case <-b.done:
 	case <-limit.C:
 	}
-}
-
-// encode sets the format of the line about dropped lines.
-func (b *Backlog) encode(e zapcore.Encoder) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.encoder = e
-}
-
-// notice writes how many lines are missing.
-func (b *Backlog) notice(lines uint64) []byte {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	text, err := b.encoder.EncodeEntry(zapcore.Entry{
-		Level: zapcore.WarnLevel, Time: time.Now(), LoggerName: "log",
-		Message: "lines are left out: standard error was read too slowly",
-	}, []zap.Field{zap.Uint64("lines", lines)})
-	if err != nil {
-		return nil
-	}
-	defer text.Free()
-	return bytes.Clone(text.Bytes())
 }
 
 // Metric counts the lines that were dropped.

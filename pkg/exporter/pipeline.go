@@ -93,7 +93,10 @@ func (a *Program) ReadHere(ctx context.Context, cfg *config.Config) (*Pipeline, 
 // ServeLists puts the desk in front of the engine: from now on lists can change.
 func (p *Pipeline) ServeLists(first *lists.Parsed, files *lists.Files) {
 	p.files = files
-	p.desk = lists.New(first, lists.Options{Local: files, Engine: p.Engine, Events: p.Events, Usual: p.cfg.ReleaseTimeout, Logger: p.log})
+	p.desk = lists.New(first, lists.Options{
+		Local: files, Engine: p.Engine, Usual: p.cfg.ReleaseTimeout, Logger: p.log,
+		Publish: func(text string, bad bool) { p.Events.Publish(events.Event{Kind: events.Reload, Text: text, Bad: bad}) },
+	})
 	p.Registry.MustRegister(p.desk)
 }
 

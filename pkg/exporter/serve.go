@@ -14,7 +14,7 @@ const DrainTimeout = 2 * time.Second
 func (p *Pipeline) NewServer() *server.Server {
 	cfg, desk := p.cfg, p.desk
 	return server.New(p.Renderer, server.Options{
-		Addresses:            []string{cfg.Web.Address},
+		Address:              cfg.Web.Address,
 		SystemdSocket:        cfg.Web.SystemdSocket,
 		WebConfigFile:        cfg.Web.ConfigFile,
 		ReadTimeout:          cfg.Web.ReadTimeout,

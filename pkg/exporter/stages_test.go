@@ -3,6 +3,7 @@ package exporter
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -78,45 +79,35 @@ func TestStagesAbandonWhatHangs(t *testing.T) {
 	})
 }
 
-func TestStagesStopWhenOneFails(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var j journal
-		broken := errors.New("port taken")
-		failing := Stage{Name: "server", Grace: time.Second, Run: func(context.Context) error { return broken }}
-		core, logs := observer.New(zap.InfoLevel)
-		if err := RunStages(t.Context(), zap.New(core), j.stage("sampler", 0), failing); !errors.Is(err, broken) {
-			t.Errorf("runStages = %v, want the error of the stage that failed", err)
-		}
-		if !slices.Equal(j.lines, []string{"end sampler"}) {
-			t.Errorf("stages ended as %q, want the sampler to be stopped", j.lines)
-		}
-		if logs.Len() != 0 {
-			t.Errorf("the error that is returned was logged as well: %v", logs.All())
-		}
-	})
-}
-
-func TestStageThatEndsEarlyIsAFailure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		early := Stage{Name: "watcher", Grace: time.Second, Run: func(context.Context) error { return nil }}
-		err := RunStages(t.Context(), zap.NewNop(), early)
-		if err == nil || err.Error() != "watcher ended without being asked to" {
-			t.Errorf("runStages = %v, want it to name the stage that ended", err)
-		}
-	})
-}
-
-func TestStageErrorsAtStopAreLogged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := Stage{Name: "sampler", Grace: time.Second, Run: func(ctx context.Context) error { <-ctx.Done(); return errors.New("abandoned GPU-7") }}
-		core, logs := observer.New(zap.InfoLevel)
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		if err := RunStages(ctx, zap.New(core), s); err != nil {
-			t.Errorf("runStages = %v, want nil", err)
-		}
-		if logs.Len() != 1 || logs.All()[0].ContextMap()["error"] != "abandoned GPU-7" {
-			t.Errorf("log = %v, want one line with the error", logs.All())
-		}
-	})
+// A stage that ends by itself stops the others, and its error is returned; errors at the stop are logged.
+func TestStagesThatEnd(t *testing.T) {
+	broken := errors.New("port taken")
+	for _, c := range []struct {
+		name string
+		run  func(context.Context) error
+		stop bool
+		want string // the error
+		log  int    // lines
+	}{
+		{"fails", func(context.Context) error { return broken }, false, "port taken", 0},
+		{"ends early", func(context.Context) error { return nil }, false, "server ended without being asked to", 0},
+		{"fails at the stop", func(ctx context.Context) error { <-ctx.Done(); return broken }, true, "<nil>", 1},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var j journal
+			core, logs := observer.New(zap.InfoLevel)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if c.stop {
+				cancel()
+			}
+			err := RunStages(ctx, zap.New(core), j.stage("sampler", 0), Stage{Name: "server", Grace: time.Second, Run: c.run})
+			if fmt.Sprint(err) != c.want || !slices.Equal(j.lines, []string{"end sampler"}) {
+				t.Errorf("%s: %v, want %s; stages ended as %q, want the sampler to be stopped", c.name, err, c.want, j.lines)
+			}
+			if logs.Len() != c.log || c.log > 0 && logs.All()[0].ContextMap()["error"] != "port taken" {
+				t.Errorf("%s: log = %v, want %d lines with the error", c.name, logs.All(), c.log)
+			}
+		})
+	}
 }

@@ -28,7 +28,6 @@ var windows = []struct {
 	{157, 157, Window{"NVML", "", atOnce, "nvml.h, NVML_FI_DEV_POWER_INSTANT; of A100 and H100 arXiv:2312.02741 measured that it sees a quarter of the time"}},
 	{157, 157, Window{"DCGM", "the watch's interval", "as NVML, which it asks", cacheManager}},
 	{157, 157, Window{"AMD sysfs", firmware, atOnce, "ROCm/legacy-rocm-build#1649; Linux, amdgpu_pm.c: power1_input"}},
-	{200, 201, Window{"NVML", "each call measures", "20 ms", "nvml.h, nvmlDeviceGetPcieThroughput"}},
 	{203, 204, Window{"NVML", lastPeriod, lastPeriod, "nvml.h, nvmlUtilization_t"}},
 	{203, 204, Window{"DCGM", "the watch's interval", "as NVML, which it asks", cacheManager}},
 	{206, 207, Window{"NVML", "", "a period that the driver names at each call", "nvml.h, nvmlDeviceGetEncoderUtilization"}},

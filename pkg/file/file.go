@@ -73,9 +73,6 @@ func (r *Reader) Read(ctx context.Context, path string) ([]byte, error) {
 	return nil, fmt.Errorf("%q: %w for %v; is its file system on a network?", path, ErrHangs, patience)
 }
 
-// Hangs reports whether a call has not returned.
-func (r *Reader) Hangs() bool { return len(r.calls) > 0 }
-
 // ReadIn returns the content of a file below root, or an error. It does not wait for a FIFO or a device, but it does
 // wait for a file system.
 func ReadIn(root *os.Root, name string, limit int64) ([]byte, error) {

@@ -19,8 +19,7 @@ type ClaimName struct{ Namespace, Name string }
 const (
 	claimQPS, claimBurst = 10, 64          // requests per second: a claim is read once, by name
 	maxClaims            = 1024            // maximum number of claims read; a node has about as many as devices
-	claimRetry           = time.Minute     // initial pause before failed claims are read again, doubling up to claimRest
-	claimRest            = time.Hour       // while the kubelet's list does not change
+	claimRetry           = 5 * time.Minute // before failed claims are read again
 	claimLimit           = 5 * time.Second // for all claims together; owners wait for it
 )
 
@@ -30,9 +29,9 @@ const (
 type claimReader struct {
 	s        *APIServer
 	seen     uint64                     // version of the allocations
-	next     time.Time                  // when claims are read again even if the allocations stay
+	asked    time.Time                  // when claims were last read
 	known    map[ClaimName][]DeviceName // claims already read, with the devices that each has admin access to
-	failures int                        // consecutive failures
+	failed   bool                       // some claims could not be read
 	reported bool
 }
 
@@ -42,8 +41,8 @@ func (r *claimReader) run(ctx context.Context) {
 	ticker := time.NewTicker(claimCheck)
 	defer ticker.Stop()
 	for {
-		if a := r.s.o.Allocations(); a.Version != r.seen || !time.Now().Before(r.next) {
-			r.next = time.Now().Add(r.fetchClaims(ctx, a))
+		if a := r.s.o.Allocations(); r.asked.IsZero() || a.Version != r.seen || r.failed && time.Since(r.asked) >= claimRetry {
+			r.fetchClaims(ctx, a)
 		}
 		select {
 		case <-ctx.Done():
@@ -53,9 +52,8 @@ func (r *claimReader) run(ctx context.Context) {
 	}
 }
 
-// fetchClaims reads the unknown claims and publishes. It returns the time to wait before the failed claims are read
-// again. A claim that cannot be read counts as a user of its devices.
-func (r *claimReader) fetchClaims(ctx context.Context, a *Allocations) time.Duration {
+// fetchClaims reads the unknown claims and publishes. A claim that cannot be read counts as a user of its devices.
+func (r *claimReader) fetchClaims(ctx context.Context, a *Allocations) {
 	names := claimNames(a)
 	maps.DeleteFunc(r.known, func(name ClaimName, _ []DeviceName) bool {
 		_, found := slices.BinarySearchFunc(names, name, ClaimName.compare)
@@ -65,8 +63,9 @@ func (r *claimReader) fetchClaims(ctx context.Context, a *Allocations) time.Dura
 	unread := slices.DeleteFunc(slices.Clone(names), func(name ClaimName) bool { _, known := r.known[name]; return known })
 	err := r.ask(ctx, unread)
 	if ctx.Err() != nil {
-		return claimRest
+		return
 	}
+	r.asked, r.failed = time.Now(), err != nil
 	next := make(map[ClaimName][]DeviceName, len(names))
 	for _, name := range names {
 		next[name] = r.known[name]
@@ -79,17 +78,11 @@ func (r *claimReader) fetchClaims(ctx context.Context, a *Allocations) time.Dura
 		}
 		return changed
 	})
-	if err == nil {
-		r.failures = 0
-		return claimRest
-	}
-	if !r.reported {
+	if r.failed && !r.reported {
 		r.reported = true
 		r.s.log.Warn("cannot read some resource claims, so pods that only observe devices (admin access) count as users; "+
 			"grant the verb get on resource \"resourceclaims\" in apiGroup \"resource.k8s.io\" to this service account", zap.Error(err))
 	}
-	r.failures++
-	return min(claimRetry<<min(r.failures-1, 6), claimRest)
 }
 
 // ask reads claims and returns the first error. After a refusal it skips the other claims of that namespace: under the

@@ -399,45 +399,28 @@ func TestLateDeleteKeepsTheSuccessor(t *testing.T) {
 }
 
 func TestLifeOfASlice(t *testing.T) {
-	both := func(*apiServer) APIOptions { return APIOptions{Node: "node-1", Pods: true, Slices: true} }
-	in(t, both, func(t *testing.T, s *apiServer, c *running) {
-		s.Pods(apitest.Pod("ml", "a", "uid-a", nil))
-		see := func(want map[string]string) {
+	in(t, sliceOptions, func(t *testing.T, s *apiServer, c *running) {
+		see := func(version uint64, want map[string]string) {
 			t.Helper()
 			synctest.Wait()
-			if diff := cmp.Diff(want, uuids(c.Snapshot().Slices)); diff != "" {
-				t.Errorf("devices (-want +got):\n%s", diff)
+			if diff := cmp.Diff(want, uuids(c.Snapshot().Slices)); diff != "" || c.Snapshot().Version != version {
+				t.Errorf("version %d, want %d; devices (-want +got):\n%s", c.Snapshot().Version, version, diff)
 			}
 		}
-		defer func() {
-			if n := len(c.Snapshot().Pods); n != 1 {
-				t.Errorf("%d pods next to the slices, want 1", n)
-			}
-		}()
 		of := func(generation int, uuid string) object {
 			return sliceObject(fmt.Sprintf("s-%d", generation), nvidiaDriver, "node-1", generation, 1, gpuObject("gpu-0", uuid))
 		}
 		s.Slices(sliceObject("fabric", "compute-domain.nvidia.com", "node-1", 1, 1, gpuObject("channel-0", "X")))
-		see(map[string]string{})
+		see(1, map[string]string{})
 		s.Slices(of(1, "A"))
-		see(map[string]string{"gpu-0": "A"})
+		see(2, map[string]string{"gpu-0": "A"})
 		s.Slices(of(2, "B"))
-		see(map[string]string{"gpu-0": "B"})
+		see(3, map[string]string{"gpu-0": "B"})
 		s.RemoveSlice(of(1, "A"))
-		see(map[string]string{"gpu-0": "B"})
-		version := c.Snapshot().Version
-		s.RemoveSlice(of(2, "B"))            // the kubelet starts
-		see(map[string]string{"gpu-0": "B"}) // claims of running pods still name it
-		s.Slices(of(1, "B"))                 // the driver publishes again, starting at the first generation
-		see(map[string]string{"gpu-0": "B"})
-		if got := c.Snapshot().Version; got != version {
-			t.Errorf("version %d, want %d", got, version)
-		}
-		s.Slices(of(1, "B"))
-		see(map[string]string{"gpu-0": "B"})
-		if got := c.Snapshot().Version; got != version {
-			t.Errorf("version %d after no change, want %d", got, version)
-		}
+		s.RemoveSlice(of(2, "B"))               // the kubelet starts
+		see(3, map[string]string{"gpu-0": "B"}) // claims of running pods still name it
+		s.Slices(of(1, "B"))                    // the driver publishes again, starting at the first generation
+		see(3, map[string]string{"gpu-0": "B"})
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
 		if age := time.Since(c.Snapshot().SlicesTime); age > 2*time.Minute {

@@ -136,10 +136,10 @@ func TestClaims(t *testing.T) {
 		}
 		check("before the kubelet has answered", 0, false, false)
 		give(1, user, looker, claim("op", "another"))
-		// After a refusal the client retries one claim of the namespace, less and less often.
-		check("a claim that may not be read counts", 5*claimRetry, true, true, "ml/train", "op/all", "op/all", "op/all")
+		// After a refusal the client retries one claim of the namespace.
+		check("a claim that may not be read counts", 5*claimRetry/2, true, true, "ml/train", "op/all", "op/all", "op/all")
 		n.set(func() { refused = http.StatusOK })
-		check("granted", claimRest, true, false, "op/all", "op/another")
+		check("granted", claimRetry, true, false, "op/all", "op/another")
 		check("nothing is read again", 10*claimRetry, true, false)
 		give(2, looker)
 		check("one claim is gone", 2*time.Second, false, false)

@@ -20,7 +20,6 @@ import (
 	"go.uber.org/zap"
 
 	"warpgauge/pkg/config"
-	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
 )
 
@@ -58,33 +57,33 @@ type Desk struct {
 	queue    chan struct{} // has one value while a caller holds a Turn
 	asked    chan string   // causes of reloads that wait for Run
 	changing atomic.Bool   // a list is being put into service
-	ends     ends          // of pauses and releases
 
 	// For the holder of the Turn.
-	content   *config.Content // of the local list
-	partial   bool            // not every collector has the list in service
-	delivered bool            // a server's list is in service
-	wanted    field.List      // last list given to the engine, with its profiling fields
-	paused    bool
+	content *config.Content // of the local list
+	partial bool            // not every collector has the list in service
 
 	mu     sync.Mutex
 	status Status
+
+	endsMu sync.Mutex
+	ends   map[string]time.Time // when releases end by themselves, by collector, and a pause (profilingKey)
 }
 
 // Options of New.
 type Options struct {
 	Local  Local
 	Engine Engine
-	Events *events.Bus   // gets an event for each list; nil: nothing does
-	Usual  time.Duration // default duration of pauses and releases; 0: until a command ends them
-	Logger *zap.Logger
+	// Publish publishes an event for each list; bad ones need action. Nil: none.
+	Publish func(text string, bad bool)
+	Usual   time.Duration // default duration of pauses and releases; 0: until a command ends them
+	Logger  *zap.Logger
 }
 
 // New returns a Desk. first is the local list, which the engine begins with.
 func New(first *Parsed, o Options) *Desk {
 	d := &Desk{
-		o: o, queue: make(chan struct{}, 1), asked: make(chan string, 1), ends: ends{at: map[string]*ending{}},
-		content: first.Content, wanted: first.Fields,
+		o: o, queue: make(chan struct{}, 1), asked: make(chan string, 1), ends: map[string]time.Time{},
+		content: first.Content,
 	}
 	local := first.list()
 	d.status = Status{Local: local, InService: local, Applied: stamp(time.Now()), good: true, succeeded: time.Now()}
@@ -93,12 +92,11 @@ func New(first *Parsed, o Options) *Desk {
 
 // Restore puts the saved list of a server into service. It must be called before the engine runs.
 func (d *Desk) Restore(ctx context.Context, l *List) {
-	d.delivered, d.wanted = true, l.Fields
-	// The engine has the list when Reload returns, although nothing samples yet.
+	// The engine has the list when Reload returns, although nothing samples yet that could be waited for.
 	ctx, cancel := context.WithCancel(ctx)
 	cancel()
 	_ = d.o.Engine.Reload(ctx, l.Fields)
-	d.serve(*l)
+	d.serve(*l, true)
 }
 
 // Turn is the right to change the list in service. Only one caller holds it at a time.
@@ -124,7 +122,7 @@ func (t *Turn) Serve(ctx context.Context, l *List) error {
 	d.changing.Store(true)
 	defer d.changing.Store(false)
 	now := d.Status()
-	if l != nil && d.delivered && now.InService.Hash == l.Hash {
+	if l != nil && now.delivered && now.InService.Hash == l.Hash {
 		d.update(func(s *Status) { s.InService.Revision = l.Revision })
 		return nil
 	}
@@ -142,8 +140,8 @@ func (t *Turn) Serve(ctx context.Context, l *List) error {
 		d.partial = again != nil
 		return errors.Join(err, again) // the counters CSV is good; the caller reports this error
 	}
-	d.partial, d.delivered = false, l != nil
-	d.serve(next)
+	d.partial = false
+	d.serve(next, l != nil)
 	d.publish(fmt.Sprintf("field list of %s: %s", next.Origin, Count(len(next.Fields.Fields), "field")), false)
 	return nil
 }
@@ -155,8 +153,7 @@ func (d *Desk) ParseDelivered(content []byte, origin string, isYAML bool) *Parse
 
 // apply has the engine read a list, without its profiling fields during a pause. The caller holds the Turn.
 func (d *Desk) apply(ctx context.Context, list field.List) error {
-	d.wanted = list
-	if d.paused {
+	if d.Status().Paused {
 		list.Fields = slices.DeleteFunc(slices.Clone(list.Fields), func(f field.Field) bool { return strings.HasPrefix(f.Desc.Name, "DCGM_FI_PROF_") })
 	}
 	return d.o.Engine.Reload(ctx, list)
@@ -183,7 +180,8 @@ func (d *Desk) Reload(ctx context.Context, cause string) error {
 	}
 	csv := log // Accept adds the name itself
 	log = log.With(zap.String("file", in.Name))
-	if in.Equal(d.content) && (!d.partial || d.delivered) {
+	delivered := d.Status().delivered
+	if in.Equal(d.content) && (!d.partial || delivered) {
 		d.content = in
 		d.reloaded(in, d.Status().Local.Fields, cause, Unchanged)
 		log.Info("counters are unchanged")
@@ -196,7 +194,7 @@ func (d *Desk) Reload(ctx context.Context, cause string) error {
 	if err != nil {
 		return d.fail(log, cause, "counters not reloaded, the list in service stays", err)
 	}
-	if d.delivered {
+	if delivered {
 		d.content = in
 		d.reloaded(in, list, cause, Waiting)
 		log.Info("counters read; they wait, because a server's list is in service", zap.Int("fields", len(list.Fields)))
@@ -208,7 +206,7 @@ func (d *Desk) Reload(ctx context.Context, cause string) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return ctx.Err() // the exporter is stopping, which is not a failure
 	}
-	d.serve(d.Status().Local)
+	d.serve(d.Status().Local, false)
 	if err != nil {
 		return d.fail(log, cause, "counters reloaded, but not in every collector", err)
 	}
@@ -240,7 +238,9 @@ func (d *Desk) fail(log *zap.Logger, cause, message string, err error) error {
 }
 
 func (d *Desk) publish(text string, bad bool) {
-	d.o.Events.Publish(events.Event{Kind: events.Reload, Text: text, Bad: bad})
+	if d.o.Publish != nil {
+		d.o.Publish(text, bad)
+	}
 }
 
 // Changing reports whether a list is being put into service.
@@ -259,12 +259,15 @@ type Signals struct {
 	Reload, Release, Resume <-chan os.Signal
 }
 
-// Run handles requests and signals to reload, release and resume until ctx ends. After that no pause or release ends by
-// itself.
+// endsEvery is how often Run looks for pauses and releases whose time is over.
+const endsEvery = time.Second
+
+// Run handles requests and signals to reload, release and resume, and ends pauses and releases, until ctx ends.
 func (d *Desk) Run(ctx context.Context, s Signals) error {
 	var wg sync.WaitGroup
-	defer d.ends.clear()
 	defer wg.Wait()
+	tick := time.NewTicker(endsEvery)
+	defer tick.Stop()
 	wg.Go(func() { d.runReleases(ctx, s) }) // a long release or reload does not delay the other
 	for {
 		cause := "SIGHUP"
@@ -273,6 +276,9 @@ func (d *Desk) Run(ctx context.Context, s Signals) error {
 			return nil
 		case <-s.Reload:
 		case cause = <-d.asked:
+		case <-tick.C:
+			d.endPause(ctx)
+			continue
 		}
 		rctx, cancel := context.WithTimeout(ctx, changeTimeout)
 		_ = d.Reload(rctx, cause) // it has logged and counted the error

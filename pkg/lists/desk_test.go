@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
 	"go.uber.org/goleak"
@@ -22,7 +23,6 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"warpgauge/pkg/config"
-	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
 )
 
@@ -48,7 +48,7 @@ type bench struct {
 	file    string // content
 	readErr error
 	logs    *observer.ObservedLogs
-	events  *events.Subscription
+	events  []string // with whether they are bad
 
 	mu       sync.Mutex // timers call it as well
 	reload   func(context.Context, field.List) error
@@ -60,12 +60,19 @@ type bench struct {
 func newBench(initial string, log ...zapcore.Core) *bench {
 	core, logs := observer.New(zap.InfoLevel)
 	b := &bench{file: initial, logs: logs, released: map[string]bool{}, reload: accept, files: NewFiles(config.Default(), nil, nil, nil)}
-	bus := &events.Bus{}
-	b.events = bus.Subscribe(10, events.Reload)
 	b.Desk = New(b.parse(initial), Options{
-		Local: held{b.files, b}, Engine: (*engine)(b), Events: bus, Usual: 10 * time.Minute, Logger: zap.New(zapcore.NewTee(append(log, core)...)),
+		Local: held{b.files, b}, Engine: (*engine)(b), Publish: func(text string, bad bool) { b.events = append(b.events, fmt.Sprint(text, " ", bad)) }, Usual: 10 * time.Minute, Logger: zap.New(zapcore.NewTee(append(log, core)...)),
 	})
 	return b
+}
+
+// run runs the Desk until stop.
+func (b *bench) run(t *testing.T) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- b.Run(ctx, Signals{}) }()
+	return func() { cancel(); must(t, <-done) }
 }
 
 func (b *bench) parse(csv string) *Parsed {
@@ -333,13 +340,8 @@ func TestServersListWins(t *testing.T) {
 	if got := b.applied[2][1]; got != "DCGM_FI_DEV_POWER_USAGE" {
 		t.Errorf("the local list is not back: %q", b.applied)
 	}
-	var texts []string
-	for len(b.events.C) > 0 {
-		e := <-b.events.C
-		texts = append(texts, fmt.Sprint(e.Text, " ", e.Bad))
-	}
-	if len(texts) != 4 || texts[1] != "field list of http://lists: 2 fields false" || texts[3] != "field list of counters.csv: 2 fields false" {
-		t.Errorf("events = %q", texts)
+	if len(b.events) != 4 || b.events[1] != "field list of http://lists: 2 fields false" || b.events[3] != "field list of counters.csv: 2 fields false" {
+		t.Errorf("events = %q", b.events)
 	}
 }
 
@@ -462,9 +464,8 @@ func TestDelivered(t *testing.T) {
 	b.SetDelivery(Delivery{Status: Refused, Text: "line 3: no such field", Refused: []Refusal{{4, "x"}}, Since: now})
 	b.SetDelivery(Delivery{Status: Refused, Text: "line 3: no such field", Down: "no route", Since: now}) // the answer stays the same
 	b.SetDelivery(Delivery{Status: Applied, Since: now.Add(1)})
-	for _, want := range []string{"list of the server is refused: line 3: no such field; line 4: x", "list of the server is applied: it is in service"} {
-		if e := <-b.events.C; e.Text != want || e.Bad != strings.Contains(want, "refused") {
-			t.Errorf("event %+v, want %q", e, want)
-		}
+	want := []string{"list of the server is refused: line 3: no such field; line 4: x true", "list of the server is applied: it is in service false"}
+	if diff := cmp.Diff(want, b.events); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }

@@ -34,7 +34,7 @@ func (d *Desk) Release(ctx context.Context, name string, limit time.Duration, ca
 	}
 	log := d.o.Logger.Named("release").With(zap.Strings("collector", names), zap.String("cause", cause))
 	log.Info("releasing", zap.Duration("for", max(limit, 0)))
-	d.scheduleResume(names, limit)
+	d.setEnds(limit, names...)
 	begin := time.Now()
 	err = d.o.Engine.Release(ctx, name)
 	d.answer(cause, kindRelease, "released "+strings.Join(names, ", "), err)
@@ -52,7 +52,7 @@ func (d *Desk) Resume(name, cause string) error {
 	if err != nil {
 		return err
 	}
-	d.scheduleResume(names, 0)
+	d.setEnds(0, names...)
 	d.o.Logger.Named("release").Info("resuming", zap.Strings("collector", names), zap.String("cause", cause))
 	d.o.Engine.Resume(name)
 	d.answer(cause, kindRelease, "resumed "+strings.Join(names, ", "), nil)
@@ -70,24 +70,48 @@ func (d *Desk) names(name string) ([]string, error) {
 	return nil, unknownCollectorError{fmt.Errorf("no such collector is enabled: %q; there are %q", name, all)}
 }
 
-// scheduleResume replaces the times at which collectors resume by themselves.
-func (d *Desk) scheduleResume(names []string, limit time.Duration) {
-	for _, name := range names {
-		d.ends.schedule(name, limit, func(e *ending) {
-			d.ends.claim(name, e, func() {
-				d.o.Logger.Named("release").Warn("the release was not resumed and ends by itself", zap.String("collector", name), zap.Duration("after", limit))
-				d.o.Engine.Resume(name)
-				d.answer("end of the release", kindRelease, "resumed "+name, nil)
-			})
+// setEnds replaces the times at which releases, or a pause, end by themselves. A limit that is not positive means never.
+func (d *Desk) setEnds(limit time.Duration, keys ...string) {
+	d.endsMu.Lock()
+	defer d.endsMu.Unlock()
+	for _, key := range keys {
+		delete(d.ends, key)
+		if limit > 0 {
+			d.ends[key] = time.Now().Add(limit)
+		}
+	}
+}
+
+// end calls f if the time of key is over. A request that replaces the time waits until f returns.
+func (d *Desk) end(key string, f func()) (over bool) {
+	d.endsMu.Lock()
+	defer d.endsMu.Unlock()
+	at, known := d.ends[key]
+	if !known || time.Now().Before(at) {
+		return false
+	}
+	delete(d.ends, key)
+	f()
+	return true
+}
+
+func (d *Desk) endReleases() {
+	for _, name := range d.o.Engine.Names() {
+		d.end(name, func() {
+			d.o.Logger.Named("release").Warn("the release was not resumed and ends by itself", zap.String("collector", name))
+			d.o.Engine.Resume(name)
+			d.answer("end of the release", kindRelease, "resumed "+name, nil)
 		})
 	}
 }
 
-// runReleases releases and resumes all collectors on signals until ctx ends. A release that takes long does not delay
-// the signal that ends it.
+// runReleases releases and resumes all collectors on signals, and ends releases, until ctx ends. A release that takes
+// long does not delay the signal that ends it.
 func (d *Desk) runReleases(ctx context.Context, s Signals) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
+	tick := time.NewTicker(endsEvery)
+	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -98,13 +122,15 @@ func (d *Desk) runReleases(ctx context.Context, s Signals) {
 				defer cancel()
 				_ = d.Release(rctx, "", 0, "SIGUSR1") // it has logged the error
 			})
+		case <-tick.C:
+			d.endReleases()
 		case <-s.Resume:
 			_ = d.Resume("", "SIGUSR2") // an empty name is never unknown
 		}
 	}
 }
 
-const profilingKey = "" // of ends; no collector has it
+const profilingKey = "" // of Desk.ends; no collector has it
 
 // PauseProfiling returns when no profiling field is read any more. Only one client at a time can use the hardware
 // behind these fields, so a profiler such as Nsight Compute can use it then. The pause ends after limit; 0 means the
@@ -115,7 +141,7 @@ func (d *Desk) PauseProfiling(ctx context.Context, limit time.Duration, cause st
 	}
 	d.o.Logger.Named("profiling").Info("pausing", zap.String("cause", cause), zap.Duration("for", max(limit, 0)))
 	// Before the Turn, which a reload may hold for long: the end of the previous pause must not end this one.
-	d.ends.schedule(profilingKey, limit, func(e *ending) { d.endPause(e, limit) })
+	d.setEnds(limit, profilingKey)
 	return d.setPaused(ctx, true, cause, nil)
 }
 
@@ -123,22 +149,26 @@ func (d *Desk) PauseProfiling(ctx context.Context, limit time.Duration, cause st
 func (d *Desk) ResumeProfiling(ctx context.Context, cause string) error {
 	return d.setPaused(ctx, false, cause, func() bool {
 		d.o.Logger.Named("profiling").Info("resuming", zap.String("cause", cause))
-		d.ends.schedule(profilingKey, 0, nil)
+		d.setEnds(0, profilingKey)
 		return true
 	})
 }
 
-// endPause ends a pause that no request has ended, unless a request has replaced it.
-func (d *Desk) endPause(e *ending, after time.Duration) {
-	ctx, cancel := context.WithTimeout(context.Background(), changeTimeout)
+// endPause ends a pause whose time is over.
+func (d *Desk) endPause(ctx context.Context) {
+	d.endsMu.Lock()
+	at, known := d.ends[profilingKey]
+	d.endsMu.Unlock()
+	if !known || time.Now().Before(at) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
 	log := d.o.Logger.Named("profiling")
-	err := d.setPaused(ctx, false, "end of the pause", func() bool {
-		return d.ends.claim(profilingKey, e, func() {
-			log.Warn("the pause was not resumed and ends by itself", zap.Duration("after", after))
-		})
+	err := d.setPaused(ctx, false, "end of the pause", func() bool { // a request may replace the pause before its turn
+		return d.end(profilingKey, func() { log.Warn("the pause was not resumed and ends by itself") })
 	})
-	if err != nil {
+	if err != nil && ctx.Err() == nil {
 		log.Error("cannot resume profiling on all collectors", zap.Error(err))
 	}
 }
@@ -153,9 +183,8 @@ func (d *Desk) setPaused(ctx context.Context, paused bool, cause string, proceed
 	if proceed != nil && !proceed() {
 		return nil
 	}
-	d.paused = paused
 	d.update(func(s *Status) { s.Paused = paused })
-	err = d.apply(ctx, d.wanted)
+	err = d.apply(ctx, d.Status().InService.Fields)
 	text := "resumed"
 	if paused {
 		text = "paused"
@@ -170,50 +199,4 @@ func (d *Desk) answer(by, kind, text string, err error) {
 		p.Answer, p.Text = Failed, err.Error()
 	}
 	d.update(func(s *Status) { s.propose(p) })
-}
-
-// ends holds the times at which pauses and releases end by themselves, by collector.
-type ends struct {
-	mu sync.Mutex
-	at map[string]*ending
-}
-
-// ending is one such time. Its address distinguishes it from its replacement, because the timer may fire before it is
-// stored.
-type ending struct{ timer *time.Timer }
-
-// schedule replaces the time of key. A limit that is not positive means never.
-func (s *ends) schedule(key string, limit time.Duration, f func(*ending)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if e := s.at[key]; e != nil {
-		e.timer.Stop()
-		delete(s.at, key)
-	}
-	if limit > 0 {
-		e := new(ending)
-		e.timer = time.AfterFunc(limit, func() { f(e) })
-		s.at[key] = e
-	}
-}
-
-// claim removes e and calls f, unless another time has replaced e. A request that replaces it waits until f returns.
-func (s *ends) claim(key string, e *ending, f func()) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.at[key] != e {
-		return false
-	}
-	delete(s.at, key)
-	f()
-	return true
-}
-
-func (s *ends) clear() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, e := range s.at {
-		e.timer.Stop()
-	}
-	clear(s.at)
 }

@@ -15,6 +15,7 @@ import (
 func TestAForgottenReleaseEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(csvA)
+		defer b.run(t)()
 		after := func(wait time.Duration, want ...string) {
 			t.Helper()
 			time.Sleep(wait)

@@ -93,6 +93,7 @@ type Status struct {
 	Delivery  *Delivery  // nil: there is no server
 	Proposals []Proposal // the last one of each kind
 
+	delivered                    bool // InService is a server's
 	good                         bool // whether the last reload succeeded
 	succeeded                    time.Time
 	successes, unchanged, errors uint64
@@ -139,10 +140,10 @@ func (d *Desk) SetDelivery(v Delivery) {
 }
 
 // serve records that a list is in service from now on. It clears the error of an earlier reload.
-func (d *Desk) serve(l List) {
+func (d *Desk) serve(l List, delivered bool) {
 	l.Until = stamp(l.Until)
 	d.update(func(s *Status) {
-		s.InService, s.Applied = l, stamp(time.Now())
+		s.InService, s.delivered, s.Applied = l, delivered, stamp(time.Now())
 		s.LastError, s.FailedAt = "", time.Time{}
 	})
 }
@@ -157,7 +158,7 @@ func (d *Desk) reloaded(in *config.Content, list field.List, cause string, a Ans
 	d.setLocal(in, list)
 	d.update(func(s *Status) {
 		s.LastError, s.FailedAt, s.good, s.succeeded = "", time.Time{}, true, now
-		if !d.delivered {
+		if !s.delivered {
 			s.InService = s.Local // its name can be another
 		}
 		if a == Unchanged {

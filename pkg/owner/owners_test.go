@@ -5,7 +5,6 @@ import (
 	"maps"
 	"strings"
 	"testing"
-	"time"
 
 	"warpgauge/pkg/kube"
 
@@ -68,10 +67,6 @@ func TestModes(t *testing.T) {
 	f("a link", []string{"ml/a/main: " + res + uuid(0)}, uuid(0)+"/link1", main, main)
 	f("a switch", []string{"ml/a/main: " + res + uuid(0)}, "nvswitch0", nil, nil)
 
-	f("AMD's GPU", []string{"ml/a/main: amd.com/gpu 0000:c1:00.0"}, amd(0).ID, main, main)
-	f("AMD's first partition", []string{"ml/a/main: amd.com/cpx_nps4 0000:c2:00.0"}, amd(1).ID+"/0", main, main)
-	f("AMD's divided GPU", []string{"ml/a/main: amd.com/cpx_nps4 0000:c2:00.0"}, amd(1).ID, nil, nil)
-	f("AMD's next partition", []string{"ml/a/main: amd.com/cpx_nps4 amdgpu_xcp_1"}, amd(1).ID+"/1", main, main)
 	f("WSL", []string{"ml/a/main: " + res + "all"}, uuid(1), main, main)
 	f("shares of WSL", []string{"ml/a/main: " + res + "all::0", "ml/b/main: " + res + "all::1"}, uuid(1),
 		nil, []string{"container=main namespace=ml pod=a vgpu=0", "container=main namespace=ml pod=b vgpu=1"})
@@ -143,8 +138,7 @@ func TestTooManyUsers(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	core, logs := observer.New(zap.InfoLevel)
 	r := newRig(all(virtual, func(o *Options) { o.Registerer, o.Log = registry, zap.New(core) }), machine()...)
-	r.meta.Store(&kube.Metadata{SlicesTime: time.Now()}) // all clients have answered
-	for _, tt := range []struct{ users, jobs, named int }{{maxOwners, 1, maxOwners}, {maxOwners + 1, 1, 0}, {10000, 1, 0}, {3, 100, 0}, {1, 1, 1}} {
+	for _, tt := range []struct{ users, jobs, named int }{{maxOwners, 1, maxOwners}, {10000, 1, 0}, {3, 100, 0}, {1, 1, 1}} {
 		lines, jobs := []string{"ml/other/main: nvidia.com/gpu " + uuid(1)}, []string{}
 		for i := range tt.users {
 			lines = append(lines, fmt.Sprintf("ml/pod-%d/main: nvidia.com/gpu %s::%d", i, uuid(0), i))
@@ -157,8 +151,7 @@ func TestTooManyUsers(t *testing.T) {
 		if got, other := len(r.owners(t, uuid(0))), len(r.owners(t, uuid(1))); got != tt.named || other != 1 {
 			t.Errorf("%+v: %d are on the series, %d on another device's; want %d and 1", tt, got, other, tt.named)
 		}
-		table := r.table.Load()
-		if got := table.count(r.device(t, uuid(0))); got != tt.users+tt.jobs {
+		if got := r.table.Load().count(r.device(t, uuid(0))); got != tt.users+tt.jobs {
 			t.Errorf("%+v are counted as %d", tt, got)
 		}
 		want := 1 + tt.jobs // the other device, and the first AMD GPU, whose index matches the job file too
@@ -179,21 +172,6 @@ func TestIgnore(t *testing.T) {
 	r := newRig(func(o *Options) { o.Ignore = func(ns, pod string) bool { return ns == "mon" && pod == "exporter-x" } }, machine()...).
 		give("ml/a/main: nvidia.com/gpu "+uuid(0), "mon/exporter-x/main: nvidia.com/gpu "+uuid(0))
 	r.wants(t, "ignored", uuid(0), "container=main namespace=ml pod=a")
-}
-
-func TestUnmatched(t *testing.T) {
-	r := newRig(nil, machine()...).give("ml/a/main: nvidia.com/gpu "+uuid(0)+" "+uuid(9)+" dev-1", "ml/b/x: nvidia.com/mig-1g.10gb "+mig(8),
-		"ml/c/y: claim=c gpu.nvidia.com node-1 gpu-5")
-	want := []Unmatched{
-		{Namespace: "ml", Pod: "c", Container: "y", Resource: "gpu.nvidia.com", ID: "node-1/gpu-5", Reason: reasonClaim},
-		{Namespace: "ml", Pod: "a", Container: "main", Resource: "nvidia.com/gpu", ID: uuid(9), Reason: reasonDevice},
-		{Namespace: "ml", Pod: "a", Container: "main", Resource: "nvidia.com/gpu", ID: "dev-1", Reason: reasonForm},
-		{Namespace: "ml", Pod: "b", Container: "x", Resource: "nvidia.com/mig-1g.10gb", ID: mig(8), Reason: reasonInstance},
-	}
-	if diff := cmp.Diff(want, r.Unmatched()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	r.wants(t, "the id that is known", uuid(0), "container=main namespace=ml pod=a")
 }
 
 func TestDescribe(t *testing.T) {

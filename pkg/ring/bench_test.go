@@ -119,20 +119,3 @@ func BenchmarkAppendWhileRead(b *testing.B) {
 		}, func() { l.append(1, cells) })
 	})
 }
-
-func BenchmarkLatest(b *testing.B) {
-	for _, n := range sizes {
-		b.Run(fmt.Sprintf("cells=%d", n), func(b *testing.B) {
-			r := Make(64, 1, n)
-			r.Append(1, make([]int64, 1), make([]float64, n))
-			var row Row
-			b.ReportAllocs()
-			b.SetBytes(int64(8 * n))
-			for b.Loop() {
-				if !r.Latest(&row) {
-					b.Fatal("no row")
-				}
-			}
-		})
-	}
-}

@@ -39,30 +39,6 @@ func isOpen(fd int) bool {
 	return err == nil
 }
 
-func TestTwoMappingsAreOneMemory(t *testing.T) {
-	a := create(t, 1000)
-	fd := dup(t, a.FD())
-	b, err := ring.OpenRegion(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if isOpen(fd) {
-		t.Errorf("Open left the descriptor open")
-	}
-	if len(a.Words()) != 1000 || len(b.Words()) != 1000 {
-		t.Fatalf("%d and %d words, want 1000", len(a.Words()), len(b.Words()))
-	}
-	for i := range a.Words() {
-		if v := a.Words()[i].Load(); v != 0 {
-			t.Fatalf("word %d of new memory is %d", i, v)
-		}
-		b.Words()[i].Store(uint64(i) * 3)
-		if v := a.Words()[i].Load(); v != uint64(i)*3 {
-			t.Fatalf("word %d reads %d on the other side", i, v)
-		}
-	}
-}
-
 // TestNobodyCanResize: removing a page would end the reader with SIGBUS, and a missing page could be refused when it
 // is touched.
 func TestNobodyCanResize(t *testing.T) {

@@ -45,24 +45,6 @@ func appendRow(r *Ring, n uint64) {
 	r.Append(int64(n), stamps, cells)
 }
 
-func TestLatest(t *testing.T) {
-	r := Make(4, 2, 5)
-	var row Row
-	if r.Latest(&row) {
-		t.Fatalf("an empty ring gave %+v", row)
-	}
-	for n := range uint64(11) { // several laps
-		appendRow(r, n)
-		if !r.Latest(&row) {
-			t.Fatalf("no row after %d appends", n+1)
-		}
-		check(t, &row, n)
-		if r.Head() != n+1 {
-			t.Errorf("head is %d after %d appends", r.Head(), n+1)
-		}
-	}
-}
-
 func TestKeepsEveryFloat(t *testing.T) {
 	r := Make(2, 0, 6)
 	want := []float64{math.NaN(), math.Inf(1), math.Inf(-1), math.Copysign(0, -1), math.MaxFloat64, math.SmallestNonzeroFloat64}
@@ -76,21 +58,6 @@ func TestKeepsEveryFloat(t *testing.T) {
 			t.Errorf("cell %d: got %v, want %v bit for bit", i, row.Cells[i], v)
 		}
 	}
-}
-
-func TestRowsRoundUp(t *testing.T) {
-	f := func(rows, want int) {
-		t.Helper()
-		if got := Make(rows, 1, 1).Rows(); got != want {
-			t.Errorf("%d rows became %d, want %d", rows, got, want)
-		}
-	}
-	f(-1, 2)
-	f(0, 2)
-	f(1, 2)
-	f(2, 2)
-	f(3, 4)
-	f(1000, 1024)
 }
 
 func TestFollowerReadsEachRowOnce(t *testing.T) {
@@ -132,23 +99,6 @@ func TestFollowerReadsEachRowOnce(t *testing.T) {
 	drain(1)
 }
 
-func TestFollowStartsWithTheOldestRow(t *testing.T) {
-	r := Make(4, 0, 1)
-	for n := range uint64(6) {
-		appendRow(r, n)
-	}
-	f := r.Follow()
-	var row Row
-	for want := uint64(2); want < 6; want++ {
-		if !f.Next(&row) || row.N != want {
-			t.Fatalf("got row %d, want %d", row.N, want)
-		}
-	}
-	if f.Next(&row) || f.Overruns() != 0 {
-		t.Errorf("a fifth row, or %d overruns, from a ring of four", f.Overruns())
-	}
-}
-
 // TestTornRow plays a writer that stops at each point of Append, as a killed process does.
 func TestTornRow(t *testing.T) {
 	r := Make(4, 1, 2)
@@ -175,26 +125,6 @@ func TestTornRow(t *testing.T) {
 	s[slotSeq].Store(2*5 + 2) // whole, but the head is not moved yet
 	if !r.Latest(&row) || row.N != 4 {
 		t.Errorf("before the head moved: row %d, want 4", row.N)
-	}
-}
-
-func TestHeadThatLies(t *testing.T) {
-	r := Make(4, 0, 1)
-	for n := range uint64(4) {
-		appendRow(r, n)
-	}
-	f := r.Follow()
-	var row Row
-	for f.Next(&row) {
-	}
-	for _, head := range []uint64{0, 1, 1 << 40, math.MaxUint64} {
-		r.mem[wordHead].Store(head)
-		if r.Latest(&row) && head != 1 {
-			t.Errorf("head %d: got row %d", head, row.N)
-		}
-		for range 10 {
-			f.Next(&row)
-		}
 	}
 }
 
@@ -227,22 +157,6 @@ func TestAttach(t *testing.T) {
 		t.Fatal("the attached end sees no row")
 	}
 	check(t, &row, 0)
-}
-
-func TestAppendRefusesOtherShapes(t *testing.T) {
-	r := Make(2, 1, 2)
-	f := func(stamps, cells int) {
-		t.Helper()
-		defer func() {
-			if recover() == nil {
-				t.Errorf("append of %d stamps and %d cells did not panic", stamps, cells)
-			}
-		}()
-		r.Append(0, make([]int64, stamps), make([]float64, cells))
-	}
-	f(0, 2)
-	f(1, 1)
-	f(1, 3)
 }
 
 func TestNoAllocation(t *testing.T) {

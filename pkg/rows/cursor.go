@@ -1,6 +1,7 @@
 package rows
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -51,6 +52,9 @@ type Source struct {
 	// Supplies reports by device whether this source supplies it. If several sources of a View have a device,
 	// the first one supplies it.
 	Supplies []bool
+	// Kept holds by device what Followers keep about it, by keys of their own types. The Cursor forgets it with the
+	// device: an hour after the last View with it.
+	Kept []map[any]any
 }
 
 // Cursor reads each row of a View's rings once. It decides which rows are new: a new session or another
@@ -73,7 +77,7 @@ type progress struct {
 	time  int64     // time of the last new row
 	gap   gap       // the newest time in its XIDs
 	masks []*mask
-	last  float64 // the last XID, from a source that reports only that; NaN: no row yet
+	kept  map[any]any
 }
 
 // follower reads the rows of a ring; ring.Follower does.
@@ -107,6 +111,7 @@ func (c *Cursor) Bind(v *view.View, now time.Time) []Source {
 	}
 	old := slices.Clone(c.bound)
 	c.view++
+	maps.DeleteFunc(c.progress, func(_ string, p *progress) bool { return p.view < c.view-1 && now.Sub(p.left) > retainFor })
 	c.bound, c.sources = make([]*bound, 0, len(v.Sources)), make([]Source, 0, len(v.Sources))
 	for _, s := range v.Sources {
 		if !s.WellFormed() {
@@ -118,11 +123,13 @@ func (c *Cursor) Bind(v *view.View, now time.Time) []Source {
 			old = slices.Delete(old, i, i+1)
 		}
 		b := c.newBound(s, earlier)
-		supplies := make([]bool, len(s.Devices))
-		for i := range supplies {
-			supplies[i] = b.progress[i] != nil
+		supplies, kept := make([]bool, len(s.Devices)), make([]map[any]any, len(s.Devices))
+		for i, p := range b.progress {
+			if supplies[i] = p != nil; p != nil {
+				kept[i] = p.kept
+			}
 		}
-		c.bound, c.sources = append(c.bound, b), append(c.sources, Source{s, supplies})
+		c.bound, c.sources = append(c.bound, b), append(c.sources, Source{s, supplies, kept})
 	}
 	for _, b := range old {
 		c.gone += b.rows.Overruns()
@@ -148,7 +155,7 @@ func (c *Cursor) newBound(s *view.Source, earlier *bound) *bound {
 	for i := range s.Devices {
 		p := c.progress[s.Devices[i].ID]
 		if p == nil {
-			p = newProgress()
+			p = &progress{kept: map[any]any{}}
 			c.progress[s.Devices[i].ID] = p
 		}
 		if p.view != c.view { // else an earlier source supplies the device
@@ -160,7 +167,7 @@ func (c *Cursor) newBound(s *view.Source, earlier *bound) *bound {
 	return b
 }
 
-// forget drops devices that were in no View for long, or that are too many.
+// forget notes when devices have left the Views, and drops those that are too many.
 func (c *Cursor) forget(now time.Time) {
 	unused := 0
 	for _, p := range c.progress {
@@ -172,7 +179,7 @@ func (c *Cursor) forget(now time.Time) {
 		}
 	}
 	for id, p := range c.progress {
-		if p.view != c.view && (now.Sub(p.left) > retainFor || unused > retainMax) {
+		if p.view != c.view && unused > retainMax {
 			delete(c.progress, id)
 			unused--
 		}

@@ -13,8 +13,6 @@ import (
 type XID struct {
 	Device int     // index into the source's Devices
 	Code   float64 // the value of the cell; it may make no sense
-	// Last reports that the source only names the last XID, so repeats cannot be seen.
-	Last bool
 }
 
 // Mask is a mask of clock event reasons.
@@ -32,7 +30,6 @@ type detector struct {
 	xids  []xidCells
 	since []sinceCell
 	masks []maskCell
-	last  []lastCell
 }
 
 // xidCells holds the cells with the XIDs of a device. There may be several, so that one tick can report
@@ -64,13 +61,8 @@ type mask struct {
 	active uint64
 }
 
-// lastCell is the cell with the last XID of a device whose source reports only that.
-type lastCell struct{ device, cell int }
-
 // gap is a period without XIDs of a device, Unix µs. A source with a history may still have them.
 type gap struct{ from, to float64 }
-
-func newProgress() *progress { return &progress{last: math.NaN()} }
 
 func newDetector(b *bound, view uint64) (out detector) {
 	for i := range b.Columns {
@@ -91,14 +83,9 @@ func newDetector(b *bound, view uint64) (out detector) {
 			if m := p.claimMask(fmt.Sprint(c.Labels), view); m != nil {
 				out.masks = append(out.masks, maskCell{mask: m, device: c.Device, cell: i})
 			}
-		case field.XIDErrors:
-			out.last = append(out.last, lastCell{c.Device, i})
 		}
 	}
-	out.last = slices.DeleteFunc(out.last, func(l lastCell) bool { // from where all XIDs are known
-		return slices.ContainsFunc(out.xids, func(x xidCells) bool { return x.device == l.device && len(x.cells) > 0 })
-	})
-	out.any = len(out.xids)+len(out.masks)+len(out.last) > 0
+	out.any = len(out.xids)+len(out.masks) > 0
 	return out
 }
 
@@ -163,11 +150,6 @@ func (b *bound) findEvents(row *Row) {
 			m.find(row, uint64(v)&allClockReasons)
 		}
 	}
-	for _, l := range b.events.last {
-		if b.progress[l.device].isNext(row.Cells[l.cell]) {
-			row.XIDs = append(row.XIDs, XID{Device: l.device, Code: row.Cells[l.cell], Last: true})
-		}
-	}
 }
 
 // inGap reports whether the XIDs of an old row happened in the last gap.
@@ -189,17 +171,4 @@ func (m *maskCell) find(row *Row, value uint64) {
 	}
 	m.told, m.known, m.active = true, true, value
 	row.Masks = append(row.Masks, Mask{m.device, m.cell, value, began})
-}
-
-// isNext reports whether a cell's XID came after the device's first row.
-func (p *progress) isNext(cell float64) bool {
-	before := p.last
-	if !(cell > 0) { // none yet, at least in this session
-		if math.IsNaN(before) {
-			p.last = 0
-		}
-		return false
-	}
-	p.last = cell
-	return cell != before && !math.IsNaN(before)
 }

@@ -279,13 +279,6 @@ func TestXIDs(t *testing.T) {
 	four.row(at(5))
 	r.Read(viewOf(four), at(12))
 	f("a row in the gap of a source that does not say up to when it has XIDs", 0)
-	last := newSource("last", 16, []string{"c"}, collector.Column{Field: field.XIDErrors})
-	for i, code := range []float64{13, 13, 0, 13, 31, nan, 31, 48} {
-		last.cells[1] = code
-		last.row(at(20 + float64(i)))
-	}
-	r.Read(viewOf(last), at(30))
-	f("a source that knows the last one only", 0, 31, 48)
 }
 
 // TestForgotten: a device that comes back within the hour continues; memory is bounded.
@@ -489,20 +482,4 @@ func TestRowsAfterBinding(t *testing.T) {
 	two.row(at(8))
 	r.Read(nil, at(9))
 	a.want(t, "a clock that was set back by a second", "one 9: a=1000", "two 8: a=1000")
-}
-
-// TestLastXID: a device's last XID counts only if the device has no XID column. Other devices do not matter.
-func TestLastXID(t *testing.T) {
-	r := New(nil, nil)
-	a := follow(r)
-	s := newSource("x", 16, []string{"a", "b"},
-		collector.Column{Device: 0, Field: field.XIDEvent}, collector.Column{Device: 0, Field: field.XIDErrors}, collector.Column{Device: 1, Field: field.XIDErrors})
-	s.cells[3], s.cells[4] = 0, 0
-	s.row(at(0))
-	s.cells[2], s.cells[3], s.cells[4] = 79, 79, 48
-	s.row(at(1))
-	r.Read(viewOf(s), at(1))
-	if !slices.Equal(a.xids, []float64{79, 48}) {
-		t.Errorf("XIDs %v, want 79 of the first device and 48 of the second", a.xids)
-	}
 }

@@ -94,9 +94,7 @@ func ask(s *Server, method, path string, header ...string) *httptest.ResponseRec
 // and returns what Run returned.
 func start(t *testing.T, pages Pages, o Options) (s *Server, address string, stop func() error) {
 	t.Helper()
-	if o.Addresses == nil {
-		o.Addresses = []string{"127.0.0.1:0"}
-	}
+	o.Address = "127.0.0.1:0"
 	s = New(pages, o)
 	ctx, cancel := context.WithCancel(context.Background())
 	if err := s.Listen(ctx); err != nil {

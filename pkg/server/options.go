@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"strings"
@@ -12,10 +13,10 @@ import (
 
 // Options configure a Server's listeners and endpoints.
 type Options struct {
-	// Addresses to listen on, in net.Listen's form: ":9400" means all addresses of both IP versions, "[::1]:9400" one
-	// IPv6 address, port 0 any free port. None means ":9400".
-	Addresses []string
-	// SystemdSocket uses the listening sockets of systemd's socket activation instead of Addresses.
+	// Address to listen on, in net.Listen's form: ":9400" means all addresses of both IP versions, "[::1]:9400" one IPv6
+	// address, port 0 any free port.
+	Address string
+	// SystemdSocket uses the listening sockets of systemd's socket activation instead of Address.
 	SystemdSocket bool
 	// WebConfigFile is the exporter-toolkit file with TLS, basic auth and further headers; "" means plain HTTP. It is
 	// read again for each TLS handshake and request, so that certificates and users can change.
@@ -111,25 +112,14 @@ const (
 )
 
 func (o *Options) setDefaults() {
-	if len(o.Addresses) == 0 {
-		o.Addresses = []string{":9400"}
-	}
-	defaultTo(&o.ReadTimeout, 10*time.Second)
-	defaultTo(&o.WriteTimeout, 30*time.Second)
-	defaultTo(&o.DrainTimeout, 5*time.Second)
-	if o.MaxConnections <= 0 {
-		o.MaxConnections = 512
-	}
+	o.ReadTimeout = cmp.Or(o.ReadTimeout, 10*time.Second)
+	o.WriteTimeout = cmp.Or(o.WriteTimeout, 30*time.Second)
+	o.DrainTimeout = cmp.Or(o.DrainTimeout, 5*time.Second)
+	o.MaxConnections = cmp.Or(o.MaxConnections, 512)
 	if o.Status == nil {
 		o.Status = func() Status { return Status{Available: true} }
 	}
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
-	}
-}
-
-func defaultTo(d *time.Duration, v time.Duration) {
-	if *d <= 0 {
-		*d = v
 	}
 }

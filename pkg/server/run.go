@@ -82,7 +82,7 @@ func (s *Server) httpServer(base context.Context) *http.Server {
 func (s *Server) serveOn(srv *http.Server, l net.Listener) error {
 	defer func() { _ = l.Close() }() // the server may have closed it
 	flags := &web.FlagConfig{
-		WebListenAddresses: &s.o.Addresses,
+		WebListenAddresses: &[]string{s.o.Address},
 		WebSystemdSocket:   &s.o.SystemdSocket,
 		WebConfigFile:      &s.o.WebConfigFile,
 	}
@@ -192,7 +192,11 @@ func (s *Server) Listen(ctx context.Context) error {
 	if s.o.SystemdSocket {
 		open, err = systemdListeners()
 	} else {
-		open, err = listen(ctx, s.o.Addresses)
+		var l net.Listener
+		if l, err = new(net.ListenConfig).Listen(ctx, "tcp", s.o.Address); err != nil {
+			err = listenError(s.o.Address, err)
+		}
+		open = []net.Listener{l}
 	}
 	if err != nil {
 		return err
@@ -204,23 +208,6 @@ func (s *Server) Listen(ctx context.Context) error {
 		s.listeners = append(s.listeners, netutil.LimitListener(l, s.conns.slots()))
 	}
 	return nil
-}
-
-// listen opens all sockets or none.
-func listen(ctx context.Context, addresses []string) ([]net.Listener, error) {
-	var (
-		lc   net.ListenConfig
-		open []net.Listener
-	)
-	for _, a := range addresses {
-		l, err := lc.Listen(ctx, "tcp", a)
-		if err != nil {
-			closeAll(open)
-			return nil, listenError(a, err)
-		}
-		open = append(open, l)
-	}
-	return open, nil
 }
 
 // listenError adds advice to common errors.
@@ -252,12 +239,6 @@ func systemdListeners() ([]net.Listener, error) {
 		return nil, errors.New("take sockets from systemd: none was passed; start through a .socket unit or leave out --web-systemd-socket")
 	}
 	return open, nil
-}
-
-func closeAll(ls []net.Listener) {
-	for _, l := range ls {
-		_ = l.Close() // an error is being returned already
-	}
 }
 
 // readWebConfig checks the file as exporter-toolkit will read it, including certificates and password hashes, and

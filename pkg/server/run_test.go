@@ -16,8 +16,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"warpgauge/internal/testkit/loopback"
 )
 
 func TestHeaderTimeoutEndsStalledConnections(t *testing.T) {
@@ -150,12 +148,6 @@ func TestReloadOutlivesTheWriteTimeout(t *testing.T) {
 }
 
 func TestListenErrors(t *testing.T) {
-	port, err := loopback.Reserve()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer port.Close()
-	free := port.Address()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -163,19 +155,11 @@ func TestListenErrors(t *testing.T) {
 	defer taken.Close()
 	f := func(address string, is error, want string) {
 		t.Helper()
-		s := New(nil, Options{Addresses: []string{free, address}})
+		s := New(nil, Options{Address: address})
 		err := s.Run(context.Background())
 		if err == nil || is != nil && !errors.Is(err, is) || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("Run on %q = %v, want %q", address, err, want)
 		}
-		if len(addrs(s)) != 0 {
-			t.Errorf("still listens on %v", addrs(s))
-		}
-		l, err := net.Listen("tcp", free)
-		if err != nil {
-			t.Fatalf("the first address is still taken after the second failed: %v", err)
-		}
-		l.Close()
 	}
 	a := taken.Addr().String()
 	f(a, syscall.EADDRINUSE, "listen on "+a+": address already in use; another exporter (dcgm-exporter?) may be running, choose another with --address")

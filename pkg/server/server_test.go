@@ -174,9 +174,6 @@ func TestMaxConcurrentScrapes(t *testing.T) {
 func TestReloadRefusesOtherSites(t *testing.T) {
 	var calls atomic.Int32
 	s := New(nil, withDesk(func(context.Context, string) error { calls.Add(1); return nil }))
-	if w := ask(s, "POST", "/-/reload", "Sec-Fetch-Site", "cross-site"); w.Code != 403 || calls.Load() != 0 {
-		t.Errorf("from another site = %d with %d reloads, want 403 and none", w.Code, calls.Load())
-	}
 	name, _ := os.Hostname()
 	for host, ours := range map[string]bool{
 		"example.com": false, "example.com:9400": false, "127.0.0.1.example.com": false, "": false,

@@ -14,7 +14,6 @@ const maxAbsent = MaxColumns
 type reasons struct {
 	explanations []collector.Explanation
 	absent       []collector.Absence
-	known        map[reasonKey]bool // explanations that the session adds
 }
 
 // reasonKey is a reading of a device.
@@ -51,10 +50,6 @@ func reasonsOf(src collector.Source, shown []int) (r reasons) {
 
 // addReason records why a column of a selected device is not shown.
 func (r *reasons) addReason(device int, id field.ID, e collector.Explanation) {
-	key := reasonKey{device, id}
-	if r.known[key] || len(r.absent) >= maxAbsent {
-		return
-	}
 	n := slices.Index(r.explanations, e)
 	if n < 0 {
 		// The numbers in cells must stay valid.
@@ -63,9 +58,7 @@ func (r *reasons) addReason(device int, id field.ID, e collector.Explanation) {
 		}
 		r.explanations = append(r.explanations, e)
 	}
-	if r.known == nil {
-		r.known = make(map[reasonKey]bool)
+	if a := (collector.Absence{Device: device, Field: id, Explanation: uint16(n)}); len(r.absent) < maxAbsent {
+		r.absent = append(r.absent, a)
 	}
-	r.known[key] = true
-	r.absent = append(r.absent, collector.Absence{Device: device, Field: id, Explanation: uint16(n)})
 }

@@ -145,31 +145,6 @@ func TestValuesAndReasons(t *testing.T) {
 	f(DeviceStatus{State: Released, Cause: CauseReleased, Reason: "released"}, "released: released")
 }
 
-// A device without a source is reported by its state.
-func TestDevicesOutsideOfTheView(t *testing.T) {
-	list := parse(t, "DCGM_FI_DEV_GPU_TEMP, gauge, temperature\n")
-	gone := DeviceStatus{Device: collector.Device{ID: "GPU-b", Level: field.GPU}, State: Absent, Reason: "no longer found"}
-	got := told(NewReport(&view.View{}, []CollectorStatus{{Name: "dcgm", Devices: []DeviceStatus{gone}}}, list, ReportOptions{Now: now}))
-	if diff := cmp.Diff([]string{"dcgm GPU-b GPU_TEMP = device_absent: no longer found"}, got); diff != "" {
-		t.Errorf("report (-want +got):\n%s", diff)
-	}
-	if got := told(NewReport(&view.View{}, nil, list, ReportOptions{Now: now})); len(got) != 1 || got[0] != "nowhere GPU_TEMP = device_absent: no collector in use has a device of the kind gpu" {
-		t.Errorf("without a device the report is %q", got)
-	}
-}
-
-// A collector reads a switch's counter from a GPU: the report shows the value there, and does not report a
-// missing switch.
-func TestReadingOfAnotherLevel(t *testing.T) {
-	list := parse(t, "DCGM_FI_DEV_NVSWITCH_FATAL_ERRORS, gauge, switches\n")
-	reading := list.Fields[0].Desc.ID
-	s := source("nvml", list, now, []cell{{reading, 3, nil}})
-	got := told(NewReport(&view.View{Sources: []*view.Source{s}}, nil, list, ReportOptions{Now: now, StaleAfter: time.Second}))
-	if diff := cmp.Diff([]string{"nvml GPU-a NVSWITCH_FATAL_ERRORS = 3[]"}, got); diff != "" {
-		t.Errorf("report (-want +got):\n%s", diff)
-	}
-}
-
 // Two collectors have one GPU: the first fresh one serves it, as on the page.
 func TestTwoCollectors(t *testing.T) {
 	list := parse(t, "DCGM_FI_DEV_GPU_TEMP, gauge, temperature\nDCGM_FI_DEV_FAN_SPEED, gauge, fan\n")
@@ -190,13 +165,24 @@ func TestTwoCollectors(t *testing.T) {
 	f(time.Minute, "nvml GPU-a GPU_TEMP = 41[]", "nvml GPU-a FAN_SPEED = 30[]")
 }
 
-// A collector that could not open a new list serves the previous list.
-func TestFormerList(t *testing.T) {
-	former := parse(t, "DCGM_FI_DEV_GPU_TEMP, gauge, temperature\n")
-	list := parse(t, "DCGM_FI_DEV_FAN_SPEED, gauge, fan\n")
-	s := source("nvml", former, now, []cell{{150, 41, nil}})
-	got := told(NewReport(&view.View{Sources: []*view.Source{s}}, nil, list, ReportOptions{Now: now, StaleAfter: time.Second}))
-	if diff := cmp.Diff([]string{"nvml GPU-a FAN_SPEED = not_listed: the collector nvml still serves a list without it"}, got); diff != "" {
-		t.Errorf("report (-want +got):\n%s", diff)
+func TestWhereAFieldIsReported(t *testing.T) {
+	temperature := "DCGM_FI_DEV_GPU_TEMP, gauge, temperature\n"
+	gone := DeviceStatus{Device: collector.Device{ID: "GPU-b", Level: field.GPU}, State: Absent, Reason: "no longer found"}
+	f := func(what, csv string, sources []*view.Source, devices []DeviceStatus, want string) {
+		t.Helper()
+		status := []CollectorStatus{{Name: "dcgm", Devices: devices}}
+		got := told(NewReport(&view.View{Sources: sources}, status, parse(t, csv), ReportOptions{Now: now, StaleAfter: time.Second}))
+		if diff := cmp.Diff([]string{want}, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
 	}
+	f("a device without a source, by its state", temperature, nil, []DeviceStatus{gone}, "dcgm GPU-b GPU_TEMP = device_absent: no longer found")
+	f("no device", temperature, nil, nil, "nowhere GPU_TEMP = device_absent: no collector in use has a device of the kind gpu")
+	switches := "DCGM_FI_DEV_NVSWITCH_FATAL_ERRORS, gauge, switches\n"
+	list := parse(t, switches)
+	f("a switch's counter that a collector reads from a GPU", switches, []*view.Source{source("nvml", list, now, []cell{{list.Fields[0].Desc.ID, 3, nil}})}, nil,
+		"nvml GPU-a NVSWITCH_FATAL_ERRORS = 3[]")
+	f("a collector that could not open the new list", "DCGM_FI_DEV_FAN_SPEED, gauge, fan\n",
+		[]*view.Source{source("nvml", parse(t, temperature), now, []cell{{150, 41, nil}})}, nil,
+		"nvml GPU-a FAN_SPEED = not_listed: the collector nvml still serves a list without it")
 }

@@ -186,9 +186,10 @@ func TestFailuresBackOff(t *testing.T) {
 	})
 }
 
-// A change of devices or columns ends a session, but not before ChangeSpacing.
-func TestColumnsChangedEndsTheSession(t *testing.T) {
-	f := func(name string, change func(n *sessiontest.Library), at, ends time.Duration) {
+// A change of devices or columns ends a session, but not before ChangeSpacing. A library that no longer fits the driver
+// ends it at once.
+func TestWhatEndsASession(t *testing.T) {
+	f := func(name string, want error, change func(n *sessiontest.Library), at, ends time.Duration) {
 		t.Helper()
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -197,8 +198,8 @@ func TestColumnsChangedEndsTheSession(t *testing.T) {
 				time.Sleep(at)
 				n.Set(func() { change(n) })
 				err := <-s.ended
-				if life := s.at.Sub(s.born); !errors.Is(err, collector.ErrColumnsChanged) || CauseOf(err) != CauseChanged || life < ends || life >= ends+time.Second {
-					t.Errorf("Run returned %v after %v, want ErrColumnsChanged after %v", err, life, ends)
+				if life := s.at.Sub(s.born); !errors.Is(err, want) || CauseOf(err) != CauseOf(want) || life < ends || life >= ends+time.Second {
+					t.Errorf("Run returned %v after %v, want %v after %v", err, life, want, ends)
 				}
 				if n.Closes != 1 {
 					t.Errorf("closed %d times", n.Closes)
@@ -206,37 +207,22 @@ func TestColumnsChangedEndsTheSession(t *testing.T) {
 			})
 		})
 	}
+	changed, outdated := collector.ErrColumnsChanged, fmt.Errorf("x: %w", collector.ErrOutdated)
+	f("an outdated sample", collector.ErrOutdated, func(n *sessiontest.Library) { n.Failure["GPU-1"] = outdated }, time.Second/2, time.Second/2)
+	f("an outdated sample of one device", collector.ErrOutdated, func(n *sessiontest.Library) {
+		n.Failure["GPU-1"] = &collector.DeviceError{Err: outdated}
+	}, time.Second/2, time.Second/2)
+	f("an outdated scan", collector.ErrOutdated, func(n *sessiontest.Library) { n.ScanErr = outdated }, 0, 10*time.Second)
 	sample := func(n *sessiontest.Library) { n.Failure["GPU-1"] = fmt.Errorf("MIG: %w", collector.ErrColumnsChanged) }
 	severed := func(n *sessiontest.Library) {
 		n.Failure["GPU-1"] = fmt.Errorf("%w: %w", collector.ErrColumnsChanged, collector.ErrNotLoaded)
 	}
-	f("a sample, early", sample, 2*time.Second, ChangeSpacing)
-	f("a connection that is lost", severed, 2*time.Second, 2*time.Second)
-	f("a sample, late", sample, time.Minute, time.Minute)
-	f("a scan", func(n *sessiontest.Library) { n.ScanFound = true }, 25*time.Second, 30*time.Second)
-	f("a scan after a loss", func(n *sessiontest.Library) { n.ScanFound, n.Failure["GPU-0"] = true, collector.ErrDeviceLost }, 22*time.Second, 22*time.Second)
-	f("a scan that fails", func(n *sessiontest.Library) { n.ScanErr = fmt.Errorf("x: %w", collector.ErrColumnsChanged) }, 25*time.Second, 30*time.Second)
-}
-
-func TestOutdatedEndsTheSessionAtOnce(t *testing.T) {
-	f := func(name string, change func(n *sessiontest.Library), ends time.Duration) {
-		t.Helper()
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				n := newNode(t, 2)
-				s := start(t, n.Open, oneField, Options{RescanInterval: 4 * time.Second})
-				n.Set(func() { change(n) })
-				err := <-s.ended
-				if life := s.at.Sub(s.born); !errors.Is(err, collector.ErrOutdated) || life > ends {
-					t.Errorf("Run returned %v after %v, want ErrOutdated within %v", err, life, ends)
-				}
-			})
-		})
-	}
-	outdated := fmt.Errorf("x: %w", collector.ErrOutdated)
-	f("a sample", func(n *sessiontest.Library) { n.Failure["GPU-1"] = outdated }, time.Second)
-	f("a sample of one device", func(n *sessiontest.Library) { n.Failure["GPU-1"] = &collector.DeviceError{Err: outdated} }, time.Second)
-	f("a scan", func(n *sessiontest.Library) { n.ScanErr = outdated }, 4*time.Second)
+	f("a sample, early", changed, sample, 2*time.Second, ChangeSpacing)
+	f("a connection that is lost", changed, severed, 2*time.Second, 2*time.Second)
+	f("a sample, late", changed, sample, time.Minute, time.Minute)
+	f("a scan", changed, func(n *sessiontest.Library) { n.ScanFound = true }, 25*time.Second, 30*time.Second)
+	f("a scan after a loss", changed, func(n *sessiontest.Library) { n.ScanFound, n.Failure["GPU-0"] = true, collector.ErrDeviceLost }, 22*time.Second, 22*time.Second)
+	f("a scan that fails", changed, func(n *sessiontest.Library) { n.ScanErr = fmt.Errorf("x: %w", collector.ErrColumnsChanged) }, 25*time.Second, 30*time.Second)
 }
 
 func TestScans(t *testing.T) {

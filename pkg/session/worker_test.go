@@ -142,27 +142,6 @@ func TestOnlyDevicesThatAreDueAreFresh(t *testing.T) {
 	f(32, nil, 32, 32, 32) // everything is due after all failed
 }
 
-func TestAListOfSlowFieldsHangs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := newNode(t, 1)
-		s := start(t, n.Open, list(desc(60001, field.Slow)), Options{})
-		time.Sleep(65 * time.Second)
-		sampled := s.state(t, "GPU-0").LastSample
-		n.Set(func() {
-			if got := n.Samples["GPU-0"]; got != 4 && got != 3 {
-				t.Errorf("%d calls in 65 s, want one each 30 s", got)
-			}
-			n.Hang["GPU-0"] = make(chan struct{})
-		})
-		time.Sleep(40 * time.Second)
-		if st := s.state(t, "GPU-0"); st.State != Stalled || st.Cause != CauseHung || !st.LastSample.Equal(sampled) {
-			t.Errorf("the device is %+v, want stalled with the sample of %v", st, sampled)
-		}
-		close(n.Hang["GPU-0"])
-		_, _ = s.stop()
-	})
-}
-
 // A source without columns is sampled for its state.
 func TestSourceWithoutColumns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -85,19 +85,20 @@ type usage struct {
 // self is the running program, even after its file was replaced.
 const self = "/proc/self/exe"
 
-// input is the first line of an input.
+// input is the order to begin a session, as JSON.
 type input struct {
 	Until   map[string]int64
 	Dialect *field.Dialect `json:",omitempty"`
+	List    string         // as in a file
 }
 
-// inputOf encodes the input of a session: a line of JSON, then the field list.
+// inputOf encodes the input of a session.
 func inputOf(list field.List, until map[string]int64) []byte {
-	first, err := json.Marshal(input{until, list.Dialect})
+	text, err := json.Marshal(input{until, list.Dialect, string(field.Format(list))})
 	if err != nil {
 		panic(fmt.Sprintf("supervisor: write the input of a child: %v", err)) // of numbers and texts
 	}
-	return append(append(first, '\n'), field.Format(list)...)
+	return text
 }
 
 // startChild starts the same program again and begins a session in it.

@@ -613,44 +613,6 @@ func TestEnvironmentOfAChild(t *testing.T) {
 	}
 }
 
-// A child without a parent ends, or reports that it cannot.
-func TestAChildWithoutAParent(t *testing.T) {
-	t.Cleanup(func() { signal.Reset() }) // a child ignores its parent's signals
-	for mode, want := range map[string]error{"counting": nil, "hangs in Sample": ErrOrphaned} {
-		parent, conn := pair(t)
-		control, err := conn.File()
-		if err != nil {
-			t.Fatal(err)
-		}
-		ended := make(chan error, 1)
-		release := make(chan struct{})
-		l := sessiontest.New(t, "a")
-		if want != nil {
-			l.Hang["a"] = release
-		}
-		go func() {
-			ended <- Child(context.Background(), control, 50*time.Millisecond, func() collector.Collector {
-				return l.Open()
-			}, asItIs, session.Options{Interval: 10 * time.Millisecond})
-		}()
-		if err := writeFrame(parent.conn, inputOf(fieldsOf(t, temperature), nil), -1); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := parent.next(); err != nil {
-			t.Errorf("%s: %v", mode, err)
-		}
-		eventually.True(t, "the call that hangs", func() (hangs bool) {
-			l.Set(func() { hangs = want == nil || l.Hanging > 0 })
-			return hangs
-		})
-		parent.close()
-		if err := <-ended; !errors.Is(err, want) {
-			t.Errorf("%s: the child returned %v, want %v", mode, err, want)
-		}
-		close(release)
-	}
-}
-
 // keeper is a collector whose event sets cannot be closed.
 type keeper struct {
 	collector.Collector
@@ -661,28 +623,42 @@ func (keeper) Keep()                       {}
 func (keeper) Inherit(collector.Collector) {}
 func (k keeper) Release()                  { <-k.hangs }
 
-// A child ends although the event sets that it has kept cannot be closed.
-func TestAChildThatCannotRelease(t *testing.T) {
-	t.Cleanup(func() { signal.Reset() })
-	parent, conn := pair(t)
-	control, err := conn.File()
-	if err != nil {
-		t.Fatal(err)
+// A child without a parent ends, or reports that it cannot. It ends although the event sets that it has kept cannot be
+// closed.
+func TestAChildWithoutAParent(t *testing.T) {
+	t.Cleanup(func() { signal.Reset() }) // a child ignores its parent's signals
+	for mode, want := range map[string]error{"counting": nil, "hangs in Sample": ErrOrphaned, "hangs in Release": nil} {
+		parent, conn := pair(t)
+		control, err := conn.File()
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, hangs, ended := sessiontest.New(t, "a"), make(chan struct{}), make(chan error, 1)
+		if mode == "hangs in Sample" {
+			l.Hang["a"] = hangs
+		}
+		go func() {
+			ended <- Child(context.Background(), control, 50*time.Millisecond, func() collector.Collector {
+				if mode == "hangs in Release" {
+					return keeper{l.Open(), hangs}
+				}
+				return l.Open()
+			}, asItIs, session.Options{Interval: 10 * time.Millisecond})
+		}()
+		if err := writeFrame(parent.conn, inputOf(fieldsOf(t, temperature), nil), -1); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := parent.next(); err != nil {
+			t.Errorf("%s: %v", mode, err)
+		}
+		eventually.True(t, "the call that hangs", func() (is bool) {
+			l.Set(func() { is = want == nil || l.Hanging > 0 })
+			return is
+		})
+		parent.close()
+		if err := <-ended; !errors.Is(err, want) {
+			t.Errorf("%s: the child returned %v, want %v", mode, err, want)
+		}
+		close(hangs)
 	}
-	l, hangs, ended := sessiontest.New(t, "a"), make(chan struct{}), make(chan error, 1)
-	go func() {
-		ended <- Child(context.Background(), control, 50*time.Millisecond, func() collector.Collector { return keeper{l.Open(), hangs} },
-			asItIs, session.Options{Interval: 10 * time.Millisecond})
-	}()
-	if err := writeFrame(parent.conn, inputOf(fieldsOf(t, temperature), nil), -1); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := parent.next(); err != nil {
-		t.Error(err)
-	}
-	parent.close()
-	if err := <-ended; err != nil {
-		t.Errorf("the child returned %v", err)
-	}
-	close(hangs)
 }

@@ -176,13 +176,6 @@ func (f *Failover) DecideNow() {
 	f.decide(time.Now())
 }
 
-// Serving returns the name of the collector that serves the GPUs; "" while none has values.
-func (f *Failover) Serving() string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.name(f.serving)
-}
-
 func (f *Failover) name(s serving) string {
 	return [...]string{"", f.o.Primary, f.o.Secondary}[s]
 }

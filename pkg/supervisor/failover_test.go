@@ -102,6 +102,13 @@ func (r *rig) Standby(rest bool) {
 
 func (r *rig) TakenOver(string) {}
 
+// serves returns the name of the collector that serves the GPUs; "" while none has values.
+func (r *rig) serves() string {
+	r.Failover.mu.Lock()
+	defer r.Failover.mu.Unlock()
+	return r.name(r.serving)
+}
+
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	r := &rig{
@@ -142,7 +149,7 @@ func (r *rig) want(serving string, resting bool, pages ...string) {
 	r.t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if got := r.Serving(); got != serving || r.resting != resting {
+	if got := r.serves(); got != serving || r.resting != resting {
 		r.t.Errorf("%q serves, the secondary rests: %v, want %q and %v", got, r.resting, serving, resting)
 	}
 	if !slices.Equal(r.shown, pages) {
@@ -216,7 +223,7 @@ func TestValuesThatMoveNowAndThen(t *testing.T) {
 							appendRow(s, 1, time.Now())
 						}
 					}
-					served[r.Serving()]++
+					served[r.serves()]++
 				}
 				if served[want] < 100 {
 					t.Errorf("served %v, want %s nearly always", served, want)
@@ -254,8 +261,8 @@ func TestSlowValuesThatMoveNowAndThen(t *testing.T) {
 			}
 			pass(10 * time.Second)
 		}
-		if changes := r.changesOf("nvml") + r.changesOf("dcgm"); r.Serving() != "nvml" || changes != 1 {
-			t.Errorf("%s serves after %v changes, want nvml after 1", r.Serving(), changes)
+		if changes := r.changesOf("nvml") + r.changesOf("dcgm"); r.serves() != "nvml" || changes != 1 {
+			t.Errorf("%s serves after %v changes, want nvml after 1", r.serves(), changes)
 		}
 	})
 }
@@ -292,7 +299,7 @@ func TestHealthySourcesFirst(t *testing.T) {
 		begin := time.Now()
 		pass(3 * time.Second)
 		r.secondary.Publish(r.nvml)
-		for r.Serving() == "dcgm" && time.Since(begin) < time.Minute {
+		for r.serves() == "dcgm" && time.Since(begin) < time.Minute {
 			appendRow(r.nvml[0], 1, time.Now()) // the others are slower
 			pass(250 * time.Millisecond)
 		}
@@ -477,7 +484,7 @@ func TestFailoverRaces(t *testing.T) {
 						end.Publish(nil)
 						r.Withdraw()
 					}
-					_ = r.Serving()
+					_ = r.serves()
 				}
 			})
 		}

@@ -1,16 +1,14 @@
 package supervisor
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/signal"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -62,7 +60,7 @@ func Child(ctx context.Context, control *os.File, stopTimeout time.Duration, ope
 		if len(first) == 0 {
 			continue // the session had ended by itself
 		}
-		list, until, err := readInput(bytes.NewReader(first))
+		list, until, err := readInput(first)
 		if err != nil {
 			return err
 		}
@@ -212,15 +210,10 @@ func statesOf(all []session.DeviceStatus) *statesMessage {
 func (c *inside) sendCosts(s *session.Session) { _ = c.to.send(&message{Costs: s.Costs()}, -1) }
 
 // readInput decodes what inputOf encodes.
-func readInput(from io.Reader) (list field.List, until map[string]int64, err error) {
-	lines := bufio.NewReader(from)
-	first, err := lines.ReadBytes('\n')
+func readInput(text []byte) (list field.List, until map[string]int64, err error) {
 	var in input
-	if err == nil {
-		err = json.Unmarshal(first, &in)
-	}
-	if err == nil {
-		list, _, err = field.Parse(lines, field.ParseOptions{File: "the list of the exporter"})
+	if err = json.Unmarshal(text, &in); err == nil {
+		list, _, err = field.Parse(strings.NewReader(in.List), field.ParseOptions{File: "the list of the exporter"})
 	}
 	if err != nil {
 		return field.List{}, nil, fmt.Errorf("read the exporter's field list: %w", err)

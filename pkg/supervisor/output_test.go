@@ -97,7 +97,8 @@ func TestOutputIsBounded(t *testing.T) {
 	}
 }
 
-// A library's first lines in a minute have level info, the others level debug, and their number is logged.
+// A library's first lines in a minute have level info, the others level debug, and their number is logged. The log line
+// about a child's end has the Go runtime's crash output.
 func TestLibraryOutputIsShown(t *testing.T) {
 	o, logs := newOutput(nil)
 	for range 2 {
@@ -114,11 +115,7 @@ func TestLibraryOutputIsShown(t *testing.T) {
 			t.Errorf("the last entry is %v, want that 3 lines more were written", last)
 		}
 	}
-}
-
-// The log line about a child's end has the Go runtime's crash output.
-func TestStacksAreNotShown(t *testing.T) {
-	o, logs := newOutput(nil)
+	logs.TakeAll()
 	write(t, o, "before\npanic: boom\n\ngoroutine 1 [running]:\nmain.main()\n")
 	if shown := logs.FilterLevelExact(zapcore.InfoLevel).All(); len(shown) != 1 || shown[0].ContextMap()["library_output"] != "before" {
 		t.Errorf("at level info: %v, want the line before the crash", shown)

@@ -1,6 +1,11 @@
 package view
 
-import "testing"
+import (
+	"testing"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/ring"
+)
 
 func TestAfter(t *testing.T) {
 	var b Board
@@ -42,5 +47,19 @@ func TestAfterForSeveralReaders(t *testing.T) {
 	}
 	if views[2].former.Load() != nil {
 		t.Error("the former views are kept after all have read them")
+	}
+}
+
+func TestWellFormed(t *testing.T) {
+	for want, columns := range map[bool]int{true: 0, false: 1} { // of a device that the source does not have
+		s := &Source{Devices: make([]collector.Device, 1), Columns: []collector.Column{{Device: columns}}, Ring: ring.Make(2, 1, 1)}
+		if got := s.WellFormed(); got != want {
+			t.Errorf("a column of device %d: %v", columns, got)
+		}
+		for _, r := range []*ring.Ring{nil, ring.Make(2, 2, 1), ring.Make(2, 1, 2)} {
+			if s.Ring = r; s.WellFormed() {
+				t.Errorf("%v fits", r)
+			}
+		}
 	}
 }

@@ -49,22 +49,3 @@ func (n *node) dryRun() string {
 	variants := get(filepath.Glob(filepath.Join(n.repo, "deploy/helm/values/*.yaml")))
 	return fmt.Sprintf("the defaults and %d files of values, without openshift.yaml, whose kinds are OpenShift's", len(variants)-1)
 }
-
-// dryRunPlain applies the plain manifests as a dry run.
-func (n *node) dryRunPlain() string {
-	for _, namespace := range []string{"warpgauge", workloads} {
-		n.kubectl("create", "namespace", namespace)
-	}
-	count := 0
-	for _, pattern := range []string{"deploy/kubernetes/*.yaml", "deploy/prometheus-adapter/hpa/*.yml"} {
-		found := get(filepath.Glob(filepath.Join(n.repo, pattern)))
-		if found == nil {
-			fail("there is no %s", pattern)
-		}
-		for _, f := range found {
-			n.kubectl("apply", "--dry-run=server", "--validate=strict", "-f", f)
-		}
-		count += len(found)
-	}
-	return fmt.Sprintf("%d files", count)
-}

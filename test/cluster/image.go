@@ -4,7 +4,6 @@ import (
 	"archive/tar"
 	"bytes"
 	"crypto/sha256"
-	"debug/elf"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -12,7 +11,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 )
 
 const (
@@ -21,8 +19,7 @@ const (
 	pauseImage    = "docker.io/library/pause:" + imageTag
 )
 
-// image is one layer of files. deploy/image/test tests the Dockerfile's image; here only the binary and its libraries
-// matter.
+// image is one layer of files. deploy/image/test tests the Dockerfile's image; here only the binary matters.
 type image struct {
 	name       string
 	entrypoint string
@@ -70,23 +67,4 @@ func (i image) layer() []byte {
 	}
 	must(w.Close())
 	return out.Bytes()
-}
-
-// sharedLibraries returns the loader and the libraries that a program is linked with.
-func sharedLibraries(program string) map[string]string {
-	f := get(elf.Open(program))
-	defer func() { _ = f.Close() }()
-	out := map[string]string{}
-	if s := f.Section(".interp"); s != nil {
-		loader := strings.TrimRight(string(get(s.Data())), "\x00")
-		out[strings.TrimPrefix(loader, "/")] = loader
-	}
-	for _, l := range get(f.ImportedLibraries()) {
-		found, _ := filepath.Glob("/lib/*-linux-gnu/" + l)
-		if len(found) == 0 {
-			fail("find library %s of %s", l, program)
-		}
-		out[strings.TrimPrefix(found[0], "/")] = found[0]
-	}
-	return out
 }

@@ -97,9 +97,7 @@ func (n *node) importImages() {
 		n.ctr("images", "import", "--index-name", exporterImage, archive)
 		return
 	}
-	binary := filepath.Join(n.repo, "bin/warpgauge")
-	files := sharedLibraries(binary)
-	files["usr/bin/warpgauge"] = binary
+	files := map[string]string{"usr/bin/warpgauge": filepath.Join(n.repo, "bin/cluster-warpgauge")} // without cgo, so it needs no libraries
 	for _, f := range get(filepath.Glob(filepath.Join(n.repo, "etc/*.csv"))) {
 		files["etc/warpgauge/"+filepath.Base(f)] = f
 	}

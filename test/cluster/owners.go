@@ -13,6 +13,7 @@ import (
 
 // startWorkloads starts pods that request GPUs.
 func (n *node) startWorkloads() string {
+	n.kubectl("create", "namespace", workloads)
 	n.applyFile("workloads.yaml")
 	n.kubectl("--namespace", workloads, "rollout", "status", "deployment/inference", "--timeout=60s")
 	return n.kubectl("--namespace", workloads, "wait", "--for=condition=Ready", "pods", "--all", "--timeout=60s")

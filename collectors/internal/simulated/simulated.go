@@ -1,4 +1,4 @@
-// Package simulated is the shared part of the simulated libraries of NVML, DCGM, ROCm SMI and CUDA: it compiles them
+// Package simulated is the shared part of the simulated libraries of NVML, DCGM and ROCm SMI: it compiles them
 // when a test needs them, caches them for the next test, and lets a Go program set the answers of a loaded one, in any
 // process.
 //

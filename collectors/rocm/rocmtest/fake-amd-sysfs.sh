@@ -15,11 +15,6 @@
 #   -x MODE    compute partition of an MI300X: SPX | DPX | QPX | CPX (default SPX)
 #   -N MODE    memory partition of an MI300X: NPS1 | NPS4         (default NPS1)
 #   -i MS      change the values every MS milliseconds, 0 = frozen (default 100)
-#   -p SPEC    a compute process, PID:GPU[.PARTITION]:VRAM_BYTES:CUS; repeatable;
-#              PID may be "self" (the command itself) or any number
-#   -d         ECC count files get the third line ("de:") that newer kernels
-#              print for UMC. ROCm SMI 5.2 built with asserts ABORTS on it.
-#   -S GPU     this GPU is suspended (power/runtime_status); repeatable
 #   -b         leave out card0, the non-AMD display adapter of a server's BMC
 #   -D         also fake /dev/kfd and /dev/dri/* as empty regular files, for code
 #              that looks for the device nodes (ROCm SMI does not need them)
@@ -49,7 +44,7 @@
 set -euo pipefail
 
 args=() tree='' userns=0 create=0 shm=0 devs=0
-while getopts 'n:m:f:x:N:i:p:dS:bDst:uc' o; do
+while getopts 'n:m:f:x:N:i:bDst:uc' o; do
   case $o in
     n) args+=(--gpus "$OPTARG") ;;
     m) args+=(--model "$OPTARG") ;;
@@ -57,9 +52,6 @@ while getopts 'n:m:f:x:N:i:p:dS:bDst:uc' o; do
     x) args+=(--partition "$OPTARG") ;;
     N) args+=(--memory "$OPTARG") ;;
     i) args+=(--every "${OPTARG}ms") ;;
-    p) args+=(--process "${OPTARG/#self:/$$:}") ;; # exec keeps this PID: it is the command
-    d) args+=(--deferred) ;;
-    S) args+=(--suspended "$OPTARG") ;;
     b) args+=(--no-bmc) ;;
     D) devs=1 ;;
     s) shm=1 ;;

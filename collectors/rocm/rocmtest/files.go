@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -132,9 +131,6 @@ func (g *GPU) fixed() map[string]string {
 		"hwmon/name":           "amdgpu", "hwmon/in0_label": "vddgfx", "hwmon/freq1_label": "sclk", "hwmon/freq2_label": "mclk",
 		"hwmon/power1_label": "PPT", "hwmon/power1_cap": num(m.capWatts * 1e6), "hwmon/power1_cap_max": num(m.capWatts * 1e6),
 		"hwmon/power1_cap_min": "0", "hwmon/power1_cap_default": num(m.capWatts * 1e6),
-	}
-	if slices.Contains(t.o.Suspended, g.Index) {
-		f["power/runtime_status"] = "suspended"
 	}
 	if m.fan {
 		f["hwmon/pwm1_max"], f["hwmon/pwm1_min"], f["hwmon/pwm1_enable"] = "255", "0", "2"

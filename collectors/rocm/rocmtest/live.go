@@ -12,7 +12,8 @@ func (g *GPU) write() error {
 	if g.gone {
 		return nil
 	}
-	b, err := encode(g.spec.metrics, g)
+	values := g.members()
+	b, _, err := Encode(g.spec.metrics, values)
 	if err != nil {
 		return err
 	}
@@ -23,10 +24,14 @@ func (g *GPU) write() error {
 	}
 	if g.spec.metrics == "1.9" && len(g.Instances) > 1 {
 		for _, i := range g.Instances {
+			for name, v := range g.State.engines(g.spec.xccs / len(g.Instances)) {
+				values[name] = v
+			}
+			part, _ := encodeList([]byte{0, 0, 1, 1}, partition1_1, values)
 			file := g.tree.Path("class/drm/" + i.Render + "/device/xcp/xcp_metrics")
 			err := os.MkdirAll(filepath.Dir(file), 0o750)
 			if err == nil {
-				err = overwrite(file, encodeList(1, 1, g.State.partitionAttributes(g.spec.xccs/len(g.Instances))), true)
+				err = overwrite(file, part, true)
 			}
 			if err != nil {
 				return err

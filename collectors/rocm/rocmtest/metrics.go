@@ -3,374 +3,262 @@ package rocmtest
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 )
 
-// blob builds a gpu_metrics file: members in the order of the kernel's structures
-// (drivers/gpu/drm/amd/include/kgd_pp_interface.h), little-endian, with a C
-// compiler's alignment. It does not use the decoder's tables, so that each checks
-// the other.
-type blob struct {
-	b []byte
+// The structures of kgd_pp_interface.h (drivers/gpu/drm/amd/include) as members "name:bytes" or "name:bytes:length". They do
+// not come from the decoder's tables, so that each checks the other.
+const (
+	sixTemperatures = "temperature_edge:2 temperature_hotspot:2 temperature_mem:2 temperature_vrgfx:2 temperature_vrsoc:2 temperature_vrmem:2 "
+	fourActivities  = "average_gfx_activity:2 average_umc_activity:2 average_mm_activity:2 average_socket_power:2 "
+	boardClocks     = "average_gfxclk_frequency:2 average_socclk_frequency:2 average_uclk_frequency:2 average_vclk0_frequency:2 " +
+		"average_dclk0_frequency:2 average_vclk1_frequency:2 average_dclk1_frequency:2 current_gfxclk:2 current_socclk:2 current_uclk:2 " +
+		"current_vclk0:2 current_dclk0:2 current_vclk1:2 current_dclk1:2 throttle_status:4 current_fan_speed:2 "
+	version11 = sixTemperatures + fourActivities + "energy_accumulator:8 system_clock_counter:8 " + boardClocks +
+		"pcie_link_width:2 pcie_link_speed:2 padding:2 gfx_activity_acc:4 mem_activity_acc:4 temperature_hbm:2:4 "
+	version12 = version11 + "firmware_timestamp:8 "
+
+	socket      = "temperature_hotspot:2 temperature_mem:2 temperature_vrsoc:2 curr_socket_power:2 average_gfx_activity:2 average_umc_activity:2 "
+	energyTime  = "energy_accumulator:8 system_clock_counter:8 "
+	residencies = "accumulation_counter:4 prochot_residency_acc:4 ppt_residency_acc:4 socket_thm_residency_acc:4 vr_thm_residency_acc:4 " +
+		"hbm_thm_residency_acc:4 gfxclk_lock_status:4 "
+	busLinks = "pcie_link_width:2 pcie_link_speed:2 xgmi_link_width:2 xgmi_link_speed:2 gfx_activity_acc:4 mem_activity_acc:4 " +
+		"pcie_bandwidth_acc:8 pcie_bandwidth_inst:8 pcie_l0_to_recov_count_acc:8 pcie_replay_count_acc:8 pcie_replay_rover_count_acc:8 "
+	naks         = "pcie_nak_sent_count_acc:4 pcie_nak_rcvd_count_acc:4 "
+	xgmi         = "xgmi_read_data_acc:8:8 xgmi_write_data_acc:8:8 "
+	socketClocks = "firmware_timestamp:8 current_gfxclk:2:8 current_socclk:2:4 current_vclk0:2:4 current_dclk0:2:4 current_uclk:2 "
+	version14    = energyTime + "throttle_status:4 gfxclk_lock_status:4 " + busLinks
+	version16    = energyTime + residencies + busLinks + naks + xgmi
+
+	fanless   = "temperature_gfx:2 temperature_soc:2 temperature_core:2:8 temperature_l3:2:2 average_gfx_activity:2 average_mm_activity:2 "
+	apuClocks = "average_socket_power:2 average_cpu_power:2 average_soc_power:2 average_gfx_power:2 average_core_power:2:8 " +
+		"average_gfxclk_frequency:2 average_socclk_frequency:2 average_uclk_frequency:2 average_fclk_frequency:2 average_vclk_frequency:2 " +
+		"average_dclk_frequency:2 current_gfxclk:2 current_socclk:2 current_uclk:2 current_fclk:2 current_vclk:2 current_dclk:2 " +
+		"current_coreclk:2:8 current_l3clk:2:2 throttle_status:4 fan_pwm:2 padding:2"
+	version21 = fanless + "system_clock_counter:8 " + apuClocks + ":3 "
+	version22 = version21 + "indep_throttle_status:8 "
+	version23 = version22 + "average_temperature_gfx:2 average_temperature_soc:2 average_temperature_core:2:8 average_temperature_l3:2:2 "
+)
+
+// partitions returns the structures of eight compute partitions, which begin at multiples of eight bytes.
+func partitions(members string) (out string) {
+	for i := range 8 {
+		for m := range strings.FieldsSeq(members) {
+			out += fmt.Sprintf("xcp%d.%s ", i, m)
+		}
+	}
+	return out
 }
 
-func (w *blob) align(n int) {
-	for len(w.b)%n != 0 {
-		w.b = append(w.b, 0)
+// layouts returns the members of each revision that is one structure.
+func layouts() map[string]string {
+	const (
+		xcp16 = "gfx_busy_inst:4:8 jpeg_busy:2:32 vcn_busy:2:4 gfx_busy_acc:8:8 "
+		xcp18 = "gfx_busy_inst:4:8 jpeg_busy:2:40 vcn_busy:2:4 gfx_busy_acc:8:8 gfx_below_host_limit_ppt_acc:8:8 " +
+			"gfx_below_host_limit_thm_acc:8:8 gfx_low_utilization_acc:8:8 gfx_below_host_limit_total_acc:8:8 "
+		links   = "xgmi_link_status:2:8 padding:2 "
+		divided = socketClocks + "num_partition:2 "
+		end     = "pcie_lc_perf_other_end_recovery:4 "
+	)
+	return map[string]string{
+		"1.0": "system_clock_counter:8 " + sixTemperatures + fourActivities + "energy_accumulator:4 " + boardClocks +
+			"pcie_link_width:1 pcie_link_speed:1 ",
+		"1.1": version11, "1.2": version12,
+		"1.3": version12 + "voltage_soc:2 voltage_gfx:2 voltage_mem:2 padding:2 indep_throttle_status:8 ",
+		"1.4": socket + "vcn_activity:2:4 " + version14 + xgmi + socketClocks + "padding:2",
+		"1.5": socket + "vcn_activity:2:4 jpeg_activity:2:32 " + version14 + naks + xgmi + socketClocks + "padding:2",
+		"1.6": socket + version16 + divided + partitions(xcp16) + end,
+		"1.7": socket + "mem_max_bandwidth:8 " + version16 + links + divided + partitions(xcp16+"gfx_below_host_limit_acc:8:8 ") + end,
+		"1.8": socket + "mem_max_bandwidth:8 " + version16 + links + divided + partitions(xcp18) + end,
+		"2.0": "system_clock_counter:8 " + fanless + apuClocks, "2.1": version21, "2.2": version22, "2.3": version23,
+		"2.4": version23 + "average_cpu_voltage:2 average_soc_voltage:2 average_gfx_voltage:2 " +
+			"average_cpu_current:2 average_soc_current:2 average_gfx_current:2 ",
+		"3.0": "temperature_gfx:2 temperature_soc:2 temperature_core:2:16 temperature_skin:2 average_gfx_activity:2 average_vcn_activity:2 " +
+			"average_ipu_activity:2:8 average_core_c0_activity:2:16 average_dram_reads:2 average_dram_writes:2 average_ipu_reads:2 average_ipu_writes:2 " +
+			"system_clock_counter:8 average_socket_power:4 average_ipu_power:2 average_apu_power:4 average_gfx_power:4 average_dgpu_power:4 " +
+			"average_all_core_power:4 average_core_power:2:16 average_sys_power:2 stapm_power_limit:2 current_stapm_power_limit:2 " +
+			"average_gfxclk_frequency:2 average_socclk_frequency:2 average_vpeclk_frequency:2 average_ipuclk_frequency:2 average_fclk_frequency:2 " +
+			"average_vclk_frequency:2 average_uclk_frequency:2 average_mpipu_frequency:2 current_coreclk:2:16 current_core_maxfreq:2 " +
+			"current_gfx_maxfreq:2 throttle_residency_prochot:4 throttle_residency_spl:4 throttle_residency_fppt:4 throttle_residency_sppt:4 " +
+			"throttle_residency_thm_core:4 throttle_residency_thm_gfx:4 throttle_residency_thm_soc:4 time_filter_alphavalue:4",
 	}
 }
 
-func (w *blob) u8(v ...uint64) {
-	for _, x := range v {
-		w.b = append(w.b, byte(x))
+// Attributes of revision 1.9, SMU_13_0_6_METRICS_FIELDS in smu_v13_0_6_ppt.h, and of a partition's file,
+// SMU_13_0_6_PARTITION_METRICS_FIELDS with two that were added later: name, number, unit, bytes, length.
+const (
+	engines = "gfx_busy_inst:40:10:4:8 jpeg_busy:41:10:2:40 vcn_busy:42:10:2:4 gfx_busy_acc:43:10:8:8 gfx_below_host_limit_ppt_acc:44:0:8:8 " +
+		"gfx_below_host_limit_thm_acc:45:0:8:8 gfx_low_utilization_acc:46:0:8:8 gfx_below_host_limit_total_acc:47:0:8:8 "
+	clocks  = "current_gfxclk:33:1:2:8 current_socclk:34:1:2:4 current_vclk0:35:1:2:4 current_dclk0:36:1:2:4 current_uclk:37:1:2:1 "
+	list1_9 = "temperature_hotspot:0:2:2:1 temperature_mem:1:2:2:1 temperature_vrsoc:2:2:2:1 curr_socket_power:3:3:2:1 " +
+		"average_gfx_activity:4:10:2:1 average_umc_activity:5:10:2:1 mem_max_bandwidth:6:8:8:1 energy_accumulator:7:0:8:1 " +
+		"system_clock_counter:8:4:8:1 accumulation_counter:9:0:4:1 prochot_residency_acc:10:0:4:1 ppt_residency_acc:11:0:4:1 " +
+		"socket_thm_residency_acc:12:0:4:1 vr_thm_residency_acc:13:0:4:1 hbm_thm_residency_acc:14:0:4:1 gfxclk_lock_status:15:0:4:1 " +
+		"pcie_link_width:16:0:2:1 pcie_link_speed:17:7:2:1 xgmi_link_width:18:0:2:1 xgmi_link_speed:19:6:2:1 gfx_activity_acc:20:10:4:1 " +
+		"mem_activity_acc:21:10:4:1 pcie_bandwidth_acc:22:10:8:1 pcie_bandwidth_inst:23:8:8:1 pcie_l0_to_recov_count_acc:24:0:8:1 " +
+		"pcie_replay_count_acc:25:0:8:1 pcie_replay_rover_count_acc:26:0:8:1 pcie_nak_sent_count_acc:27:0:4:1 pcie_nak_rcvd_count_acc:28:0:4:1 " +
+		"xgmi_read_data_acc:29:9:8:8 xgmi_write_data_acc:30:9:8:8 xgmi_link_status:31:0:2:8 firmware_timestamp:32:5:8:1 " +
+		clocks + "pcie_lc_perf_other_end_recovery:39:0:4:1 " + engines
+	partition1_1 = clocks + engines + "accumulation_counter:9:0:8:1 firmware_timestamp:32:5:8:1"
+)
+
+// Members holds the values of a file by name. A member or element without a value is "not available".
+type Members map[string][]uint64
+
+// Encode returns the gpu_metrics file of a revision such as "1.3" and the number of members that it has a place for.
+// Members lie as a C compiler puts them; the header has the true size.
+func Encode(revision string, values Members) (file []byte, used int, err error) {
+	if revision == "1.9" {
+		file, used = encodeList([]byte{0, 0, 1, 9}, list1_9, values)
+		return file, used, nil
 	}
+	layout := layouts()[revision]
+	var format, content byte
+	if _, err := fmt.Sscanf(revision, "%d.%d", &format, &content); err != nil || layout == "" {
+		return nil, 0, fmt.Errorf("unknown revision %q", revision)
+	}
+	file = []byte{0, 0, format, content}
+	for m := range strings.FieldsSeq(layout) {
+		name, sizes := parse(m)
+		width, count := sizes[0], 1
+		if len(sizes) > 1 {
+			count = sizes[1]
+		}
+		align := width
+		if strings.HasPrefix(name, "xcp") && strings.HasSuffix(name, ".gfx_busy_inst") {
+			align = 8 // the partition's widest member
+		}
+		file = append(file, make([]byte, -len(file)&(align-1))...)
+		file = appendValues(file, width, count, values[name], &used)
+	}
+	file = append(file, make([]byte, -len(file)&7)...) // every revision has a member of eight bytes
+	return seal(file), used, nil
 }
 
-func (w *blob) u16(v ...uint64) {
-	w.align(2)
-	for _, x := range v {
-		w.b = binary.LittleEndian.AppendUint16(w.b, uint16(x))
+// parse splits "name:1:2" into the name and its numbers.
+func parse(member string) (name string, numbers []int) {
+	words := strings.Split(member, ":")
+	for _, w := range words[1:] {
+		n, err := strconv.Atoi(w)
+		if err != nil {
+			panic(err) // of a constant
+		}
+		numbers = append(numbers, n)
 	}
+	return words[0], numbers
 }
 
-func (w *blob) u32(v ...uint64) {
-	w.align(4)
-	for _, x := range v {
-		w.b = binary.LittleEndian.AppendUint32(w.b, uint32(x))
+func appendValues(file []byte, width, count int, values []uint64, used *int) []byte {
+	if values != nil {
+		*used++
 	}
+	for i := range count {
+		word := binary.LittleEndian.AppendUint64(nil, na)
+		if i < len(values) {
+			binary.LittleEndian.PutUint64(word, values[i])
+		}
+		file = append(file, word[:width]...)
+	}
+	return file
 }
 
-func (w *blob) u64(v ...uint64) {
-	w.align(8)
-	for _, x := range v {
-		w.b = binary.LittleEndian.AppendUint64(w.b, x)
+// encodeList returns a file of attributes, without alignment.
+func encodeList(header []byte, layout string, values Members) (file []byte, used int) {
+	members := strings.Fields(layout)
+	file = binary.LittleEndian.AppendUint32(header, uint32(len(members)))
+	for _, m := range members {
+		name, n := parse(m)
+		kind := map[int]int{2: 2, 4: 4, 8: 6}[n[2]]
+		file = binary.LittleEndian.AppendUint64(file, uint64(n[1]<<24|kind<<20|n[0]<<10|n[3]))
+		file = appendValues(file, n[2], n[3], values[name], &used)
 	}
+	return seal(file), used
+}
+
+// seal writes the size into the header.
+func seal(file []byte) []byte {
+	binary.LittleEndian.PutUint16(file, uint16(len(file)))
+	return file
 }
 
 // na means "not available" in any width.
 const na = ^uint64(0)
 
-func times(n int, v uint64) []uint64 {
-	s := make([]uint64, n)
-	for i := range s {
-		s[i] = v
-	}
-	return s
-}
-
 // firstOf returns eight values: v for the first k, na for the others.
 func firstOf(k int, v uint64) []uint64 {
-	s := times(8, na)
-	for i := range min(k, len(s)) {
-		s[i] = v
-	}
-	return s
+	return append(slices.Repeat([]uint64{v}, k), slices.Repeat([]uint64{na}, 8-k)...)
 }
 
-// encode returns the gpu_metrics file of a revision such as "1.3". Its header has
-// the true size.
-func encode(revision string, g *GPU) ([]byte, error) {
-	var format, content int
-	if _, err := fmt.Sscanf(revision, "%d.%d", &format, &content); err != nil {
-		return nil, fmt.Errorf("read revision %q: %w", revision, err)
+// members returns the values of a GPU's file. Only the first die of a package reports power and energy.
+func (g *GPU) members() Members {
+	m, s := g.spec, g.State
+	if g.Index%m.dies != 0 {
+		s.Watts, s.Energy = 0, 0
 	}
-	w := &blob{b: []byte{0, 0, byte(format), byte(content)}}
-	m, state := g.spec, g.State
-	if g.Index%m.dies != 0 { // only the first die reports the package's power
-		state.Watts, state.Energy = 0, 0
-	}
-	s := &state
-	switch {
-	case format == 1 && content == 0:
-		w.v10(s, m)
-	case format == 1 && content <= 3:
-		w.v1(content, s, m)
-	case format == 1 && content <= 5:
-		w.v14(content, s, m)
-	case format == 1 && content <= 8:
-		w.v16(content, s, m, len(g.Instances))
-	case format == 1 && content == 9:
-		return encodeList(1, 9, s.attributes(m)), nil
-	case format == 2 && content <= 4:
-		w.v2(content, s)
-	case format == 3 && content == 0:
-		w.v3(s)
-	default:
-		return nil, fmt.Errorf("unknown revision %q", revision)
-	}
-	w.align(8) // every revision has a member of eight bytes
-	binary.LittleEndian.PutUint16(w.b, uint16(len(w.b)))
-	return w.b, nil
-}
-
-func (s *State) clocks() []uint64 {
-	return []uint64{s.SclkMHz, s.SocclkMHz, s.MclkMHz, s.VclkMHz, s.DclkMHz, s.VclkMHz, s.DclkMHz}
-}
-
-func (w *blob) v10(s *State, m spec) {
-	w.u64(s.Nanos)
-	w.u16(s.EdgeC, s.JunctionC, s.MemC, 45, s.VRSocC, 46)
-	w.u16(s.Util, s.MemUtil, s.MMUtil, s.Watts)
-	w.u32(s.Energy)
-	w.u16(s.clocks()...)
-	w.u16(s.clocks()...)
-	w.u32(s.Throttle)
-	w.u16(s.FanRPM)
-	w.u8(uint64(m.lanes), m.decigt)
-}
-
-func (w *blob) v1(content int, s *State, m spec) {
-	w.u16(s.EdgeC, s.JunctionC, s.MemC, 45, s.VRSocC, 46)
-	w.u16(s.Util, s.MemUtil, s.MMUtil, s.Watts)
-	w.u64(s.Energy, s.Nanos)
-	w.u16(s.clocks()...)
-	w.u16(s.clocks()...)
-	w.u32(s.Throttle)
-	fan := na
-	if m.fan {
-		fan = s.FanRPM
-	}
-	w.u16(fan, uint64(m.lanes), m.decigt, 0)
-	w.u32(s.GfxAcc, s.MemAcc)
-	hbm := times(4, na)
-	if m.ras {
-		hbm = s.HBMC[:]
-	}
-	w.u16(hbm...)
-	if content >= 2 {
-		w.u64(s.Nanos / 10)
-	}
-	if content >= 3 {
-		w.u16(na, s.MilliVolts, na, 0)
-		w.u64(s.Throttle)
-	}
-}
-
-func (w *blob) v14(content int, s *State, m spec) {
-	w.u16(s.JunctionC, s.MemC, s.VRSocC, s.Watts, s.Util, s.MemUtil)
-	w.u16(s.VCN[:]...)
-	if content >= 5 {
-		w.u16(s.JPEG[:32]...)
-	}
-	w.u64(s.Energy, s.Nanos)
-	w.u32(s.Throttle, 0)
-	w.links(s, m)
-	w.pcie(s)
-	if content >= 5 {
-		w.u32(s.NAKsSent, s.NAKsReceived)
-	}
-	w.u64(s.XGMIRead[:]...)
-	w.u64(s.XGMIWrite[:]...)
-	w.currentClocks(s)
-	w.u16(0)
-}
-
-func (w *blob) links(s *State, m spec) {
-	w.u16(uint64(m.lanes), m.decigt, 16, 32)
-	w.u32(s.GfxAcc, s.MemAcc)
-}
-
-func (w *blob) pcie(s *State) {
-	w.u64(s.PCIeAcc, s.PCIeGBs, s.Recoveries, s.Replays, s.Rollovers)
-}
-
-func (w *blob) currentClocks(s *State) {
-	w.u64(s.Nanos / 10)
-	w.u16(times(8, s.SclkMHz)...)
-	w.u16(times(4, s.SocclkMHz)...)
-	w.u16(times(4, s.VclkMHz)...)
-	w.u16(times(4, s.DclkMHz)...)
-	w.u16(s.MclkMHz)
-}
-
-// v16 encodes 1.6 to 1.8, which have values for each compute partition.
-func (w *blob) v16(content int, s *State, m spec, parts int) {
-	w.u16(s.JunctionC, s.MemC, s.VRSocC, s.Watts, s.Util, s.MemUtil)
-	if content >= 7 {
-		w.u64(5300) // highest memory bandwidth, GB/s
-	}
-	w.u64(s.Energy, s.Nanos)
-	w.u32(s.Cycles, s.Prochot, s.PPT, s.SocketThermal, s.VRThermal, s.HBMThermal, 0)
-	w.links(s, m)
-	w.pcie(s)
-	w.u32(s.NAKsSent, s.NAKsReceived)
-	w.u64(s.XGMIRead[:]...)
-	w.u64(s.XGMIWrite[:]...)
-	if content >= 7 {
-		w.u16(s.XGMIUp[:]...)
-		w.u16(0)
-	}
-	w.currentClocks(s)
-	w.u16(uint64(parts))
-	for i := range 8 {
-		w.partition(content, s, i < parts, m.xccs/parts)
-	}
-	w.u32(s.Recoveries) // of the link's other end
-}
-
-// partition appends amdgpu_xcp_metrics, _v1_1 or _v1_2. Members of a missing partition are na.
-func (w *blob) partition(content int, s *State, there bool, xccs int) {
-	jpegs, vcns := 32, 4
-	if content == 8 {
-		jpegs = 40
-	}
-	if !there {
-		xccs, vcns = 0, 0
-	}
-	w.align(8) // as the structure's widest member
-	w.u32(firstOf(xccs, s.Util)...)
-	if there {
-		w.u16(s.JPEG[:jpegs]...)
-		w.u16(s.VCN[:vcns]...)
-	} else {
-		w.u16(times(jpegs, na)...)
-		w.u16(times(4, na)...)
-	}
-	w.u64(firstOf(xccs, s.GfxAcc)...)
-	switch content {
-	case 7:
-		w.u64(firstOf(xccs, s.BelowLimit)...)
-	case 8:
-		w.u64(firstOf(xccs, s.BelowLimit)...)     // for power
-		w.u64(firstOf(xccs, s.BelowLimit/2)...)   // for heat
-		w.u64(firstOf(xccs, s.BelowLimit/4)...)   // low utilisation
-		w.u64(firstOf(xccs, s.BelowLimit*3/2)...) // in all
-	}
-}
-
-// v2 encodes the format of older APUs: hundredths of a degree, milliwatts.
-func (w *blob) v2(content int, s *State) {
-	if content == 0 {
-		w.u64(s.Nanos)
-	}
-	centi := s.EdgeC * 100
-	w.u16(centi, centi)
-	w.u16(times(8, centi)...)
-	w.u16(centi, centi)
-	percent := s.Util
-	if content == 4 {
-		percent *= 100
-	}
-	w.u16(percent, s.MMUtil)
-	if content > 0 {
-		w.u64(s.Nanos)
-	}
-	mw := s.Watts * 1000
-	w.u16(mw, mw/4, mw/8, mw/2)
-	w.u16(times(8, mw/32)...)
-	clocks := []uint64{s.SclkMHz, s.SocclkMHz, s.MclkMHz, s.FclkMHz, s.VclkMHz, s.DclkMHz}
-	w.u16(clocks...)
-	w.u16(clocks...)
-	w.u16(times(8, 3000)...)
-	w.u16(times(2, 3000)...)
-	w.u32(s.Throttle)
-	w.u16(s.FanPWM, 0)
-	if content == 0 {
-		return
-	}
-	w.u16(0, 0)
-	if content >= 2 {
-		w.u64(s.Throttle)
-	}
-	if content >= 3 {
-		w.u16(times(12, centi)...)
-	}
-	if content >= 4 {
-		w.u16(900, 900, s.MilliVolts, 1000, 1000, 1000)
-	}
-}
-
-// v3 encodes the format of newer APUs.
-func (w *blob) v3(s *State) {
-	centi := s.EdgeC * 100
-	w.u16(centi, centi)
-	w.u16(times(16, centi)...)
-	w.u16(na)
-	w.u16(s.Util, s.MMUtil)
-	w.u16(times(8, 0)...)
-	w.u16(times(16, 5)...)
-	w.u16(900, 400, 0, 0) // MB/s
-	w.u64(s.Nanos)
-	mw := s.Watts * 1000
-	w.u32(mw)
-	w.u16(0)
-	w.u32(mw, mw/2, na, mw/4)
-	w.u16(times(16, mw/64)...)
-	w.u16(na, 54000, 54000)
-	w.u16(s.SclkMHz, s.SocclkMHz, 400, 400, s.FclkMHz, s.VclkMHz, s.MclkMHz, 400)
-	w.u16(times(16, 3000)...)
-	w.u16(5000, 2700)
-	w.u32(s.Prochot, 0, 0, s.PPT, 0, s.SocketThermal, 0, 1000)
-}
-
-// attribute is an entry of revision 1.9 and of the files of partitions: the parts of the
-// word before the values, and the values.
-type attribute struct {
-	id, kind, unit int
-	values         []uint64
-}
-
-// Kinds and units, with the numbers of the kernel's header.
-const (
-	kindU16, kindU32, kindU64 = 2, 4, 6
-
-	plain, megahertz, celsius, watts, nanoseconds, tenNanoseconds = 0, 1, 2, 3, 4, 5
-	gigatransfers, tenthGigatransfers, gigabytes, kilobytes       = 6, 7, 8, 9
-	percent                                                       = 10
-)
-
-// attributes returns SMU_13_0_6_METRICS_FIELDS: the attributes of a whole GPU.
-func (s *State) attributes(m spec) []attribute {
-	one := func(v uint64) []uint64 { return []uint64{v} }
-	all := []attribute{
-		{0, kindU16, celsius, one(s.JunctionC)}, {1, kindU16, celsius, one(s.MemC)}, {2, kindU16, celsius, one(s.VRSocC)},
-		{3, kindU16, watts, one(s.Watts)}, {4, kindU16, percent, one(s.Util)}, {5, kindU16, percent, one(s.MemUtil)},
-		{6, kindU64, gigabytes, one(5300)}, {7, kindU64, plain, one(s.Energy)}, {8, kindU64, nanoseconds, one(s.Nanos)},
-		{9, kindU32, plain, one(s.Cycles)}, {10, kindU32, plain, one(s.Prochot)}, {11, kindU32, plain, one(s.PPT)},
-		{12, kindU32, plain, one(s.SocketThermal)}, {13, kindU32, plain, one(s.VRThermal)}, {14, kindU32, plain, one(s.HBMThermal)},
-		{15, kindU32, plain, one(0)}, {16, kindU16, plain, one(uint64(m.lanes))}, {17, kindU16, tenthGigatransfers, one(m.decigt)},
-		{18, kindU16, plain, one(16)}, {19, kindU16, gigatransfers, one(32)},
-		{20, kindU32, percent, one(s.GfxAcc)}, {21, kindU32, percent, one(s.MemAcc)},
-		{22, kindU64, percent, one(s.PCIeAcc)}, {23, kindU64, gigabytes, one(s.PCIeGBs)}, {24, kindU64, plain, one(s.Recoveries)},
-		{25, kindU64, plain, one(s.Replays)}, {26, kindU64, plain, one(s.Rollovers)},
-		{27, kindU32, plain, one(s.NAKsSent)}, {28, kindU32, plain, one(s.NAKsReceived)},
-		{29, kindU64, kilobytes, s.XGMIRead[:]}, {30, kindU64, kilobytes, s.XGMIWrite[:]}, {31, kindU16, plain, s.XGMIUp[:]},
-		{32, kindU64, tenNanoseconds, one(s.Nanos / 10)}, {33, kindU16, megahertz, times(8, s.SclkMHz)},
-		{34, kindU16, megahertz, times(4, s.SocclkMHz)}, {35, kindU16, megahertz, times(4, s.VclkMHz)},
-		{36, kindU16, megahertz, times(4, s.DclkMHz)}, {37, kindU16, megahertz, one(s.MclkMHz)}, {39, kindU32, plain, one(s.Recoveries)},
-	}
-	return append(all, s.engines(m.xccs)...)
-}
-
-// partitionAttributes returns SMU_13_0_6_PARTITION_METRICS_FIELDS, and two attributes that were added later.
-func (s *State) partitionAttributes(xccs int) []attribute {
-	all := []attribute{
-		{33, kindU16, megahertz, firstOf(xccs, s.SclkMHz)}, {34, kindU16, megahertz, times(4, s.SocclkMHz)},
-		{35, kindU16, megahertz, times(4, s.VclkMHz)}, {36, kindU16, megahertz, times(4, s.DclkMHz)}, {37, kindU16, megahertz, []uint64{s.MclkMHz}},
-	}
-	return append(append(all, s.engines(xccs)...),
-		attribute{9, kindU64, plain, []uint64{s.Cycles}}, attribute{32, kindU64, tenNanoseconds, []uint64{s.Nanos / 10}})
-}
-
-func (s *State) engines(xccs int) []attribute {
-	return []attribute{
-		{40, kindU32, percent, firstOf(xccs, s.Util)}, {41, kindU16, percent, s.JPEG[:]}, {42, kindU16, percent, s.VCN[:]},
-		{43, kindU64, percent, firstOf(xccs, s.GfxAcc)}, {44, kindU64, plain, firstOf(xccs, s.BelowLimit)},
-		{45, kindU64, plain, firstOf(xccs, s.BelowLimit/2)}, {46, kindU64, plain, firstOf(xccs, s.BelowLimit/4)},
-		{47, kindU64, plain, firstOf(xccs, s.BelowLimit*3/2)},
-	}
-}
-
-// encodeList returns a file of attributes, without alignment.
-func encodeList(format, content byte, all []attribute) []byte {
-	b := binary.LittleEndian.AppendUint32([]byte{0, 0, format, content}, uint32(len(all)))
-	for _, a := range all {
-		b = binary.LittleEndian.AppendUint64(b, uint64(a.unit<<24|a.kind<<20|a.id<<10|len(a.values)))
-		for _, v := range a.values {
-			var word [8]byte
-			binary.LittleEndian.PutUint64(word[:], v)
-			b = append(b, word[:1<<(a.kind/2)]...)
+	out := Members{}
+	set := func(v uint64, names ...string) {
+		for _, n := range names {
+			out[n] = slices.Repeat([]uint64{v}, 8)
 		}
 	}
-	binary.LittleEndian.PutUint16(b, uint16(len(b)))
-	return b
+	for name, v := range map[string]uint64{
+		"temperature_edge": s.EdgeC, "temperature_hotspot": s.JunctionC, "temperature_mem": s.MemC,
+		"temperature_vrgfx": 45, "temperature_vrsoc": s.VRSocC, "temperature_vrmem": 46, // °C
+		"average_gfx_activity": s.Util, "average_umc_activity": s.MemUtil, "average_mm_activity": s.MMUtil,
+		"average_socket_power": s.Watts, "curr_socket_power": s.Watts,
+		"energy_accumulator": s.Energy, "system_clock_counter": s.Nanos, "firmware_timestamp": s.Nanos / 10,
+		"gfx_activity_acc": s.GfxAcc, "mem_activity_acc": s.MemAcc, "throttle_status": s.Throttle, "indep_throttle_status": s.Throttle,
+		"gfxclk_lock_status": 0, "voltage_gfx": s.MilliVolts, "pcie_link_width": uint64(m.lanes), "pcie_link_speed": m.decigt,
+		"xgmi_link_width": 16, "xgmi_link_speed": 32, "pcie_bandwidth_acc": s.PCIeAcc, "pcie_bandwidth_inst": s.PCIeGBs,
+		"pcie_l0_to_recov_count_acc": s.Recoveries, "pcie_replay_count_acc": s.Replays, "pcie_replay_rover_count_acc": s.Rollovers,
+		"pcie_nak_sent_count_acc": s.NAKsSent, "pcie_nak_rcvd_count_acc": s.NAKsReceived, "pcie_lc_perf_other_end_recovery": s.Recoveries,
+		"mem_max_bandwidth": 5300, "accumulation_counter": s.Cycles, "prochot_residency_acc": s.Prochot, "ppt_residency_acc": s.PPT,
+		"socket_thm_residency_acc": s.SocketThermal, "vr_thm_residency_acc": s.VRThermal, "hbm_thm_residency_acc": s.HBMThermal,
+		"num_partition": uint64(len(g.Instances)),
+	} {
+		set(v, name)
+	}
+	for i, v := range []uint64{s.SclkMHz, s.SocclkMHz, s.MclkMHz, s.FclkMHz, s.VclkMHz, s.DclkMHz, s.VclkMHz, s.DclkMHz, s.VclkMHz, s.DclkMHz} {
+		clock := []string{"gfxclk", "socclk", "uclk", "fclk", "vclk", "dclk", "vclk0", "dclk0", "vclk1", "dclk1"}[i]
+		set(v, "average_"+clock+"_frequency", "current_"+clock)
+	}
+	if m.fan {
+		set(s.FanRPM, "current_fan_speed")
+	}
+	if m.ras {
+		out["temperature_hbm"] = s.HBMC[:]
+	}
+	out["vcn_activity"], out["jpeg_activity"] = s.VCN[:], s.JPEG[:]
+	out["xgmi_read_data_acc"], out["xgmi_write_data_acc"], out["xgmi_link_status"] = s.XGMIRead[:], s.XGMIWrite[:], s.XGMIUp[:]
+	for name, v := range s.engines(m.xccs) { // the whole GPU's
+		out[name] = v
+	}
+	for i := range g.Instances {
+		for name, v := range s.engines(m.xccs / len(g.Instances)) {
+			out[fmt.Sprintf("xcp%d.%s", i, name)] = v
+		}
+	}
+	if m.apu { // hundredths of a degree, milliwatts
+		set(s.EdgeC*100, "temperature_gfx", "temperature_soc")
+		set(s.Watts*1000, "average_socket_power", "average_apu_power")
+		set(s.Watts*500, "average_gfx_power")
+		set(900, "average_soc_voltage")
+		set(s.MilliVolts, "average_gfx_voltage")
+		if m.metrics == "2.4" { // hundredths of a percent
+			set(s.Util*100, "average_gfx_activity")
+		}
+	}
+	return out
+}
+
+// engines returns the values of a partition's engines.
+func (s *State) engines(xccs int) Members {
+	return Members{
+		"gfx_busy_inst": firstOf(xccs, s.Util), "jpeg_busy": s.JPEG[:], "vcn_busy": s.VCN[:], "gfx_busy_acc": firstOf(xccs, s.GfxAcc),
+		"gfx_below_host_limit_acc": firstOf(xccs, s.BelowLimit), "gfx_below_host_limit_ppt_acc": firstOf(xccs, s.BelowLimit),
+		"gfx_below_host_limit_thm_acc": firstOf(xccs, s.BelowLimit/2), "gfx_low_utilization_acc": firstOf(xccs, s.BelowLimit/4),
+		"gfx_below_host_limit_total_acc": firstOf(xccs, s.BelowLimit*3/2),
+	}
 }

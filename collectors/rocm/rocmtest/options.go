@@ -16,8 +16,6 @@ type Options struct {
 	NoBMC     bool   // card0 is the first GPU
 	NoKFD     bool   // the driver has no compute side
 
-	Suspended []int     // indices of GPUs that the power management reports as suspended
-	Processes []Process // running from the start
 }
 
 // highest is the maximum number of GPUs, limited by their PCI addresses.
@@ -33,19 +31,6 @@ func (o *Options) check(m *spec) error {
 	}
 	if o.Memory != "" && !slices.Contains(m.memoryModes, o.Memory) {
 		return fmt.Errorf("no memory partition mode %q, want one of %q", o.Memory, m.memoryModes)
-	}
-	for _, i := range o.Suspended {
-		if i < 0 || i >= o.GPUs {
-			return fmt.Errorf("suspend GPU %d: there are %d", i, o.GPUs)
-		}
-	}
-	instances := m.instances(o.Partition)
-	for _, p := range o.Processes {
-		for _, u := range p.Uses {
-			if u.GPU < 0 || u.GPU >= o.GPUs || u.Instance < 0 || u.Instance >= instances {
-				return fmt.Errorf("process %d on instance %d of GPU %d: there are %d of %d", p.PID, u.Instance, u.GPU, instances, o.GPUs)
-			}
-		}
 	}
 	return nil
 }

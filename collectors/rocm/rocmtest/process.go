@@ -20,7 +20,6 @@ type Use struct {
 	GPU      int // index in Tree.GPUs
 	Instance int // index in GPU.Instances
 	VRAM     uint64
-	SDMA     uint64 // µs
 	CUs      uint64 // compute units with its waves
 }
 
@@ -31,22 +30,11 @@ func proc(pid int) string { return "devices/virtual/kfd/kfd/proc/" + itoa(pid) }
 // Start adds a process or changes its usage. Like KFD, it writes files for every GPU of the node, used or not.
 func (t *Tree) Start(tb testing.TB, p Process) {
 	tb.Helper()
-	must(tb, t.start(p))
-}
-
-func (t *Tree) start(p Process) error {
-	if err := t.put(proc(p.PID)+"/pasid", itoa(32770+p.PID%1000)); err != nil {
-		return err
-	}
-	if err := t.context(proc(p.PID), p.Uses); err != nil {
-		return err
-	}
+	must(tb, t.put(proc(p.PID)+"/pasid", itoa(32770+p.PID%1000)))
+	must(tb, t.context(proc(p.PID), p.Uses))
 	for n, uses := range p.Contexts {
-		if err := t.context(fmt.Sprintf("%s/context_%d", proc(p.PID), n), uses); err != nil {
-			return err
-		}
+		must(tb, t.context(fmt.Sprintf("%s/context_%d", proc(p.PID), n), uses))
 	}
-	return nil
 }
 
 func (t *Tree) context(dir string, uses []Use) error {
@@ -60,7 +48,7 @@ func (t *Tree) context(dir string, uses []Use) error {
 			}
 			for name, v := range map[string]uint64{
 				fmt.Sprintf("vram_%d", i.KFD):               u.VRAM,
-				fmt.Sprintf("sdma_%d", i.KFD):               u.SDMA,
+				fmt.Sprintf("sdma_%d", i.KFD):               0,
 				fmt.Sprintf("stats_%d/cu_occupancy", i.KFD): u.CUs,
 				fmt.Sprintf("stats_%d/evicted_ms", i.KFD):   0,
 			} {

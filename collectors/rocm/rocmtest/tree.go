@@ -102,11 +102,6 @@ func (t *Tree) build() error {
 			return err
 		}
 	}
-	for _, p := range t.o.Processes {
-		if err := t.start(p); err != nil {
-			return err
-		}
-	}
 	return nil
 }
 

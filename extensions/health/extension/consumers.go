@@ -3,17 +3,15 @@ package extension
 import (
 	"fmt"
 
-	"warpgauge/pkg/events"
-
-	"warpgauge/pkg/field"
-
 	"go.uber.org/zap"
 
 	"warpgauge/extensions/health/consumer/amdplugin"
 	"warpgauge/extensions/health/consumer/kubenode"
 	"warpgauge/extensions/health/grpcsocket"
 	"warpgauge/pkg/config"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/exporter"
+	"warpgauge/pkg/field"
 	"warpgauge/pkg/kube"
 )
 

@@ -1,7 +1,6 @@
 package extension
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -12,16 +11,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"warpgauge/pkg/events"
-
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"warpgauge/collectors/fake"
 	"warpgauge/extensions/health"
 	"warpgauge/extensions/health/kernellog"
 	"warpgauge/extensions/health/pci"
-	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/session"
 )
@@ -127,27 +124,6 @@ func (*fakeEngine) AwaitOpened(context.Context)         {}
 
 func (*fakeEngine) Vendor(collector string) *field.Vendor {
 	return map[string]*field.Vendor{"dcgm": field.VendorNVIDIA, "nvml": field.VendorNVIDIA, "rocm": field.VendorAMD}[collector]
-}
-
-// TestServing: which GPUs count as served, and for which vendors the list is complete.
-func TestServing(t *testing.T) {
-	device := func(state session.State, level field.Level, bus, gpu string) session.DeviceStatus {
-		return session.DeviceStatus{State: state, Device: collector.Device{ID: cmp.Or(bus, gpu), Level: level, PCIBusID: bus, GPU: gpu}}
-	}
-	status := []session.CollectorStatus{
-		{Name: "dcgm", Up: true, Devices: []session.DeviceStatus{
-			device(session.Up, field.GPU, "00000000:1B:00.0", "0"), device(session.Lost, field.GPU, "00000000:43:00.0", "1"),
-			device(session.Absent, field.GPU, "00000000:52:00.0", "2"), device(session.Up, field.Instance, "00000000:61:00.0", "3"),
-			device(session.Up, field.Switch, "00000000:05:00.0", ""), device(session.Up, field.GPU, "", "9"),
-		}},
-		{Name: "nvml", Cause: session.CauseStandby},
-		{Name: "rocm", Cause: session.CauseError},
-	}
-	got := serving(&fakeEngine{status}, nil)
-	bus := func(b uint8) pci.Address { return pci.Address{Bus: b} }
-	if !got.complete[field.VendorNVIDIA] || got.complete[field.VendorAMD] || got.others != 1 || len(got.gpus) != 3 || !got.gpus[bus(0x1b)] || !got.gpus[bus(0x43)] || !got.gpus[bus(0x61)] {
-		t.Errorf("serving %+v", got)
-	}
 }
 
 func TestHiddenVendors(t *testing.T) {

@@ -7,12 +7,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"warpgauge/pkg/events"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"warpgauge/extensions/health"
 	"warpgauge/extensions/health/pci"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/session"
 )

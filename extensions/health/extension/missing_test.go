@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"warpgauge/pkg/events"
-
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
@@ -17,6 +15,7 @@ import (
 	"warpgauge/extensions/health"
 	"warpgauge/extensions/health/pci"
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/rows"
 	"warpgauge/pkg/session"
@@ -151,20 +150,6 @@ func TestNotMissing(t *testing.T) {
 		m.pass(5 * time.Minute)
 		m.boards = m.boards[1:]
 	}, none, known)
-}
-
-// TestReloads: the driver is reloaded every ten minutes, and its GPUs appear one by one.
-func TestReloads(t *testing.T) {
-	m := newMachine(t, 3)
-	for range 5 {
-		m.down()
-		m.pass(90 * time.Second)
-		for served := range 3 {
-			m.serve([]uint8{0x18, 0x3b, 0x4c}[:served+1]...)
-			m.pass(10 * time.Second)
-		}
-		m.want("all of it", 10*time.Minute, "flag 0", none, known)
-	}
 }
 
 // TestExpected: the flag counts missing GPUs that no other check finds.

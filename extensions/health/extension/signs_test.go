@@ -5,37 +5,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"warpgauge/pkg/events"
-
 	"warpgauge/collectors/fake"
 	"warpgauge/etc"
 	"warpgauge/extensions/health"
 	"warpgauge/internal/testkit/race"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
 )
-
-// TestEarlySigns: a memory bank without spare rows is detected and judged although the list lacks
-// the reading.
-func TestEarlySigns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := newJudgedNode(t, nvidiaNode, "DCGM_FI_DEV_SM_CLOCK, gauge, c\n")
-		time.Sleep(5 * time.Second)
-		none, _ := field.ByID(389)
-		heal := n.inject(fake.Fault{Kind: fake.Absurd, Field: none, Value: 2})
-		time.Sleep(3 * time.Minute)
-		if v := n.verdict(field.GPU, "1"); v.State != events.Degraded || v.Reason != "spare_rows_low" || v.Conditions[0].Evidence[0].Text != "2 memory banks without a spare row" {
-			t.Errorf("the verdict is %v %q with %+v", v.State, v.Reason, v.Conditions)
-		}
-		if v := n.verdict(field.GPU, "0"); v.State != events.OK {
-			t.Errorf("the other GPU is %v %q", v.State, v.Reason)
-		}
-		heal()
-		time.Sleep(12 * time.Minute)
-		if v := n.verdict(field.GPU, "1"); v.State != events.OK {
-			t.Errorf("after the fault the verdict is %v %q", v.State, v.Reason)
-		}
-	})
-}
 
 // TestSimulatedNodesAreWell runs each simulated node for two hours under load with the recommended list, including a
 // release, reloads and application XIDs. No verdict except ok and no sign may appear, apart from the XID 94 that one GPU

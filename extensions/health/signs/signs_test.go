@@ -310,26 +310,3 @@ func TestMad(t *testing.T) {
 		}
 	}
 }
-
-// TestMeans: a mean covers consecutive samples, whatever their interval.
-func TestMeans(t *testing.T) {
-	for _, interval := range []time.Duration{10 * time.Millisecond, time.Second, 2 * time.Minute} {
-		var m means
-		at := midnight.UnixNano()
-		for d := time.Duration(0); d < time.Hour; d += interval {
-			at += int64(interval)
-			m.add(meanClock, 1000, at, int64(interval))
-		}
-		if got := time.Duration(m.last - m.since); got < time.Hour-interval {
-			t.Errorf("every %v: the mean is of %v, want an hour", interval, got)
-		}
-		m.add(meanClock, 2000, at+int64(interval), int64(interval))
-		if got := m.value[meanClock]; got <= 1000 || got > 1300 {
-			t.Errorf("every %v: one other value makes the mean %v", interval, got)
-		}
-		m.add(meanClock, 2000, at+int64(time.Hour), int64(interval))
-		if got := m.value[meanClock]; got != 2000 {
-			t.Errorf("every %v: after a gap the mean is %v, want that of what came since", interval, got)
-		}
-	}
-}

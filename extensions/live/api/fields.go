@@ -151,7 +151,7 @@ func (x *forms) append(to []apiv1.Field, n *node, d *session.ReportDevice, f *se
 	}
 	for _, v := range f.Values {
 		one := form
-		one.Labels, one.Value = pairs(v.Labels), number(v.Value)
+		one.Labels, one.Value = pairs(v.Labels), Number(v.Value)
 		one.Role, one.Rank = roleOf(f.Field, v.Labels)
 		// Time is the device's last sample. The read time of a slower field is unknown.
 		if age := n.now.Sub(v.Time); age >= 0 && one.Interval > 0 && one.Interval <= every.Seconds() {
@@ -164,7 +164,7 @@ func (x *forms) append(to []apiv1.Field, n *node, d *session.ReportDevice, f *se
 	case f.Counted:
 		for _, c := range x.counts[countKey{d.Device.ID, f.Name}] {
 			one := form
-			one.Labels, one.Value = pairs(c.Labels), number(c.Value)
+			one.Labels, one.Value = pairs(c.Labels), Number(c.Value)
 			to = append(to, one)
 		}
 	case f.Absent != collector.Explanation{}:
@@ -177,8 +177,8 @@ func (x *forms) append(to []apiv1.Field, n *node, d *session.ReportDevice, f *se
 	return to
 }
 
-// number returns a value for JSON, or nil for NaN and infinities.
-func number(v float64) *float64 {
+// Number returns a value for JSON, or nil for NaN and infinities.
+func Number(v float64) *float64 {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return nil
 	}

@@ -4,10 +4,9 @@ import (
 	"strings"
 	"time"
 
-	"warpgauge/pkg/events"
-
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/view"

@@ -15,9 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"warpgauge/pkg/exporter"
-	"warpgauge/pkg/lists"
-
 	"go.uber.org/zap"
 
 	"warpgauge/extensions/health"
@@ -26,7 +23,9 @@ import (
 	"warpgauge/internal/testkit/golden"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/events"
+	"warpgauge/pkg/exporter"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/lists"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/rows"
 	"warpgauge/pkg/session"
@@ -94,7 +93,7 @@ func (people) Processes(d *collector.Device) []apiv1.Process {
 	if d.GPU != "0" {
 		return nil
 	}
-	return []apiv1.Process{{PID: 42, Name: "python3", Memory: number(1 << 30), Busy: number(97), Pod: "ml/train-0/main"}}
+	return []apiv1.Process{{PID: 42, Name: "python3", Memory: Number(1 << 30), Busy: Number(97), Pod: "ml/train-0/main"}}
 }
 
 func (people) Viewed() {}

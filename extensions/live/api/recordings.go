@@ -3,11 +3,8 @@ package api
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/http"
-	"path/filepath"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -58,7 +55,10 @@ func (x *recordings) serve(w http.ResponseWriter, r *http.Request, _ *query) err
 	}
 	defer x.downloads.Add(-1)
 	name := r.PathValue("name")
-	f, err := open(from, name)
+	f, err := from.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &apiv1.Problem{Status: http.StatusNotFound, Detail: fmt.Sprintf("there is no recording %q: %srecordings has those there are", name, Prefix)}
+	}
 	if err != nil {
 		return err
 	}
@@ -69,19 +69,4 @@ func (x *recordings) serve(w http.ResponseWriter, r *http.Request, _ *query) err
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(downloadTimeout)) // a test's recorder has no deadlines
 	http.ServeContent(w, r, "", time.Time{}, f)
 	return nil
-}
-
-func open(from rows.Recordings, name string) (io.ReadSeekCloser, error) {
-	if name != filepath.Base(name) || strings.HasPrefix(name, ".") || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == '"' || r >= 0x7f }) {
-		return nil, noRecording(name)
-	}
-	f, err := from.Open(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, noRecording(name)
-	}
-	return f, err
-}
-
-func noRecording(name string) *apiv1.Problem {
-	return &apiv1.Problem{Status: http.StatusNotFound, Detail: fmt.Sprintf("there is no recording %q: %srecordings has those there are", name, Prefix)}
 }

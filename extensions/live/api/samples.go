@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"math"
@@ -25,11 +26,9 @@ func samples(o *Options, q *query) (*apiv1.Samples, error) {
 	}
 	device, errDevice := q.one("device")
 	name, errField := q.one("field")
-	switch {
-	case errDevice != nil:
-		return nil, errDevice
-	case errField != nil:
-		return nil, errField
+	switch err := cmp.Or(errDevice, errField); {
+	case err != nil:
+		return nil, err
 	case device == "" || name == "":
 		return nil, badQuery("give device= an id of %sdevices and field= a name of %slist", Prefix, Prefix)
 	}
@@ -51,10 +50,8 @@ func samples(o *Options, q *query) (*apiv1.Samples, error) {
 	since, errSince := timeIn(q, "since", now, now.Add(-o.Past.MaxAge))
 	until, errUntil := timeIn(q, "until", now, now)
 	points, errPoints := countIn(q, "points", 0, maxPoints)
-	for _, err := range []error{errSince, errUntil, errPoints} {
-		if err != nil {
-			return nil, err
-		}
+	if err := cmp.Or(errSince, errUntil, errPoints); err != nil {
+		return nil, err
 	}
 	out := &apiv1.Samples{Device: device, Field: name, Unit: unitOf(f), From: since.UnixMilli(), Until: until.UnixMilli(), Series: []apiv1.SampledSeries{}}
 	if out.From >= out.Until {
@@ -86,7 +83,7 @@ func addSamples(to *apiv1.SampledSeries, samples iter.Seq2[int64, float64], left
 			break
 		}
 		to.Times = append(to.Times, at)
-		to.Values = append(to.Values, number(scale.Of(v)))
+		to.Values = append(to.Values, Number(scale.Of(v)))
 	}
 	return left
 }
@@ -101,7 +98,7 @@ func addPoints(to *apiv1.SampledSeries, samples iter.Seq2[int64, float64], q *ap
 	add := func() {
 		if count > 0 {
 			to.Times = append(to.Times, q.From+span*q.Step)
-			to.Min, to.Max, to.Mean = append(to.Min, number(scale.Of(low))), append(to.Max, number(scale.Of(high))), append(to.Mean, number(scale.Of(mean)))
+			to.Min, to.Max, to.Mean = append(to.Min, Number(scale.Of(low))), append(to.Max, Number(scale.Of(high))), append(to.Mean, Number(scale.Of(mean)))
 		}
 	}
 	for at, v := range samples {

@@ -9,9 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"warpgauge/pkg/events"
-
 	"warpgauge/extensions/live/apiv1"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/rows"
 	"warpgauge/pkg/view"
@@ -258,7 +257,7 @@ func (f *feed) rows(to []byte) (out []byte, more bool) {
 		r := apiv1.StreamRow{Time: f.row.Time / int64(time.Millisecond), First: t.first, Values: make([]*float64, len(t.cells))}
 		for i := range t.cells {
 			if c := &t.cells[i]; f.row.Devices[c.device].Sampled { // otherwise the cell is old
-				r.Values[i] = number(c.scale.Of(f.row.Cells[c.cell]))
+				r.Values[i] = Number(c.scale.Of(f.row.Cells[c.cell]))
 			}
 		}
 		found.Rows, values = append(found.Rows, r), values+len(r.Values)

@@ -379,57 +379,6 @@ func (noPages) Negotiated(string, string) ([]byte, string, bool) {
 	return []byte("x 1\n"), "text/plain", false
 }
 
-// BenchmarkFeed measures 100 ms of one stream: 16 GPUs × 10 series with 10 ms ticks.
-func BenchmarkFeed(b *testing.B) {
-	w := newWorld(b, 16, 0)
-	for _, f := range w.gpus {
-		f.Columns = slices.Concat(f.Columns, f.Columns)
-		f.row = slices.Concat(f.row, f.row)
-		f.Ring = ring.Make(64, 1, len(f.Columns))
-	}
-	a := New(w.options)
-	f, _, err := newFeed(a, &query{url.Values{}})
-	if err != nil {
-		b.Fatal(err)
-	}
-	var size int
-	for b.Loop() {
-		for range 10 {
-			w.now = w.now.Add(10 * time.Millisecond)
-			for _, g := range w.gpus {
-				g.row[0] = 60 + w.now.Sub(start).Seconds()
-				g.tick(w.now)
-			}
-		}
-		part, _, err := f.next()
-		if err != nil || len(part) == 0 {
-			b.Fatal(len(part), err)
-		}
-		size = len(part)
-	}
-	b.ReportMetric(float64(size), "bytes/part")
-}
-
-func BenchmarkAnswers(b *testing.B) {
-	for _, n := range []struct{ gpus, links int }{{8, 18}, {16, 36}} {
-		w := newWorld(b, n.gpus, n.links)
-		a := New(w.options)
-		for _, path := range []string{"devices", "fields", "health"} {
-			b.Run(fmt.Sprintf("%s/gpus=%d", path, n.gpus), func(b *testing.B) {
-				b.ReportAllocs()
-				for b.Loop() {
-					r := httptest.NewRequest(http.MethodGet, Prefix+path, nil)
-					r.Header.Set("Accept-Encoding", "gzip")
-					out := httptest.NewRecorder()
-					if a.ServeHTTP(out, r); out.Code != http.StatusOK {
-						b.Fatal(out.Code)
-					}
-				}
-			})
-		}
-	}
-}
-
 func TestEventsAreBounded(t *testing.T) {
 	l := NewLog()
 	d := &collector.Device{ID: "GPU-0", GPU: "0", Level: field.GPU}

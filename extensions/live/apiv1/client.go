@@ -111,39 +111,35 @@ func (c *Client) List(ctx context.Context) (*List, error) {
 
 // Events returns at most limit events since a time; 0 means no limit.
 func (c *Client) Events(ctx context.Context, since time.Time, limit int) (*Events, error) {
-	q := url.Values{}
-	setTime(q, "since", since)
-	setNumber(q, "limit", limit)
-	return ask[Events](ctx, c, "events", q)
+	return ask[Events](ctx, c, "events", query(since, "limit", limit))
 }
 
-// SamplesQuery selects the samples for Samples. A zero From means the exporter's oldest sample, a
-// zero Until means now. Without Points it selects every sample.
+// SamplesQuery selects the samples for Samples. A zero Since means the exporter's oldest
+// sample. Without Points it selects every sample.
 type SamplesQuery struct {
 	Device, Field string
-	Since, Until  time.Time
+	Since         time.Time
 	Points        int
 }
 
 // Samples returns the samples of a device's field.
 func (c *Client) Samples(ctx context.Context, s SamplesQuery) (*Samples, error) {
-	q := url.Values{"device": {s.Device}, "field": {s.Field}}
-	setTime(q, "since", s.Since)
-	setTime(q, "until", s.Until)
-	setNumber(q, "points", s.Points)
+	q := query(s.Since, "points", s.Points)
+	q.Set("device", s.Device)
+	q.Set("field", s.Field)
 	return ask[Samples](ctx, c, "samples", q)
 }
 
-func setTime(q url.Values, name string, t time.Time) {
-	if !t.IsZero() {
-		q.Set(name, t.UTC().Format(time.RFC3339Nano))
+// query returns parameters for a time and a number. It omits zero values.
+func query(since time.Time, name string, n int) url.Values {
+	q := url.Values{}
+	if !since.IsZero() {
+		q.Set("since", since.UTC().Format(time.RFC3339Nano))
 	}
-}
-
-func setNumber(q url.Values, name string, n int) {
 	if n > 0 {
 		q.Set(name, strconv.Itoa(n))
 	}
+	return q
 }
 
 // Page copies /metrics to w, in the first supported format. accept is an HTTP Accept header.

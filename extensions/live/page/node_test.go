@@ -365,11 +365,10 @@ func nvidiaReadings() []reading {
 			return 0
 		}},
 		{name: "DCGM_FI_DEV_ENC_UTIL", unit: "%", value: func(int, float64) float64 { return math.NaN() }},
-		{name: "DCGM_FI_DEV_NVLINK_TX_THROUGHPUT_PER_LINK", unit: "MB/s", kind: "link", value: by(0, 6000)},
 	}
 }
 
-// gpus returns n GPUs with pods and processes; the first two have links.
+// gpus returns n GPUs with pods and processes.
 func gpus(n int, model string) []apiv1.Device {
 	var out []apiv1.Device
 	session := time.Now().Add(-3 * time.Hour)
@@ -384,11 +383,6 @@ func gpus(n int, model string) []apiv1.Device {
 		}
 		out = append(out, d)
 	}
-	for i := range min(n, 2) {
-		for l := range 4 {
-			out = append(out, apiv1.Device{ID: fmt.Sprintf("%s/link%d", out[i].ID, l), Parent: out[i].ID, Kind: "link", Collector: "nvml", State: "up", GPU: strconv.Itoa(i), Labels: map[string]string{"nvlink": strconv.Itoa(l)}})
-		}
-	}
 	return out
 }
 
@@ -399,7 +393,6 @@ func h100(n int) *node {
 // mig returns a node with two GPUs in MIG mode, where only instances have a utilisation.
 func mig() *node {
 	n := h100(4)
-	n.devices = n.devices[:4]
 	for g := range 2 {
 		parent := n.devices[g]
 		for i, profile := range []string{"3g.40gb", "2g.20gb", "1g.10gb", "1g.10gb"}[g:] {
@@ -426,20 +419,14 @@ func mig() *node {
 	return n
 }
 
-// amd returns a node with AMD GPUs and XGMI.
+// amd returns a node with AMD GPUs.
 func amd() *node {
-	n := &node{devices: gpus(8, "AMD Instinct MI300X (simulated)")[:8]}
+	n := &node{devices: gpus(8, "AMD Instinct MI300X (simulated)")}
 	keep := map[string]bool{"DCGM_FI_DEV_GPU_UTIL": true, "DCGM_FI_PROF_DRAM_ACTIVE": true, "DCGM_FI_DEV_BOARD_POWER_WATTS": true}
 	for _, f := range nvidiaReadings() {
 		if keep[f.name] {
 			n.fields = append(n.fields, f)
 		}
-	}
-	var links, ends []map[string]string
-	for l := range 7 {
-		link := strconv.Itoa(l)
-		ends = append(ends, map[string]string{"link": link})
-		links = append(links, map[string]string{"link": link, "direction": "read"}, map[string]string{"link": link, "direction": "write"})
 	}
 	reasons := []map[string]string{{"reason": "power"}, {"reason": "thermal"}}
 	of := func(label string, values ...string) (out []map[string]string) {
@@ -462,13 +449,6 @@ func amd() *node {
 				return 1
 			}
 			return 0
-		}},
-		reading{name: "amd_gpu_xgmi_bytes_total", unit: "bytes", labels: links, value: func(d int, t float64) float64 { return math.Floor(t * 1e9 * float64(1+d%5)) }},
-		reading{name: "amd_gpu_xgmi_link_up", unit: "bool", labels: ends, value: func(d int, _ float64) float64 {
-			if d == 34 {
-				return 0
-			}
-			return 1
 		}})
 	return n
 }

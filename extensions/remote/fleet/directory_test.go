@@ -146,18 +146,3 @@ func TestWatch(t *testing.T) {
 		}
 	})
 }
-
-// TestBadDirectoryLeavesRollout: a directory that becomes invalid changes neither the plan nor a running rollout.
-func TestBadDirectoryLeavesRollout(t *testing.T) {
-	s := newSim(t, 100, "").stable()
-	s.offerList(listB)
-	s.until("a canary has it", 10*time.Minute, func() bool { return s.with(listB) == 1 })
-	s.core.applyPlan(nil, errors.New("fleet.yaml: line 3"), s.now)
-	if f := s.core.fleet(s.now); f.Directory.Err != "fleet.yaml: line 3" || f.Directory.Hash == "" {
-		t.Errorf("directory %+v", f.Directory)
-	}
-	s.until("done", time.Hour, func() bool { return s.state() == Done })
-	if s.with(listB) != 100 {
-		t.Errorf("%d nodes have the list", s.with(listB))
-	}
-}

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -62,6 +63,10 @@ func TestRolloutInStages(t *testing.T) {
 		if n := s.ever(listB); n != want {
 			t.Fatalf("%d nodes were offered list B, want %d", n, want)
 		}
+		s.core.applyPlan(nil, errors.New("fleet.yaml: line 3"), s.now) // changes neither plan nor rollout
+	}
+	if f := s.core.fleet(s.now); f.Directory.Err != "fleet.yaml: line 3" || f.Directory.Hash == "" {
+		t.Errorf("directory %+v", f.Directory)
 	}
 	s.until("done", 10*time.Minute, func() bool { return s.state() == Done })
 	late := s.add(200)

@@ -67,7 +67,6 @@ type Agent struct {
 	// Only Run's goroutine uses the following fields.
 	id            uuid.UUID // the server may assign another one
 	sequence      uint64
-	server        uint64 // ServerCapabilities; 0: unknown
 	known         sums
 	sampleSeconds float64
 	named         map[string]bool // ignored offers already logged
@@ -240,9 +239,6 @@ func (a *Agent) receive(b []byte) {
 			a.named[name] = true
 			a.log.Warn("the server offers what this agent does not take", zap.String("offer", name))
 		}
-	}
-	if c := m.GetCapabilities(); c != 0 {
-		a.server = c
 	}
 	if id, err := uuid.FromBytes(m.GetAgentIdentification().GetNewInstanceUid()); err == nil && id != uuid.Nil && id != a.id {
 		a.id = id // valid until the exporter ends

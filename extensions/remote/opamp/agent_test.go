@@ -286,22 +286,6 @@ func TestOtherOffersAreIgnoredAndCounted(t *testing.T) {
 	})
 }
 
-// TestServerCapabilitiesAreKept: a server that does not accept the effective configuration gets it only once.
-func TestServerCapabilitiesAreKept(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := &peer{reply: func(int, *protobufs.AgentToServer) *protobufs.ServerToAgent {
-			return &protobufs.ServerToAgent{Capabilities: uint64(protobufs.ServerCapabilities_ServerCapabilities_AcceptsStatus)}
-		}}
-		b := startPeer(t, p, nil)
-		elapse(2 * interval)
-		b.change(func() { b.effective = &lists.Offer{Content: []byte("other")} })
-		elapse(2 * interval)
-		if m, _ := p.view(); string(m.EffectiveConfig.ConfigMap.ConfigMap[ConfigName].Body) != csv {
-			t.Error("the effective configuration was sent to a server that does not accept it")
-		}
-	})
-}
-
 // TestEndWhileAListIsDelivered: at exit the agent waits for a delivery no longer than the delivery lasts.
 func TestEndWhileAListIsDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -48,7 +48,7 @@ func (a *Agent) message() (*protobufs.AgentToServer, sums) {
 	if h := a.health(&facts, running); differs(h, a.known.health, &now.health) {
 		m.Health = h
 	}
-	if e := a.effective(running); e != nil && differs(e, a.known.effective, &now.effective) {
+	if e := effectiveConfig(running); e != nil && differs(e, a.known.effective, &now.effective) {
 		m.EffectiveConfig = e
 	}
 	if differs(a.status, a.known.status, &now.status) {
@@ -197,10 +197,9 @@ func (a *Agent) gates(f *Facts) *protobufs.ComponentHealth {
 	return group(m)
 }
 
-// effective returns the list in service, or nil if it is unknown, too long or not requested.
-func (a *Agent) effective(running *lists.Offer) *protobufs.EffectiveConfig {
-	unwanted := a.server != 0 && a.server&uint64(protobufs.ServerCapabilities_ServerCapabilities_AcceptsEffectiveConfig) == 0
-	if running == nil || len(running.Content) > maxEffective || unwanted {
+// effectiveConfig returns the list in service, or nil if it is unknown or too long.
+func effectiveConfig(running *lists.Offer) *protobufs.EffectiveConfig {
+	if running == nil || len(running.Content) > maxEffective {
 		return nil
 	}
 	kind := "text/csv"

@@ -3,8 +3,6 @@ package collectortest
 import (
 	"fmt"
 	"runtime"
-	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -75,33 +73,6 @@ func TestFlaws(t *testing.T) {
 					t.Errorf("check %q passed a collector with the flaw %q", c.name, flaw)
 				}
 			})
-		}
-	}
-}
-
-// TestMissingHooks checks that a skipped check names the hook that the rig lacks.
-func TestMissingHooks(t *testing.T) {
-	hooks := map[string]string{
-		"event raised":    "RaiseEvent",
-		"open fails":      "FailOpen",
-		"device lost":     "LoseDevice",
-		"device hangs":    "Hang",
-		"columns changed": "ChangeColumns",
-	}
-	h := toyHarness("")
-	bare := h.New
-	h.New = func(tb testing.TB) Rig { tb.Helper(); return Rig{Factory: bare(tb).Factory} }
-	for _, c := range checks() {
-		r := record(t, c, h)
-		if r.failed {
-			t.Errorf("check %q fails without hooks: %q", c.name, r.messages)
-		}
-		hook, needs := hooks[c.name]
-		if needs != r.skipped && c.name != "allocations" {
-			t.Errorf("check %q without hooks: skipped is %v, want %v", c.name, r.skipped, needs)
-		}
-		if needs && !slices.ContainsFunc(r.messages, func(m string) bool { return strings.Contains(m, hook) }) {
-			t.Errorf("check %q without hooks does not name %s: %q", c.name, hook, r.messages)
 		}
 	}
 }

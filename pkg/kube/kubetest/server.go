@@ -23,7 +23,6 @@ import (
 	"warpgauge/internal/testkit/eventually"
 
 	"google.golang.org/grpc"
-	"google.golang.org/protobuf/proto"
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
 
@@ -33,13 +32,11 @@ type Server struct {
 	tb     testing.TB
 	socket string
 
-	mu          sync.Mutex
-	pods        []*v1.PodResources
-	behaviour   Behaviour // nil: the API's answer
-	shuffle     bool
-	calls       int
-	connections int
-	running     *instance // nil while the kubelet is down
+	mu        sync.Mutex
+	pods      []*v1.PodResources
+	behaviour Behaviour // nil: the API's answer
+	calls     int
+	running   *instance // nil while the kubelet is down
 }
 
 // instance is the kubelet between a start and its end.
@@ -90,13 +87,6 @@ func (s *Server) Set(pods ...*v1.PodResources) {
 	s.pods = slices.Clone(pods)
 }
 
-// Shuffle makes the answers like the kubelet's: one entry per device, in an order that changes each time.
-func (s *Server) Shuffle(on bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.shuffle = on
-}
-
 // On sets the behaviour of calls; nil restores the API's answer.
 func (s *Server) On(b Behaviour) {
 	s.mu.Lock()
@@ -109,13 +99,6 @@ func (s *Server) Calls() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.calls
-}
-
-// Connections returns the number of accepted connections, over all restarts.
-func (s *Server) Connections() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.connections
 }
 
 // Await waits for n more calls.
@@ -141,7 +124,7 @@ func (s *Server) Serve() {
 	s.mu.Unlock()
 	go func() {
 		defer close(in.served)
-		if err := in.server.Serve(countingListener{Listener: l, s: s}); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+		if err := in.server.Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 			s.tb.Errorf("serve %q: %v", s.socket, err)
 		}
 	}()
@@ -193,23 +176,6 @@ func listen(path string) (net.Listener, error) {
 	return l, os.Rename(temporary, path)
 }
 
-// countingListener counts connections.
-type countingListener struct {
-	net.Listener
-	s *Server
-}
-
-// Accept implements net.Listener.
-func (l countingListener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err == nil {
-		l.s.mu.Lock()
-		l.s.connections++
-		l.s.mu.Unlock()
-	}
-	return c, err
-}
-
 // intercept counts a call and applies the Behaviour.
 func (s *Server) intercept(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	s.mu.Lock()
@@ -226,14 +192,5 @@ func (s *Server) intercept(ctx context.Context, req any, _ *grpc.UnaryServerInfo
 func (s *Server) List(context.Context, *v1.ListPodResourcesRequest) (*v1.ListPodResourcesResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := &v1.ListPodResourcesResponse{PodResources: s.pods}
-	if s.shuffle {
-		out = proto.CloneOf(out)
-		for _, p := range out.PodResources {
-			for _, c := range p.Containers {
-				c.Devices = shuffled(c.Devices)
-			}
-		}
-	}
-	return out, nil
+	return &v1.ListPodResourcesResponse{PodResources: s.pods}, nil
 }

@@ -187,13 +187,6 @@ func TestOtherSources(t *testing.T) {
 	}
 }
 
-func TestPackageURL(t *testing.T) {
-	m := module{path: "github.com/NVIDIA/x/v2", version: "v2.0.0+incompatible"}
-	if got, want := m.packageURL(), "pkg:golang/github.com/nvidia/x/v2@v2.0.0%2Bincompatible"; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
-}
-
 func TestProvenance(t *testing.T) {
 	dir := t.TempDir()
 	sums, out := filepath.Join(dir, "SHA256SUMS"), filepath.Join(dir, "provenance.intoto.json")

@@ -72,7 +72,7 @@ static unsigned samples(const struct call *c, unsigned long long since, sample *
 	return have;
 }
 
-// take implements both functions. *count is the capacity of out, then the number of samples.
+// take copies samples. *count is the capacity of out, then the number of samples.
 static nvmlReturn_t take(const struct call *c, unsigned long long since, sample *out, unsigned *count) {
 	unsigned mig = 0;
 	if (get_uint(c, K_MIG_MODE, &mig) == NVML_SUCCESS && mig)
@@ -83,21 +83,6 @@ static nvmlReturn_t take(const struct call *c, unsigned long long since, sample 
 	if (have == 0)
 		return NVML_ERROR_NOT_FOUND;
 	return fits ? NVML_SUCCESS : NVML_ERROR_INSUFFICIENT_SIZE;
-}
-
-enum { MAX_SAMPLES = 1024 };
-
-nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t d, nvmlProcessUtilizationSample_t *out, unsigned *count, unsigned long long since) {
-	GPU(nvmlDeviceGetProcessUtilization, d);
-	static _Thread_local sample got[MAX_SAMPLES];
-	if (!count)
-		LEAVE(NVML_ERROR_INVALID_ARGUMENT);
-	unsigned room = !out ? 0 : *count < MAX_SAMPLES ? *count : MAX_SAMPLES;
-	*count = room;
-	nvmlReturn_t r = take(&c, since, out ? got : NULL, count);
-	for (unsigned i = 0; r == NVML_SUCCESS && i < *count; i++)
-		out[i] = (nvmlProcessUtilizationSample_t){got[i].pid, got[i].timeStamp, got[i].smUtil, got[i].memUtil, got[i].encUtil, got[i].decUtil};
-	LEAVE(r);
 }
 
 nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t d, nvmlProcessesUtilizationInfo_t *info) {

@@ -93,11 +93,6 @@ nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t d, nvmlBAR1Memory_t *out) 
 	LEAVE(r);
 }
 
-nvmlReturn_t nvmlDeviceGetPcieThroughput(nvmlDevice_t d, nvmlPcieUtilCounter_t counter, unsigned *out) {
-	GPU(nvmlDeviceGetPcieThroughput, d);
-	LEAVE(get_uint(&c, counter == NVML_PCIE_UTIL_TX_BYTES ? K_PCIE_TX : K_PCIE_RX, out));
-}
-
 nvmlReturn_t nvmlDeviceGetMarginTemperature(nvmlDevice_t d, nvmlMarginTemperature_t *t) {
 	GPU(nvmlDeviceGetMarginTemperature, d);
 	LEAVE(HAS_VERSION(t, nvmlMarginTemperature_v1) ? get_int(&c, K_MARGIN, &t->marginTemperature) : NVML_ERROR_ARGUMENT_VERSION_MISMATCH);

@@ -62,11 +62,8 @@ int nvmlDeviceGetP2PStatus(dev a, dev b, u which, int *out) { (void)which; *out 
 LIST(nvmlDeviceGetActiveVgpus) LIST(nvmlDeviceGetComputeRunningProcesses_v3) LIST(nvmlDeviceGetGraphicsRunningProcesses_v3)
 int nvmlDeviceGetMPSComputeRunningProcesses_v3(dev d, u *n, void *list) { (void)d, (void)list; *n = ~0u; return INSUFFICIENT_SIZE; }
 int nvmlDeviceGetRetiredPages(dev d, u cause, u *n, ull *list) { (void)d, (void)list; *n = ~0u; return cause ? OK : INSUFFICIENT_SIZE; }
-int nvmlDeviceGetProcessUtilization(dev d, void *list, u *n, ull since) {
-	(void)since;
-	*n = list || d->index ? ~0u : 5;
-	return list ? OK : INSUFFICIENT_SIZE;
-}
+typedef struct { u version, count; ull since; void *list; } samples;
+int nvmlDeviceGetProcessesUtilizationInfo(dev d, samples *q) { q->count = ~0u; return d->index ? OK : INSUFFICIENT_SIZE; }
 
 typedef struct { u id, scope; long long stamp, latency; u type, code; double value; } field;
 int nvmlDeviceGetFieldValues(dev d, int n, field *all) {

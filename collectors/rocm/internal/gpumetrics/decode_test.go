@@ -5,10 +5,11 @@ import (
 	"errors"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
-	"warpgauge/collectors/rocm/internal/gpumetrics"
+	gm "warpgauge/collectors/rocm/internal/gpumetrics"
 	"warpgauge/collectors/rocm/rocmtest"
 )
 
@@ -54,215 +55,100 @@ func file(t testing.TB, revision string) []byte {
 }
 
 type reading struct {
-	f gpumetrics.Field
+	f gm.Field
 	i int
 }
 
-// Values that a revision has in addition to those of all revisions of its kind.
-func expected(revision string) map[reading]float64 {
+// Values of a board in DPX mode, two partitions of four XCCs, by index; the other elements have none.
+func divided(v float64) []float64 {
 	nan := math.NaN()
-	w := map[reading]float64{{gpumetrics.SystemClockCounter, 0}: 30040}
-	set := func(f gpumetrics.Field, v ...float64) {
-		for i, x := range v {
-			w[reading{f, i}] = x
+	part := []float64{v, v, v, v, nan, nan, nan, nan}
+	return slices.Concat(part, part, slices.Repeat([]float64{nan}, 48))
+}
+
+// counted returns n numbers from v on, then blanks up to room.
+func counted(v float64, n, room int) (out []float64) {
+	for i := range room {
+		x := math.NaN()
+		if i < n {
+			x = v + float64(i)
 		}
+		out = append(out, x)
 	}
-	board, socket := strings.HasPrefix(revision, "1"), revision >= "1.4" && revision < "2"
-	energy := gpumetrics.EnergyAccumulator
-	if !socket {
-		energy = gpumetrics.EnergyByASIC
-	}
-	if board {
-		set(energy, 3001)
-		set(gpumetrics.TemperatureHotspot, 62)
-		set(gpumetrics.TemperatureMem, 63)
-		set(gpumetrics.TemperatureVRSoc, 64)
-		set(gpumetrics.AverageGfxActivity, 51)
-		set(gpumetrics.AverageUmcActivity, 52)
-		set(gpumetrics.PCIeLinkWidth, 16)
-		set(gpumetrics.CurrentGfxclk, 1001)
-		set(gpumetrics.CurrentUclk, 1002)
-		set(gpumetrics.CurrentSocclk, 1003)
-		set(gpumetrics.CurrentVclk0, 1005)
-		set(gpumetrics.CurrentDclk0, 1006)
-		set(gpumetrics.PCIeLinkSpeed, 16)
-	}
-	if board && !socket {
-		set(gpumetrics.TemperatureEdge, 61)
-		set(gpumetrics.TemperatureVRGfx, 45)
-		set(gpumetrics.TemperatureVRMem, 46)
-		set(gpumetrics.AverageMMActivity, 53)
-		set(gpumetrics.AverageSocketPower, 54)
-		set(gpumetrics.AverageGfxclk, 1001)
-		set(gpumetrics.AverageSocclk, 1003)
-		set(gpumetrics.AverageUclk, 1002)
-		set(gpumetrics.AverageVclk0, 1005)
-		set(gpumetrics.AverageDclk0, 1006)
-		set(gpumetrics.AverageVclk1, 1005)
-		set(gpumetrics.AverageDclk1, 1006)
-		set(gpumetrics.CurrentVclk1, 1005)
-		set(gpumetrics.CurrentDclk1, 1006)
-		set(gpumetrics.FanSpeed, 2001)
-		set(gpumetrics.ThrottleStatus, 8)
-		set(gpumetrics.CurrentSocketPower, nan)
-	}
-	if board && revision > "1.0" {
-		set(gpumetrics.GfxActivityAcc, 3002)
-		set(gpumetrics.MemActivityAcc, 3003)
-	}
-	if board && !socket && revision > "1.0" {
-		set(gpumetrics.TemperatureHBM, nan, nan, nan, nan) // a Radeon has none
-		set(gpumetrics.EnergyAccumulator, nan)             // its unit is unknown
-	}
-	if board && revision >= "1.2" {
-		set(gpumetrics.FirmwareTimestamp, 3004)
-	}
-	if revision == "1.3" {
-		set(gpumetrics.VoltageSoc, nan)
-		set(gpumetrics.VoltageGfx, 801)
-		set(gpumetrics.IndepThrottleStatus, 1<<36|1<<3)
-	}
-	if socket {
-		set(gpumetrics.TemperatureEdge, nan)
-		set(gpumetrics.CurrentSocketPower, 54)
-		set(gpumetrics.AverageSocketPower, nan)
-		set(gpumetrics.PCIeLinkSpeed, 32)
-		set(gpumetrics.XGMILinkWidth, 16)
-		set(gpumetrics.XGMILinkSpeed, 32)
-		set(gpumetrics.PCIeBandwidthAcc, 8000)
-		set(gpumetrics.PCIeBandwidthInst, 16000)
-		set(gpumetrics.PCIeL0ToRecovery, 4001)
-		set(gpumetrics.PCIeReplay, 4002)
-		set(gpumetrics.PCIeReplayRover, 4003)
-		for i := range 8 {
-			w[reading{gpumetrics.XGMIReadAcc, i}] = float64(5000 + i)
-			w[reading{gpumetrics.XGMIWriteAcc, i}] = float64(5100 + i)
-			w[reading{gpumetrics.CurrentGfxclk, i}] = 1001
+	return out
+}
+
+// expected returns the values of odd in a revision. Of several rows for a field the last counts.
+func expected(revision string) map[reading]float64 {
+	nan, w := math.NaN(), map[reading]float64{}
+	all, none, lists := func(v float64) []float64 { return slices.Repeat([]float64{v}, 8) }, []float64{nan}, "1.9"
+	for _, r := range []struct {
+		from, to string
+		f        gm.Field
+		v        []float64
+	}{
+		{"1.0", "3.0", gm.SystemClockCounter, []float64{30040}},
+		{"1.0", "1.9", gm.TemperatureHotspot, []float64{62}}, {"1.0", "1.9", gm.TemperatureMem, []float64{63}}, {"1.0", "1.9", gm.TemperatureVRSoc, []float64{64}},
+		{"1.0", "1.9", gm.AverageGfxActivity, []float64{51}}, {"1.0", "1.9", gm.AverageUmcActivity, []float64{52}},
+		{"1.0", "1.9", gm.CurrentUclk, []float64{1002}}, {"1.0", "1.9", gm.CurrentVclk0, []float64{1005}}, {"1.0", "1.9", gm.CurrentDclk0, []float64{1006}},
+		{"1.0", "1.9", gm.PCIeLinkWidth, []float64{16}},
+		{"1.1", "1.9", gm.GfxActivityAcc, []float64{3002}}, {"1.1", "1.9", gm.MemActivityAcc, []float64{3003}}, {"1.2", "1.9", gm.FirmwareTimestamp, []float64{3004}},
+
+		{"1.0", "1.3", gm.EnergyByASIC, []float64{3001}}, {"1.0", "1.3", gm.EnergyAccumulator, none}, // its unit is not known
+		{"1.0", "1.3", gm.TemperatureEdge, []float64{61}}, {"1.0", "1.3", gm.TemperatureVRGfx, []float64{45}}, {"1.0", "1.3", gm.TemperatureVRMem, []float64{46}},
+		{"1.0", "1.3", gm.AverageMMActivity, []float64{53}}, {"1.0", "1.3", gm.AverageSocketPower, []float64{54}}, {"1.0", "1.3", gm.CurrentSocketPower, none},
+		{"1.0", "1.3", gm.AverageGfxclk, []float64{1001}}, {"1.0", "1.3", gm.AverageSocclk, []float64{1003}}, {"1.0", "1.3", gm.AverageUclk, []float64{1002}},
+		{"1.0", "1.3", gm.AverageVclk0, []float64{1005}}, {"1.0", "1.3", gm.AverageDclk0, []float64{1006}}, {"1.0", "1.3", gm.AverageVclk1, []float64{1005}},
+		{"1.0", "1.3", gm.AverageDclk1, []float64{1006}}, {"1.0", "1.3", gm.CurrentVclk1, []float64{1005}}, {"1.0", "1.3", gm.CurrentDclk1, []float64{1006}},
+		{"1.0", "1.3", gm.CurrentGfxclk, []float64{1001, nan}}, {"1.0", "1.3", gm.CurrentSocclk, []float64{1003, nan}},
+		{"1.0", "1.3", gm.FanSpeed, []float64{2001}}, {"1.0", "1.3", gm.ThrottleStatus, []float64{8}}, {"1.0", "1.3", gm.PCIeLinkSpeed, []float64{16}},
+		{"1.1", "1.3", gm.TemperatureHBM, []float64{nan, nan, nan, nan}}, // a Radeon has none
+		{"1.3", "1.3", gm.VoltageSoc, none}, {"1.3", "1.3", gm.VoltageGfx, []float64{801}}, {"1.3", "1.3", gm.IndepThrottleStatus, []float64{1<<36 | 1<<3}},
+
+		{"1.4", "1.9", gm.EnergyAccumulator, []float64{3001}}, {"1.4", "1.9", gm.TemperatureEdge, none}, {"1.4", "1.9", gm.TemperatureHBM, none},
+		{"1.4", "1.9", gm.CurrentSocketPower, []float64{54}}, {"1.4", "1.9", gm.AverageSocketPower, none},
+		{"1.4", "1.9", gm.PCIeLinkSpeed, []float64{32}}, {"1.4", "1.9", gm.XGMILinkWidth, []float64{16}}, {"1.4", "1.9", gm.XGMILinkSpeed, []float64{32}},
+		{"1.4", "1.9", gm.PCIeBandwidthAcc, []float64{8000}}, {"1.4", "1.9", gm.PCIeBandwidthInst, []float64{16000}},
+		{"1.4", "1.9", gm.PCIeL0ToRecovery, []float64{4001}}, {"1.4", "1.9", gm.PCIeReplay, []float64{4002}}, {"1.4", "1.9", gm.PCIeReplayRover, []float64{4003}},
+		{"1.5", "1.9", gm.PCIeNAKSent, []float64{4004}}, {"1.5", "1.9", gm.PCIeNAKReceived, []float64{4005}},
+		{"1.4", "1.9", gm.XGMIReadAcc, counted(5000, 8, 8)}, {"1.4", "1.9", gm.XGMIWriteAcc, counted(5100, 8, 8)},
+		{"1.4", "1.9", gm.CurrentGfxclk, all(1001)}, {"1.4", "1.9", gm.CurrentSocclk, all(1003)[:4]},
+		{"1.4", "1.5", gm.VCNActivity, counted(21, 4, 4)}, {"1.5", "1.5", gm.JPEGActivity, counted(31, 32, 32)},
+		{"1.4", "1.5", gm.ThrottleStatus, []float64{8}}, {"1.4", "1.5", gm.GfxclkLockStatus, []float64{0}}, {"1.4", "1.5", gm.AccumulationCounter, none},
+
+		{"1.6", "1.9", gm.AccumulationCounter, []float64{6101}}, {"1.6", "1.9", gm.ProchotResidency, []float64{6002}}, {"1.6", "1.9", gm.PPTResidency, []float64{6003}},
+		{"1.6", "1.9", gm.SocketThmResidency, []float64{6004}}, {"1.6", "1.9", gm.VRThmResidency, []float64{6005}}, {"1.6", "1.9", gm.HBMThmResidency, []float64{6006}},
+		{"1.6", "1.8", gm.NumPartition, []float64{2}}, {"1.6", "1.9", gm.PCIeOtherEnd, []float64{4001}}, {"1.6", "1.9", gm.VCNActivity, none},
+		{"1.6", "1.8", gm.XCPGfxBusy, divided(51)}, {"1.6", "1.8", gm.XCPGfxBusyAcc, divided(3002)},
+		{"1.6", "1.8", gm.XCPVCNBusy, slices.Concat(counted(21, 4, 4), counted(21, 4, 24))},
+		{"1.6", "1.7", gm.XCPJPEGBusy, slices.Concat(counted(31, 32, 40), counted(31, 32, 240))},
+		{"1.8", "1.8", gm.XCPJPEGBusy, slices.Concat(counted(31, 40, 40), counted(31, 40, 240))},
+		{"1.7", "1.7", gm.XCPBelowHostLimit, divided(7000)}, {"1.8", "1.8", gm.XCPBelowLimitPPT, divided(7000)}, {"1.8", "1.8", gm.XCPBelowLimitThm, divided(3500)},
+		{"1.8", "1.8", gm.XCPLowUtilization, divided(1750)}, {"1.8", "1.8", gm.XCPBelowLimitTotal, divided(10500)},
+		{"1.7", "1.9", gm.MemMaxBandwidth, []float64{5300}}, {"1.7", "1.9", gm.XGMILinkStatus, []float64{0, 1, 0, 1, 0, 1, 0, 1}},
+
+		{lists, lists, gm.NumPartition, none}, {lists, lists, gm.XCPBelowHostLimit, none}, // its engines are not divided
+		{lists, lists, gm.XCPGfxBusy, append(all(51), nan)}, {lists, lists, gm.XCPGfxBusyAcc, append(all(3002), nan)},
+		{lists, lists, gm.XCPVCNBusy, counted(21, 4, 5)}, {lists, lists, gm.XCPJPEGBusy, counted(31, 40, 41)},
+		{lists, lists, gm.XCPBelowLimitPPT, all(7000)}, {lists, lists, gm.XCPBelowLimitThm, all(3500)}, {lists, lists, gm.XCPLowUtilization, all(1750)},
+		{lists, lists, gm.XCPBelowLimitTotal, all(10500)},
+
+		{"2.0", "3.0", gm.TemperatureGfx, []float64{61}}, {"2.0", "3.0", gm.TemperatureSoc, []float64{61}}, {"2.0", "3.0", gm.AverageGfxPower, []float64{27}},
+		{"2.0", "3.0", gm.AverageGfxclk, []float64{1001}}, {"2.0", "3.0", gm.AverageSocclk, []float64{1003}}, {"2.0", "3.0", gm.AverageUclk, []float64{1002}},
+		{"2.0", "3.0", gm.AverageFclk, []float64{1004}}, {"2.0", "3.0", gm.AverageVclk0, []float64{1005}}, {"2.0", "3.0", gm.AverageGfxActivity, none},
+		{"2.0", "2.4", gm.AverageDclk0, []float64{1006}}, {"2.0", "2.4", gm.CurrentGfxclk, []float64{1001, nan}}, {"2.0", "2.4", gm.CurrentFclk, []float64{1004}},
+		{"2.0", "2.4", gm.CurrentDclk0, []float64{1006}}, {"2.0", "2.4", gm.ThrottleStatus, []float64{8}}, {"2.0", "2.3", gm.AverageSocketPower, none},
+		{"2.2", "2.4", gm.IndepThrottleStatus, []float64{1<<36 | 1<<3}}, {"2.4", "3.0", gm.AverageSocketPower, []float64{54}},
+		{"2.4", "2.4", gm.AverageGfxActivity, []float64{51}}, {"2.4", "2.4", gm.AverageMMActivity, []float64{0.53}},
+		{"2.4", "2.4", gm.VoltageSoc, []float64{900}}, {"2.4", "2.4", gm.VoltageGfx, []float64{801}},
+	} {
+		for i, v := range r.v {
+			if r.from <= revision && revision <= r.to {
+				w[reading{r.f, i}], w[reading{r.f, -1}], w[reading{r.f, r.f.Len()}] = v, nan, nan
+			}
 		}
-		set(gpumetrics.CurrentSocclk, 1003, 1003, 1003, 1003)
-	}
-	if socket && revision >= "1.5" {
-		set(gpumetrics.PCIeNAKSent, 4004)
-		set(gpumetrics.PCIeNAKReceived, 4005)
-	}
-	if revision == "1.4" || revision == "1.5" {
-		set(gpumetrics.VCNActivity, 21, 22, 23, 24)
-		set(gpumetrics.ThrottleStatus, 8)
-		set(gpumetrics.GfxclkLockStatus, 0)
-		set(gpumetrics.AccumulationCounter, nan)
-	}
-	if revision == "1.5" {
-		w[reading{gpumetrics.JPEGActivity, 0}] = 31
-		w[reading{gpumetrics.JPEGActivity, 31}] = 62
-	}
-	if socket && revision >= "1.6" && revision < "1.9" {
-		partitioned(revision, w)
-	}
-	if revision == "1.9" {
-		listed(w)
-	}
-	if strings.HasPrefix(revision, "2") || strings.HasPrefix(revision, "3") {
-		set(gpumetrics.TemperatureGfx, 61)
-		set(gpumetrics.TemperatureSoc, 61)
-		set(gpumetrics.AverageGfxPower, 27)
-		set(gpumetrics.AverageGfxclk, 1001)
-		set(gpumetrics.AverageSocclk, 1003)
-		set(gpumetrics.AverageUclk, 1002)
-		set(gpumetrics.AverageFclk, 1004)
-		set(gpumetrics.AverageVclk0, 1005)
-		set(gpumetrics.AverageGfxActivity, nan)
-	}
-	if strings.HasPrefix(revision, "2") {
-		set(gpumetrics.AverageDclk0, 1006)
-		set(gpumetrics.CurrentGfxclk, 1001, nan)
-		set(gpumetrics.CurrentFclk, 1004)
-		set(gpumetrics.CurrentDclk0, 1006)
-		set(gpumetrics.ThrottleStatus, 8)
-		set(gpumetrics.AverageSocketPower, nan)
-	}
-	if strings.HasPrefix(revision, "2") && revision >= "2.2" {
-		set(gpumetrics.IndepThrottleStatus, 1<<36|1<<3)
-	}
-	if revision == "2.4" {
-		set(gpumetrics.AverageSocketPower, 54)
-		set(gpumetrics.AverageGfxActivity, 51)
-		set(gpumetrics.AverageMMActivity, 0.53)
-		set(gpumetrics.VoltageSoc, 900)
-		set(gpumetrics.VoltageGfx, 801)
-	}
-	if revision == "3.0" {
-		set(gpumetrics.AverageSocketPower, 54)
 	}
 	return w
-}
-
-// partitioned is what 1.6 and later say; the board is in DPX mode, two
-// partitions of four XCCs.
-func partitioned(revision string, w map[reading]float64) {
-	nan := math.NaN()
-	for f, v := range map[gpumetrics.Field]float64{
-		gpumetrics.AccumulationCounter: 6101, gpumetrics.ProchotResidency: 6002, gpumetrics.PPTResidency: 6003,
-		gpumetrics.SocketThmResidency: 6004, gpumetrics.VRThmResidency: 6005, gpumetrics.HBMThmResidency: 6006,
-		gpumetrics.NumPartition: 2, gpumetrics.PCIeOtherEnd: 4001, gpumetrics.VCNActivity: nan,
-	} {
-		w[reading{f, 0}] = v
-	}
-	cells := func(f gpumetrics.Field, v float64) {
-		for _, i := range []int{0, 3, 8, 11} {
-			w[reading{f, i}] = v
-		}
-		for _, i := range []int{4, 7, 12, 16, 63, 64, -1} {
-			w[reading{f, i}] = nan
-		}
-	}
-	cells(gpumetrics.XCPGfxBusy, 51)
-	cells(gpumetrics.XCPGfxBusyAcc, 3002)
-	for i, v := range map[int]float64{0: 21, 3: 24, 4: 21, 7: 24, 8: nan} {
-		w[reading{gpumetrics.XCPVCNBusy, i}] = v
-	}
-	last := 62.0
-	if revision == "1.8" {
-		last = 70
-	}
-	for i, v := range map[int]float64{0: 31, 31: 62, 40: 31, 71: 62, 80: nan} {
-		w[reading{gpumetrics.XCPJPEGBusy, i}] = v
-	}
-	w[reading{gpumetrics.XCPJPEGBusy, 39}] = nan
-	if last == 70 {
-		w[reading{gpumetrics.XCPJPEGBusy, 39}], w[reading{gpumetrics.XCPJPEGBusy, 79}] = last, last
-	}
-	switch revision {
-	case "1.7":
-		cells(gpumetrics.XCPBelowHostLimit, 7000)
-	case "1.8":
-		cells(gpumetrics.XCPBelowLimitPPT, 7000)
-		cells(gpumetrics.XCPBelowLimitThm, 3500)
-		cells(gpumetrics.XCPLowUtilization, 1750)
-		cells(gpumetrics.XCPBelowLimitTotal, 10500)
-	}
-	if revision >= "1.7" {
-		w[reading{gpumetrics.MemMaxBandwidth, 0}] = 5300
-		w[reading{gpumetrics.XGMILinkStatus, 0}] = 0
-		w[reading{gpumetrics.XGMILinkStatus, 7}] = 1
-	}
-}
-
-// listed returns the values in 1.9's list for the same board, whose engines are not divided.
-func listed(w map[reading]float64) {
-	nan := math.NaN()
-	for f, v := range map[gpumetrics.Field]float64{
-		gpumetrics.AccumulationCounter: 6101, gpumetrics.ProchotResidency: 6002, gpumetrics.PPTResidency: 6003,
-		gpumetrics.SocketThmResidency: 6004, gpumetrics.VRThmResidency: 6005, gpumetrics.HBMThmResidency: 6006,
-		gpumetrics.NumPartition: nan, gpumetrics.PCIeOtherEnd: 4001, gpumetrics.VCNActivity: nan, gpumetrics.MemMaxBandwidth: 5300,
-		gpumetrics.XGMILinkStatus: 0, gpumetrics.XCPGfxBusy: 51, gpumetrics.XCPGfxBusyAcc: 3002, gpumetrics.XCPVCNBusy: 21, gpumetrics.XCPJPEGBusy: 31,
-		gpumetrics.XCPBelowLimitPPT: 7000, gpumetrics.XCPBelowLimitThm: 3500, gpumetrics.XCPLowUtilization: 1750, gpumetrics.XCPBelowLimitTotal: 10500,
-		gpumetrics.XCPBelowHostLimit: nan, gpumetrics.TemperatureHBM: nan,
-	} {
-		w[reading{f, 0}] = v
-	}
-	w[reading{gpumetrics.XCPGfxBusy, 7}], w[reading{gpumetrics.XCPGfxBusy, 8}] = 51, nan
-	w[reading{gpumetrics.XCPJPEGBusy, 39}], w[reading{gpumetrics.XCPJPEGBusy, 40}] = 70, nan
-	w[reading{gpumetrics.XGMILinkStatus, 7}] = 1
 }
 
 func revisions() []string {
@@ -273,7 +159,7 @@ func revisions() []string {
 // detects a misplaced member in either. One Metrics decodes all revisions, in both
 // orders, so the test also detects values left from the previous file.
 func TestDecode(t *testing.T) {
-	d, m := gpumetrics.New(), new(gpumetrics.Metrics)
+	d, m := gm.New(), new(gm.Metrics)
 	list := revisions()
 	for i := range len(list) * 2 {
 		revision := list[min(i, len(list)*2-1-i)]
@@ -300,11 +186,11 @@ func TestEarly16(t *testing.T) {
 	binary.LittleEndian.PutUint32(b[104:], 6101)   // accumulation_counter
 	binary.LittleEndian.PutUint64(b[160:], 800000) // pcie_bandwidth_inst, Mb/s
 	put16(376, 1002)                               // current_uclk
-	m := new(gpumetrics.Metrics)
-	must(t, gpumetrics.New().Decode(b, m))
-	for f, want := range map[gpumetrics.Field]float64{
-		gpumetrics.TemperatureHotspot: 62, gpumetrics.VCNActivity: 21, gpumetrics.AccumulationCounter: 6101,
-		gpumetrics.PCIeBandwidthInst: 100, gpumetrics.CurrentUclk: 1002,
+	m := new(gm.Metrics)
+	must(t, gm.New().Decode(b, m))
+	for f, want := range map[gm.Field]float64{
+		gm.TemperatureHotspot: 62, gm.VCNActivity: 21, gm.AccumulationCounter: 6101,
+		gm.PCIeBandwidthInst: 100, gm.CurrentUclk: 1002,
 	} {
 		if got := m.Float(f, 0); got != want {
 			t.Errorf("field %d = %v, want %v", f, got, want)
@@ -315,20 +201,20 @@ func TestEarly16(t *testing.T) {
 // UINT_MAX in the energy means "not available".
 func TestNoEnergy(t *testing.T) {
 	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.RX7900, GPUs: 1})
-	d, m := gpumetrics.New(), new(gpumetrics.Metrics)
-	for energy, want := range map[uint64]uint64{math.MaxUint32: gpumetrics.NA, math.MaxUint64: gpumetrics.NA, math.MaxUint32 + 1: math.MaxUint32 + 1, 0: 0} {
+	d, m := gm.New(), new(gm.Metrics)
+	for energy, want := range map[uint64]uint64{math.MaxUint32: gm.NA, math.MaxUint64: gm.NA, math.MaxUint32 + 1: math.MaxUint32 + 1, 0: 0} {
 		tree.GPUs[0].Update(t, func(s *rocmtest.State) { s.Energy = energy })
 		b, err := os.ReadFile(tree.GPUs[0].Path("gpu_metrics"))
 		must(t, err)
 		must(t, d.Decode(b, m))
-		if got := m.Raw(gpumetrics.EnergyByASIC, 0); got != want {
+		if got := m.Raw(gm.EnergyByASIC, 0); got != want {
 			t.Errorf("energy %#x is read as %#x", energy, got)
 		}
 	}
 }
 
 func TestRefused(t *testing.T) {
-	d, m := gpumetrics.New(), new(gpumetrics.Metrics)
+	d, m := gm.New(), new(gm.Metrics)
 	good := file(t, "1.3")
 	f := func(name string, b []byte, want error) {
 		t.Helper()
@@ -336,7 +222,7 @@ func TestRefused(t *testing.T) {
 		if err := d.Decode(b, m); !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", name, err, want)
 		}
-		if v := m.Float(gpumetrics.TemperatureEdge, 0); !math.IsNaN(v) || m.Has(gpumetrics.TemperatureEdge) {
+		if v := m.Float(gm.TemperatureEdge, 0); !math.IsNaN(v) || m.Has(gm.TemperatureEdge) {
 			t.Errorf("%s: a value of the file before is still there: %v", name, v)
 		}
 	}
@@ -345,29 +231,29 @@ func TestRefused(t *testing.T) {
 		b[at] = v
 		return b
 	}
-	f("empty", nil, gpumetrics.ErrShort)
-	f("torn header", good[:3], gpumetrics.ErrShort)
-	f("torn", good[:119], gpumetrics.ErrShort)
-	f("newer revision", with(3, 10), gpumetrics.ErrRevision)
-	f("unknown format", with(2, 4), gpumetrics.ErrRevision)
-	f("size of another revision", with(0, 104), gpumetrics.ErrRevision)
-	f("size 0", with(0, 0), gpumetrics.ErrRevision)
-	f("text", []byte("Query currently inaccessible\n"), gpumetrics.ErrShort)
+	f("empty", nil, gm.ErrShort)
+	f("torn header", good[:3], gm.ErrShort)
+	f("torn", good[:119], gm.ErrShort)
+	f("newer revision", with(3, 10), gm.ErrRevision)
+	f("unknown format", with(2, 4), gm.ErrRevision)
+	f("size of another revision", with(0, 104), gm.ErrRevision)
+	f("size 0", with(0, 0), gm.ErrRevision)
+	f("text", []byte("Query currently inaccessible\n"), gm.ErrShort)
 }
 
 func TestWraps(t *testing.T) {
-	d, m := gpumetrics.New(), new(gpumetrics.Metrics)
-	if m.Wraps(gpumetrics.GfxActivityAcc) || m.Raw(gpumetrics.GfxActivityAcc, 0) != gpumetrics.NA {
+	d, m := gm.New(), new(gm.Metrics)
+	if m.Wraps(gm.GfxActivityAcc) || m.Raw(gm.GfxActivityAcc, 0) != gm.NA {
 		t.Error("the zero value has something")
 	}
 	must(t, d.Decode(file(t, "1.5"), m))
-	if !m.Wraps(gpumetrics.GfxActivityAcc) || m.Wraps(gpumetrics.EnergyAccumulator) || m.Wraps(gpumetrics.TemperatureHBM) {
+	if !m.Wraps(gm.GfxActivityAcc) || m.Wraps(gm.EnergyAccumulator) || m.Wraps(gm.TemperatureHBM) {
 		t.Error("Wraps is not that of revision 1.5")
 	}
 }
 
 func TestDecodeAllocatesNothing(t *testing.T) {
-	d, m := gpumetrics.New(), new(gpumetrics.Metrics)
+	d, m := gm.New(), new(gm.Metrics)
 	for _, revision := range []string{"1.3", "1.8", "1.9", "3.0"} {
 		b := file(t, revision)
 		if n := testing.AllocsPerRun(100, func() {
@@ -388,14 +274,14 @@ func FuzzDecode(f *testing.F) {
 		f.Add(b[:len(b)-1])
 	}
 	f.Add([]byte{0x80, 0x01, 1, 6})
-	d := gpumetrics.New()
+	d := gm.New()
 	f.Fuzz(func(t *testing.T, b []byte) {
-		a, z := new(gpumetrics.Metrics), new(gpumetrics.Metrics)
+		a, z := new(gm.Metrics), new(gm.Metrics)
 		errA := d.Decode(b, a)
 		errZ := d.Decode(append(append(make([]byte, 0, len(b)+64), b...), make([]byte, 64)...), z)
 		if errA != nil {
-			for field := range gpumetrics.Field(100) {
-				if a.Raw(field, 0) != gpumetrics.NA {
+			for field := range gm.Field(100) {
+				if a.Raw(field, 0) != gm.NA {
 					t.Fatalf("%v and yet field %d", errA, field)
 				}
 			}
@@ -404,7 +290,7 @@ func FuzzDecode(f *testing.F) {
 		if errZ != nil {
 			t.Fatalf("bytes behind the file change the answer: %v", errZ)
 		}
-		for field := range gpumetrics.Field(100) {
+		for field := range gm.Field(100) {
 			for i := -1; i <= field.Len(); i++ {
 				if a.Raw(field, i) != z.Raw(field, i) {
 					t.Fatalf("field %d[%d] depends on bytes behind the file", field, i)

@@ -127,25 +127,6 @@ func distinct(boards []GPU) (kept []GPU, leftOut []string) {
 	return kept, leftOut
 }
 
-// Present reports whether KFD or PCI lists an AMD GPU. It reads a few short files and loads nothing.
-func (r *Reader) Present() bool {
-	for _, name := range names(r.path(topology)) {
-		// CPU nodes have gpu_id 0.
-		if number(filepath.Join(r.path(topology), name), "gpu_id") != 0 {
-			return true
-		}
-	}
-	const display, accelerator = 0x03, 0x12 // base classes of PCI
-	for _, name := range names(r.path("bus/pci/devices")) {
-		dir := filepath.Join(r.path("bus/pci/devices"), name)
-		class := number(dir, "class") >> 16
-		if number(dir, "vendor") == vendorAMD && (class == display || class == accelerator) && driver(dir) == "amdgpu" {
-			return true
-		}
-	}
-	return false
-}
-
 // Driver reports whether amdgpu is loaded, and describes the files that show it: KFD's topology, or DRM cards in a
 // kernel without KFD.
 func (r *Reader) Driver() (what string, loaded bool) {

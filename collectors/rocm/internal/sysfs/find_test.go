@@ -265,32 +265,6 @@ func TestFindHidden(t *testing.T) {
 	})
 }
 
-// TestPresent checks what the parent process reads before it starts a child.
-func TestPresent(t *testing.T) {
-	f := func(what, root string, want bool) {
-		t.Helper()
-		if got := New(Options{Root: root}).Present(); got != want {
-			t.Errorf("%s: present %v, want %v", what, got, want)
-		}
-	}
-	f("no /sys", t.TempDir(), false)
-	for _, o := range []rocmtest.Options{{}, {Model: rocmtest.MI300X, Partition: "CPX"}, {Model: rocmtest.APU, GPUs: 1, NoKFD: true}, {Model: rocmtest.RX7900, GPUs: 1}} {
-		f(fmt.Sprintf("%+v", o), rocmtest.NewTree(t, o).Root, true)
-	}
-	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.APU, GPUs: 1, NoKFD: true})
-	g := tree.GPUs[0]
-	g.Set(t, "class", "0x0c0330\n")
-	f("a USB controller", tree.Root, false)
-	g.Set(t, "class", "0x120000\n")
-	f("an accelerator", tree.Root, true)
-	g.Set(t, "vendor", "0x10de\n")
-	f("another vendor", tree.Root, false)
-	g.Reset(t, "vendor")
-	g.Remove(t, "driver")
-	g.Remove(t, "uevent")
-	f("no driver", tree.Root, false)
-}
-
 func TestParsePCI(t *testing.T) {
 	f := func(name string, want location, ok bool) {
 		t.Helper()

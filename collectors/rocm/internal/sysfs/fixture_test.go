@@ -26,15 +26,14 @@ type fixture struct {
 	due    []bool
 }
 
-// everything returns all readings of a board with a number of instances.
-func everything(instances int) []Reading {
+// everything returns all readings of a board.
+func everything() []Reading {
 	indices := map[Kind]int{
 		Clock: int(Clocks), ClockMax: int(Clocks), ClockMin: int(Clocks),
 		Temperature: int(Sensors), TemperatureCrit: int(Sensors), TemperatureStop: int(Sensors),
 		MemoryTotal: int(Memories), MemoryUsed: int(Memories),
 		Correctable: int(Blocks), Uncorrectable: int(Blocks), Deferred: int(Blocks),
-		BadPages:  int(Pages),
-		Processes: instances, ProcessMemory: instances, ProcessUnits: instances,
+		BadPages: int(Pages),
 	}
 	var list []Reading
 	for k := range Kinds {
@@ -45,9 +44,6 @@ func everything(instances int) []Reading {
 		for i := range n {
 			list = append(list, Reading{Kind: k, Index: uint8(i)})
 		}
-	}
-	for _, k := range []Kind{Processes, ProcessMemory, ProcessUnits} {
-		list = append(list, Reading{Kind: k, Index: Whole})
 	}
 	return list
 }
@@ -66,7 +62,7 @@ func openLogged(t *testing.T, o rocmtest.Options, gpu int, log *zap.Logger) *fix
 	if err != nil || len(gpus) <= gpu {
 		t.Fatal(gpus, err)
 	}
-	f.wanted = everything(max(1, len(gpus[gpu].Instances)))
+	f.wanted = everything()
 	h := r.Open(&gpus[gpu], f.wanted)
 	f.h = h
 	t.Cleanup(func() {
@@ -87,13 +83,6 @@ func openLogged(t *testing.T, o rocmtest.Options, gpu int, log *zap.Logger) *fix
 func (f *fixture) read() {
 	f.Helper()
 	must(f, f.h.Read(f.values, f.due))
-}
-
-// later reads again after the next scan of processes.
-func (f *fixture) later() {
-	f.Helper()
-	f.clock.t = f.clock.t.Add(scanAfter)
-	f.read()
 }
 
 func (f *fixture) at(kind Kind, index uint8) int {
@@ -133,16 +122,6 @@ func (f *fixture) common(g *rocmtest.GPU) {
 	f.want(MemoryUsed, MemoryVisible, float64(s.VisVRAMUsed))
 	f.want(MemoryUsed, MemoryGTT, float64(s.GTTUsed))
 	f.want(Replays, 0, float64(s.Replays))
-}
-
-// perProcess reports whether a reading lists directories, which happens rarely.
-func perProcess(w Reading) bool {
-	switch w.Kind {
-	case Processes, ProcessMemory, ProcessUnits:
-		return true
-	default:
-		return false
-	}
 }
 
 // must ends the test on an error.

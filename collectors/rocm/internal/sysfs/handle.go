@@ -41,8 +41,7 @@ type Handle struct {
 	wanted []Reading
 	dir    string
 
-	values    []valueFile
-	processes processCells
+	values []valueFile
 
 	status  status
 	metrics File
@@ -81,48 +80,29 @@ func (r *Reader) Open(g *GPU, wanted []Reading) *Handle {
 	}
 	h.status.file = NewFile(filepath.Join(h.dir, "power/runtime_status"))
 	for i, w := range wanted {
-		switch w.Kind {
-		case Processes, ProcessMemory, ProcessUnits:
-			h.processes.addCell(r, g, w, i)
-		default:
-			h.addValue(w, i)
-		}
+		h.addValue(w, i)
 	}
 	return h
 }
 
-// Has returns for each wanted reading whether it can ever have a value with this board and driver. It only checks that
-// files exist, because reading some files would wake the board. So an empty file counts.
-func (h *Handle) Has() []bool {
-	has := make([]bool, len(h.wanted))
+// Probe returns for each wanted reading whether it can ever have a value with this board and driver, and whether its file
+// exists but this process must not read it. It only checks that files exist, because reading some files would wake the
+// board. So an empty file counts.
+func (h *Handle) Probe() (has, denied []bool) {
+	has, denied = make([]bool, len(h.wanted)), make([]bool, len(h.wanted))
 	h.now = h.r.o.Now()
 	if h.locate() != nil {
-		return has
+		return has, denied
 	}
-	h.each(func(path string, cell int) { has[cell] = exists(path) })
-	h.processes.has(h.r, has)
-	return has
-}
-
-// each calls f for each cell whose value is in a file with a path.
-func (h *Handle) each(f func(path string, cell int)) {
 	for _, file := range h.values {
 		for _, c := range file.cells {
-			if file.file.path != "" {
-				f(file.file.path, c.cell)
-			}
+			has[c.cell], denied[c.cell] = exists(file.file.path), isDenied(file.file.path)
 		}
 	}
+	return has, denied
 }
 
-// Denied returns for each wanted reading whether its file exists but this process must not read it. Call Has first.
-func (h *Handle) Denied() []bool {
-	denied := make([]bool, len(h.wanted))
-	h.each(func(path string, cell int) { denied[cell] = isDenied(path) })
-	return denied
-}
-
-// MetricsDenied is Denied for gpu_metrics.
+// MetricsDenied reports whether gpu_metrics exists but this process must not read it. Call Probe first.
 func (h *Handle) MetricsDenied() bool { return isDenied(h.metrics.path) }
 
 func isDenied(path string) bool {
@@ -139,7 +119,6 @@ func (h *Handle) Read(values []float64, due []bool) error {
 		return err
 	}
 	h.readValues(values, due)
-	h.readProcesses(values, due)
 	if !h.gone {
 		return nil
 	}

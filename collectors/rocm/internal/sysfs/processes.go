@@ -43,43 +43,33 @@ var ErrTooMany = errors.New("too many processes")
 
 // Processes prepares listing the processes on a GPU. It opens no file.
 func (r *Reader) Processes(g *GPU) *ProcessList {
-	l := newProcessList(r, g)
-	l.board = r.Open(g, nil)
-	return l
-}
-
-func newProcessList(r *Reader, g *GPU) *ProcessList {
-	l := &ProcessList{r: r, found: make([][]Process, len(g.Instances))}
+	l := &ProcessList{r: r, board: r.Open(g, nil), found: make([][]Process, len(g.Instances))}
 	for _, inst := range g.Instances {
 		l.ids = append(l.ids, strconv.FormatUint(inst.KFD, 10))
 	}
 	return l
 }
 
+// Has reports whether KFD lists processes and the GPU's instances.
+func (l *ProcessList) Has() bool { return len(l.ids) > 0 && exists(l.r.path(processDir)) }
+
 // Of returns the processes on an instance at the last scan. whole is false if this process may not see all of them.
 func (l *ProcessList) Of(instance int) (list []Process, whole bool) {
 	return l.found[instance], l.whole
 }
 
-// Scan reads all processes. It skips files that would wake a suspended board. Errors: ErrLost,
-// fs.ErrNotExist (no KFD), fs.ErrPermission, ErrTooMany, or another system error.
-func (l *ProcessList) Scan() error {
-	l.reset()
-	if !l.board.Exists() {
-		return ErrLost
-	}
-	return l.scan(!l.board.Suspended())
-}
-
-func (l *ProcessList) reset() {
+// Scan reads all processes, with units also their compute units, the most expensive file for the driver. It skips files that
+// would wake a suspended board. Errors: ErrLost, fs.ErrNotExist (no KFD), fs.ErrPermission, ErrTooMany, or another system
+// error.
+func (l *ProcessList) Scan(units bool) error {
 	l.whole, l.count = true, 0
 	for i := range l.found {
 		l.found[i] = l.found[i][:0]
 	}
-}
-
-// scan lists the processes. units also reads their compute units, the most expensive file for the driver.
-func (l *ProcessList) scan(units bool) error {
+	if !l.board.Exists() {
+		return ErrLost
+	}
+	units = units && !l.board.Suspended()
 	dir := l.r.path(processDir)
 	f, err := os.Open(dir)
 	if err != nil {
@@ -184,89 +174,22 @@ func processFile(dir, name string) (float64, error) {
 // Close closes the open files.
 func (l *ProcessList) Close() error { return l.board.Close() }
 
-// processCells fills the cells about processes on the GPU's instances.
-type processCells struct {
-	list  *ProcessList // nil if not needed
-	cells []processCell
-	units bool // compute units are needed
-
-	scanned time.Time // zero before the first scan
-	known   bool      // the last scan succeeded
-}
-
-// scanAfter is how long a scan stays valid. A scan opens files of every process, which is too expensive for short
-// intervals.
-const scanAfter = time.Second
-
-type processCell struct {
-	cell     int
-	kind     Kind
-	instance int // position among the GPU's instances, or Whole for all
-}
-
-func (p *processCells) addCell(r *Reader, g *GPU, w Reading, cell int) {
-	instance := Whole
-	if w.Index != Whole {
-		instance = g.instance(int(w.Index))
-	}
-	if len(g.Instances) == 0 || instance < 0 {
-		return
-	}
-	if p.list == nil {
-		p.list = newProcessList(r, g)
-	}
-	p.units = p.units || w.Kind == ProcessUnits
-	p.cells = append(p.cells, processCell{cell, w.Kind, instance})
-}
-
-func (p *processCells) has(r *Reader, has []bool) {
-	there := exists(r.path(processDir))
-	for _, c := range p.cells {
-		has[c.cell] = there
-	}
-}
-
-func (h *Handle) readProcesses(values []float64, due []bool) {
-	p := &h.processes
-	wanted := false
-	for _, c := range p.cells {
-		wanted = wanted || due[c.cell]
-	}
-	if !wanted {
-		return
-	}
-	if p.scanned.IsZero() || h.now.Sub(p.scanned) >= scanAfter {
-		p.list.reset()
-		p.scanned, p.known = h.now, p.list.scan(p.units) == nil
-	}
-	for _, c := range p.cells {
-		if due[c.cell] && p.known {
-			values[c.cell] = p.list.sum(c.kind, c.instance)
-		}
-	}
-}
-
-// sum sums a quantity over the processes on one instance or on all instances. A process on several instances counts
-// once.
-func (l *ProcessList) sum(kind Kind, instance int) float64 {
-	if kind == Processes && instance == Whole {
-		return float64(l.count)
-	}
-	sum := 0.0
+// Usage sums the processes on one instance, or on all with instance -1, where a process on several counts once: their
+// number, bytes and compute units.
+func (l *ProcessList) Usage(instance int) [3]float64 {
+	var sum [3]float64
 	for i, list := range l.found {
-		if instance != Whole && instance != i {
+		if instance >= 0 && instance != i {
 			continue
 		}
+		sum[0] += float64(len(list))
 		for _, p := range list {
-			switch kind {
-			case Processes:
-				sum++
-			case ProcessMemory:
-				sum += p.Memory
-			default:
-				sum += p.Units
-			}
+			sum[1] += p.Memory
+			sum[2] += p.Units
 		}
+	}
+	if instance < 0 {
+		sum[0] = float64(l.count)
 	}
 	return sum
 }

@@ -63,10 +63,6 @@ func TestReadMI250X(t *testing.T) {
 	if err != nil || !f.h.HasBus() || sent != float64(g.State.PCIeSent*256) || received != float64(g.State.PCIeReceived*256) {
 		t.Errorf("Bus = %v, %v, %v", sent, received, err)
 	}
-	for _, k := range []Kind{Processes, ProcessMemory, ProcessUnits} {
-		f.want(k, 0, 0)
-		f.want(k, Whole, 0)
-	}
 }
 
 // TestSecondDie checks that the second die of a package has no power, because the first reports the package's.
@@ -80,9 +76,6 @@ func TestSecondDie(t *testing.T) {
 func TestReadMI300X(t *testing.T) {
 	f := open(t, rocmtest.Options{Model: rocmtest.MI300X, GPUs: 2, Partition: "CPX"}, 1)
 	g := f.tree.GPUs[1]
-	f.tree.Start(t, rocmtest.Process{PID: 100, Uses: []rocmtest.Use{{GPU: 1, Instance: 2, VRAM: 1 << 30, CUs: 20}, {GPU: 1, Instance: 3, VRAM: 1 << 20, CUs: 3}}})
-	f.tree.Start(t, rocmtest.Process{PID: 200, Uses: []rocmtest.Use{{GPU: 1, Instance: 2, VRAM: 4096}, {GPU: 0, VRAM: 1 << 40, CUs: 38}}})
-	f.tree.Start(t, rocmtest.Process{PID: 300})
 	f.read()
 	f.common(g)
 	f.want(Temperature, SensorEdge, nan)
@@ -90,28 +83,9 @@ func TestReadMI300X(t *testing.T) {
 	f.want(PowerInput, 0, float64(g.State.Watts))
 	f.want(PowerAverage, 0, nan)
 	f.want(MemoryTotal, MemoryVRAM, 206141652992)
-	for _, v := range []struct {
-		kind                        Kind
-		first, third, fourth, whole float64
-	}{
-		{Processes, 0, 2, 1, 2},
-		{ProcessMemory, 0, 1<<30 + 4096, 1 << 20, 1<<30 + 4096 + 1<<20},
-		{ProcessUnits, 0, 20, 3, 23},
-	} {
-		f.want(v.kind, 0, v.first)
-		f.want(v.kind, 2, v.third)
-		f.want(v.kind, 3, v.fourth)
-		f.want(v.kind, Whole, v.whole)
-	}
 	if _, _, err := f.h.Bus(); f.h.HasBus() || !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("Bus = %v", err)
 	}
-	f.tree.End(t, 100)
-	f.tree.End(t, 200)
-	f.read()
-	f.want(Processes, Whole, 2) // a scan is valid for a second
-	f.later()
-	f.want(Processes, Whole, 0)
 }
 
 func TestReadRadeonAndAPU(t *testing.T) {
@@ -130,7 +104,6 @@ func TestReadRadeonAndAPU(t *testing.T) {
 	f.common(f.tree.GPUs[0])
 	f.want(MemoryBusy, 0, nan)
 	f.want(Temperature, SensorJunction, nan)
-	f.want(Processes, Whole, nan)
 }
 
 // TestHas checks that Has is true for a file that exists but is broken.
@@ -139,7 +112,7 @@ func TestHas(t *testing.T) {
 	g := f.tree.GPUs[0]
 	g.Set(t, "gpu_busy_percent", "")
 	g.Set(t, "ras/umc_err_count", rocmtest.Inaccessible)
-	has := f.h.Has()
+	has, _ := f.h.Probe()
 	for _, w := range []struct {
 		kind  Kind
 		index uint8
@@ -147,7 +120,7 @@ func TestHas(t *testing.T) {
 	}{
 		{Busy, 0, true}, {PowerAverage, 0, true}, {PowerInput, 0, false}, {FanRPM, 0, false},
 		{Correctable, block("umc"), true}, {Deferred, block("umc"), true}, {Correctable, block("vcn"), false},
-		{BadPages, PageFailed, true}, {Temperature, SensorEdge, true}, {Processes, Whole, true},
+		{BadPages, PageFailed, true}, {Temperature, SensorEdge, true},
 		{Clock, ClockGraphics, true},
 	} {
 		if got := has[f.at(w.kind, w.index)]; got != w.want {
@@ -156,8 +129,9 @@ func TestHas(t *testing.T) {
 	}
 	g.Vanish(t)
 	f.clock.t = f.clock.t.Add(time.Minute)
-	for i, has := range f.h.Has() {
-		if has {
+	has, _ = f.h.Probe()
+	for i := range has {
+		if has[i] {
 			t.Errorf("a gpu that is gone has %v", f.wanted[i])
 		}
 	}
@@ -181,13 +155,14 @@ func TestNotDue(t *testing.T) {
 	gpus := found.GPUs
 	must(t, err)
 	odd := []Reading{{Kind: Temperature, Index: 200}, {Kind: Clock, Index: 200}, {Kind: Kinds}, {Kind: Correctable, Index: Blocks},
-		{Kind: BadPages, Index: 9}, {Kind: Processes, Index: 7}, {Kind: MemoryUsed, Index: 3}}
+		{Kind: BadPages, Index: 9}, {Kind: MemoryUsed, Index: 3}}
 	h := r.Open(&gpus[0], odd)
 	defer h.Close()
 	values, due := make([]float64, len(odd)), slices.Repeat([]bool{true}, len(odd))
 	must(t, h.Read(values, due))
+	has, _ := h.Probe()
 	for i, v := range values {
-		if !math.IsNaN(v) || h.Has()[i] {
+		if !math.IsNaN(v) || has[i] {
 			t.Errorf("%v = %v", odd[i], v)
 		}
 	}
@@ -247,9 +222,6 @@ func TestReadAllocatesNothing(t *testing.T) {
 		f.tree.GPUs[0].Set(t, "ras/sdma_err_count", rocmtest.Inaccessible)
 		f.tree.GPUs[0].Set(t, "mem_busy_percent", "")
 		m := new(gpumetrics.Metrics)
-		for i, w := range f.wanted {
-			f.due[i] = !perProcess(w)
-		}
 		tick := func() {
 			if f.h.Suspended() || f.h.Metrics(m) != nil || f.h.Read(f.values, f.due) != nil {
 				panic("not read")
@@ -262,36 +234,49 @@ func TestReadAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestProcessWithoutUnits checks that only the sum of compute units is unknown if the
-// driver hides one process's, and that a process with only a queue counts.
-func TestProcessWithoutUnits(t *testing.T) {
-	f := open(t, rocmtest.Options{GPUs: 1}, 0)
-	f.tree.Start(t, rocmtest.Process{PID: 7, Uses: []rocmtest.Use{{VRAM: 5000, CUs: 9}}})
-	id := strconv.FormatUint(f.tree.GPUs[0].Instances[0].KFD, 10)
-	dir := filepath.Join(f.tree.Path(processDir), "7")
+// TestProcesses checks the sums of a GPU and its instances, also if the driver hides the compute units of a process. A process
+// with only a queue counts.
+func TestProcesses(t *testing.T) {
+	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X, GPUs: 2, Partition: "CPX"})
+	tree.Start(t, rocmtest.Process{PID: 100, Uses: []rocmtest.Use{{GPU: 1, Instance: 2, VRAM: 1 << 30, CUs: 20}, {GPU: 1, Instance: 3, VRAM: 1 << 20, CUs: 3}}})
+	tree.Start(t, rocmtest.Process{PID: 200, Uses: []rocmtest.Use{{GPU: 1, Instance: 2, VRAM: 4096}, {GPU: 0, VRAM: 1 << 40, CUs: 38}}})
+	tree.Start(t, rocmtest.Process{PID: 300})
+	l := New(Options{Root: tree.Root}).Processes(&find(t, tree)[1])
+	f := func(instance int, want ...float64) {
+		t.Helper()
+		must(t, l.Scan(true))
+		for i, v := range l.Usage(instance) {
+			if !same(v, want[i]) {
+				t.Errorf("instance %d: %v, want %v", instance, l.Usage(instance), want)
+			}
+		}
+	}
+	f(0, 0, 0, 0)
+	f(2, 2, 1<<30+4096, 20)
+	f(3, 1, 1<<20, 3)
+	f(-1, 2, 1<<30+4096+1<<20, 23)
+	id := strconv.FormatUint(tree.GPUs[1].Instances[3].KFD, 10)
+	dir := filepath.Join(tree.Path(processDir), "100")
 	must(t, os.RemoveAll(filepath.Join(dir, "stats_"+id)))
-	f.read()
-	f.want(Processes, 0, 1)
-	f.want(ProcessMemory, 0, 5000)
-	f.want(ProcessUnits, 0, nan)
+	f(3, 1, 1<<20, nan)
 	must(t, os.WriteFile(filepath.Join(dir, "vram_"+id), []byte("0\n"), 0o644))
-	f.later()
-	f.want(Processes, 0, 1)
-	f.want(ProcessMemory, 0, 0)
+	f(3, 1, 0, nan)
 	must(t, os.RemoveAll(filepath.Join(dir, "queues")))
-	f.later()
-	f.want(Processes, 0, 0)
-	f.want(ProcessUnits, 0, 0)
+	f(3, 0, 0, 0)
+	tree.End(t, 100)
+	tree.End(t, 200)
+	f(-1, 0, 0, 0)
 }
 
 func BenchmarkTick(b *testing.B) {
 	tree := rocmtest.NewTree(b, rocmtest.Options{Model: rocmtest.MI300X, GPUs: 1})
-	wanted := everything(1)
+	wanted := everything()
 	h := New(Options{Root: tree.Root}).Open(&find(b, tree)[0], wanted)
 	defer h.Close()
-	values, due, m := make([]float64, len(wanted)), h.Has(), new(gpumetrics.Metrics)
+	values, due, m := make([]float64, len(wanted)), make([]bool, len(wanted)), new(gpumetrics.Metrics)
+	has, _ := h.Probe()
 	for i, w := range wanted {
-		due[i] = due[i] && w.Kind < Correctable && w.Kind != TemperatureCrit && w.Kind != TemperatureStop
+		due[i] = has[i] && w.Kind < Correctable && w.Kind != TemperatureCrit && w.Kind != TemperatureStop
 	}
 	b.ReportAllocs()
 	for b.Loop() {

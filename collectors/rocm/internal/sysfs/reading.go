@@ -40,14 +40,8 @@ const (
 	Uncorrectable               // RAS errors, Index a block; ras/*_err_count, ue
 	Deferred                    // RAS errors, Index a block; ras/*_err_count, de (newer kernels)
 	BadPages                    // pages, Index a Page…; ras/gpu_vram_bad_pages
-	Processes                   // processes with memory, queues or waves, Index an instance or Whole; kfd/proc
-	ProcessMemory               // bytes, sum of their vram_ID, Index as for Processes; kfd/proc
-	ProcessUnits                // compute units, sum of their cu_occupancy, Index as for Processes; kfd/proc
 	Kinds                       // number of kinds
 )
-
-// Whole is the Index of Processes … for a whole GPU. A process on several instances counts once.
-const Whole = 255
 
 // Clocks.
 const (

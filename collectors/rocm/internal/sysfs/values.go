@@ -112,9 +112,6 @@ var quantities = [Kinds]quantity{ //nolint:gochecknoglobals // a constant
 	Correctable:     {files: rasFiles(), meaning: meaning{parse: errorCount("ce:")}, others: "ras/*_err_count"},
 	Uncorrectable:   {files: rasFiles(), meaning: meaning{parse: errorCount("ue:")}, others: "ras/*_err_count"},
 	Deferred:        {files: rasFiles(), meaning: meaning{parse: errorCount("de:")}, others: "ras/*_err_count"},
-	Processes:       {others: "kfd/proc/*"},
-	ProcessMemory:   {others: "kfd/proc/*/vram_ID"},
-	ProcessUnits:    {others: "kfd/proc/*/stats_ID/cu_occupancy"},
 }
 
 var clockFiles = []string{"pp_dpm_sclk", "pp_dpm_mclk", "pp_dpm_fclk", "pp_dpm_socclk", "pp_dpm_vclk", "pp_dpm_dclk"} //nolint:gochecknoglobals // a constant

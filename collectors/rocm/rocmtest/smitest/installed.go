@@ -106,23 +106,6 @@ func (r *Real) Enter(t *testing.T) *Real {
 	return r
 }
 
-// BreakLocks makes creating the copy's locks fail, as with a read-only /dev/shm. Call
-// it before the copy is loaded.
-func (r *Real) BreakLocks(tb testing.TB) *Real {
-	tb.Helper()
-	text, err := os.ReadFile(r.Path)
-	must(tb, err)
-	// Names of shared memory must not have a second slash.
-	next := r.Locks[:len(r.Locks)-1] + "/"
-	if text, err = replace(text, []byte("/"+r.Locks+"_"), []byte("/"+next+"_")); err != nil {
-		tb.Fatal(err)
-	}
-	if err := os.WriteFile(r.Path, text, 0o600); err != nil { //nolint:gosec // in a directory of the test
-		tb.Fatal(err)
-	}
-	return r
-}
-
 // LockFiles returns the existing device mutexes.
 func (r *Real) LockFiles(tb testing.TB) []string {
 	tb.Helper()

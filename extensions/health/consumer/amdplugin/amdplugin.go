@@ -13,8 +13,6 @@ import (
 	"context"
 	"slices"
 
-	"warpgauge/pkg/events"
-
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -22,6 +20,7 @@ import (
 
 	"warpgauge/extensions/health/consumer/amdplugin/gpumetricssvc"
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
 )
 

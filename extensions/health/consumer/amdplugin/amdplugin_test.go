@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"warpgauge/pkg/events"
-
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -23,6 +21,7 @@ import (
 	"warpgauge/extensions/health/consumer/amdplugin"
 	"warpgauge/extensions/health/consumer/amdplugin/gpumetricssvc"
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
 )
 

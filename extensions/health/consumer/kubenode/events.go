@@ -5,12 +5,12 @@ import (
 	"maps"
 	"time"
 
-	"warpgauge/pkg/events"
-
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"warpgauge/pkg/events"
 )
 
 // Rate and burst of events.

@@ -23,8 +23,6 @@ import (
 	"strings"
 	"time"
 
-	"warpgauge/pkg/events"
-
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,6 +33,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
 )
 

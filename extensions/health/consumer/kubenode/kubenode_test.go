@@ -13,8 +13,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"warpgauge/pkg/events"
-
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
@@ -23,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
 )
 
@@ -393,51 +392,19 @@ func TestFlapping(t *testing.T) {
 	})
 }
 
-func TestWhatIsAskedFor(t *testing.T) {
-	for _, tt := range []struct {
-		name              string
-		gpus              int
-		condition, events bool
-		want              string
-		told              int
-	}{
-		{"both", 1, true, true, "True GPUFailed", 1},
-		{"only the condition", 1, true, false, "True GPUFailed", 0},
-		{"only events", 1, false, true, " ", 1},
-		{"a node without devices", 0, true, true, " ", 0},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s, b := newAPIServer(t), newBoard(tt.gpus)
-				stop, _ := run(t, Options{Board: &b.Board, Node: node, Condition: tt.condition, Events: tt.events, Config: s.config()})
-				if tt.gpus > 0 {
-					time.Sleep(gap)
-					b.set(0, events.Failed, "xid_79", events.ActionReboot)
-				}
-				time.Sleep(time.Hour)
-				synctest.Wait()
-				want(t, "the condition", s.short(), tt.want)
-				want(t, "events", len(s.told()), tt.told)
-				stop()
-				if !tt.condition || tt.gpus == 0 {
-					want(t, "the condition after the end", s.short(), " ")
-				}
-			})
-		})
-	}
-	if _, err := New(Options{Board: &events.Board{}, Config: &rest.Config{}, Log: zap.NewNop()}); err == nil || !strings.Contains(err.Error(), "NODE_NAME") {
-		t.Errorf("without a node's name: %v", err)
-	}
-}
-
-// TestDevicesGone: devices that disappear are not healthy.
+// TestDevicesGone: devices that disappear are not healthy, and a node that never had any has no condition.
 func TestDevicesGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, b := newAPIServer(t), newBoard(50)
+		s, b := newAPIServer(t), newBoard(0)
+		stop, _ := run(t, Options{Board: &b.Board, Node: node, Condition: true, Events: true, Config: s.config()})
+		time.Sleep(time.Hour)
+		stop()
+		want(t, "the condition without devices", s.short(), " ")
+		b = newBoard(50)
 		for i := range b.verdicts {
 			b.set(i, events.Failed, "missing", events.ActionReboot)
 		}
-		stop, _ := run(t, Options{Board: &b.Board, Node: node, Condition: true, Config: s.config()})
+		stop, _ = run(t, Options{Board: &b.Board, Node: node, Condition: true, Config: s.config()})
 		if m := s.condition().Message; !strings.HasSuffix(m, " more") || len(m) > longestMessage {
 			t.Errorf("the message of 50 devices has %d bytes: %q", len(m), m)
 		}
@@ -446,6 +413,10 @@ func TestDevicesGone(t *testing.T) {
 		b.store()
 		synctest.Wait()
 		want(t, "the condition", s.short(), "Unknown NoGPUFound")
+		want(t, "events", s.told(), []string(nil))
 		stop()
 	})
+	if _, err := New(Options{Board: &events.Board{}, Config: &rest.Config{}, Log: zap.NewNop()}); err == nil || !strings.Contains(err.Error(), "NODE_NAME") {
+		t.Errorf("without a node's name: %v", err)
+	}
 }

@@ -1,7 +1,7 @@
 // Strip charts as SVG with their overlays: scales, and time and values at the pointer.
 
 import { h, put, show } from './dom.js';
-import { clock, reading, statsText } from './fields.js';
+import { clock, reading } from './fields.js';
 
 // A View is the time span shown by every chart. Its end is null while it is live.
 export class View {
@@ -87,7 +87,7 @@ export class Chart {
     this.lanes.forEach((lane, i) => {
       const top = bottom + HEAD, fixed = typeof lane.max === 'function' ? lane.max() : lane.max;
       bottom = top + lane.height;
-      lane.top = fixed > 0 ? fixed : nice(1.05 * Math.max(0, ...lane.lines.map((l) => l.series()?.ring.stats(from, right)?.max ?? 0)));
+      lane.top = fixed > 0 ? fixed : nice(1.05 * Math.max(0, ...lane.lines.map((l) => l.series()?.ring.max(from, right) ?? 0)));
       for (let t = Math.ceil(from / every) * every; t <= right; t += every) grid += `M${x(t)} ${top}v${lane.height}`;
       for (const share of [0, 0.5, 1]) grid += `M0 ${top + share * lane.height}h${width}`;
       const y = (v) => bottom - Math.min(v / lane.top, 1.02) * lane.height;
@@ -133,18 +133,6 @@ export class Chart {
     const { view } = this.app, x = (1 - (view.right() - view.hover) / view.span) * this.picture.clientWidth;
     show(this.cross, x >= 0);
     if (x >= 0) this.cross.style.transform = `translateX(${Math.round(x)}px)`;
-  }
-
-  // describe sets the chart's text alternative.
-  describe() {
-    const { view } = this.app, parts = [];
-    for (const lane of this.lanes) {
-      for (const line of lane.lines) {
-        const stats = line.style === 'mark' ? null : line.series()?.ring.stats(view.right() - view.span, view.right());
-        if (stats) parts.push(`${line.name} ${statsText(stats, lane.unit)}`);
-      }
-    }
-    this.picture.setAttribute('aria-label', `${this.name}, last ${Math.round(view.span / 1000)} seconds: ${parts.join('; ') || 'no samples'}`);
   }
 
   #pointer() {

@@ -98,8 +98,6 @@ export class Detail {
     this.chart?.update();
   }
 
-  describe() { this.chart?.describe(); }
-
   async #ask() {
     const { app, id } = this;
     if (!id || this.asking || !app.link.up || document.hidden) return;

@@ -74,9 +74,6 @@ const decimals = { '%': 0, W: 0, '°C': 0, MHz: 0, GiB: 1 };
 // reading formats a value in the unit of a role.
 export const reading = (v, unit) => v !== v ? '–' : unit in decimals ? `${number(v, decimals[unit])} ${unit}` : amount(v, unit);
 
-// statsText formats the mean and maximum of a span.
-export const statsText = ({ mean, max }, unit) => `mean ${reading(mean, unit)}, highest ${reading(max, unit)}`;
-
 // clock formats the time of day of a time in ms, with tenths on request.
 const times = [undefined, 1].map((n) => new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit', second: '2-digit', fractionalSecondDigits: n }));
 export const clock = (ms, tenths = false) => times[Number(tenths)].format(ms);
@@ -103,13 +100,5 @@ export function reasons(mask) {
   return out;
 }
 
-// ABSENT explains a missing value if the answer has no detail.
-export const ABSENT = {
-  unsupported: 'the device does not have it', no_symbol: 'the driver is too old for it', permission: 'not permitted',
-  other_collector: 'another collector reads it', blank: 'the driver gave no value', implausible: 'the value was implausible and dropped',
-  not_due: 'not read yet', not_listed: 'not in the field list', device_lost: 'the GPU is lost', device_stalled: 'the GPU does not answer',
-  device_absent: 'the GPU is gone', released: 'the GPU was released', unknown: 'reason not known',
-};
-
 // absence formats the reason for a missing value.
-export const absence = (a) => a ? a.detail || ABSENT[a.reason] || a.reason : '';
+export const absence = (a) => a ? a.detail || a.reason.replaceAll('_', ' ') : '';

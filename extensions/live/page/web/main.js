@@ -1,14 +1,13 @@
-// The application: connection, model, sections, controls, keys.
+// The application: connection, model, sections, controls.
 
 import { Link } from './api.js';
 import { View } from './chart.js';
 import { Detail } from './detail.js';
 import { h, put, show } from './dom.js';
 import { ROLES, clock, seconds } from './fields.js';
-import { Links } from './links.js';
 import { Model } from './model.js';
 import { KEPT } from './ring.js';
-import { Comparison, Events, Processes, Summary } from './sections.js';
+import { Events, Summary } from './sections.js';
 import { Tiles } from './tiles.js';
 
 const $ = (id) => document.getElementById(id);
@@ -23,8 +22,6 @@ class App {
     this.view.changed = () => this.#viewChanged();
     this.list = null;
     this.watched = []; // fields in addition to the tiles' fields
-    this.comparing = false;
-    this.compared = new Set();
     this.queue = []; // requests for samples
     this.fetching = 0;
     this.filled = new Set();
@@ -34,10 +31,8 @@ class App {
   start() {
     this.#controls();
     this.tiles = new Tiles(this, $('tiles'));
-    this.comparison = new Comparison(this, $('comparison'));
     this.events = new Events(this, $('events'));
-    this.slow = [new Summary(this, $('summary')), new Processes(this, $('processes')), this.events]; // updated once a second
-    this.links = new Links(this, $('links'));
+    this.slow = [new Summary(this, $('summary')), this.events]; // updated once a second
     this.detail = new Detail(this, $('detail'));
     this.#load();
     this.link.watch('health', (health) => {
@@ -45,7 +40,6 @@ class App {
       if (!this.loaded) this.#load();
     });
     setInterval(() => this.#tick(), 250);
-    setInterval(() => this.#describe(), 5000);
     setInterval(() => this.#refresh(), 30000);
     document.addEventListener('visibilitychange', () => {
       clearTimeout(this.hiding);
@@ -178,12 +172,6 @@ class App {
 
   openDetail(id) { this.detail.open(id); }
 
-  compare(id, on) {
-    if (on && this.compared.size < 8) this.compared.add(id);
-    else this.compared.delete(id);
-    this.#tick();
-  }
-
   freeze() {
     if (this.view.end === null) this.view.set(this.view.span, this.view.right());
     else this.live();
@@ -226,17 +214,11 @@ class App {
     const title = `${problems ? `▲ ${problems} · ` : ''}${info.hostname || 'warpgauge'}`;
     if (document.title !== title) document.title = title;
     this.ticks = (this.ticks || 0) + 1;
-    for (const s of [this.tiles, this.comparison, ...(this.ticks % 4 === 0 || !this.first ? this.slow : [])]) s.update();
+    for (const s of [this.tiles, ...(this.ticks % 4 === 0 || !this.first ? this.slow : [])]) s.update();
     this.first = true;
     this.detail.update();
     this.#banner();
     if (this.view.end !== null) this.#scrub();
-  }
-
-  #describe() {
-    if (!this.loaded || document.hidden) return;
-    this.tiles.describe();
-    this.detail.describe();
   }
 
   // #banner shows that the data is old.
@@ -288,69 +270,11 @@ class App {
     $('spans').append(...SPANS.map(([s, text]) => h('button', { type: 'button', value: s, 'aria-pressed': String(s * 1000 === this.view.span), onclick: () => this.view.set(s * 1000) }, text)));
     $('freeze').addEventListener('click', () => this.freeze());
     $('live').addEventListener('click', () => this.live());
-    $('compare').addEventListener('click', () => this.#comparing(!this.comparing));
-    $('help').addEventListener('click', () => this.#help());
     $('time').addEventListener('input', () => {
       this.sliding = true;
       this.#move(Number($('time').value));
       this.sliding = false;
     });
-    document.addEventListener('keydown', (e) => this.#key(e));
-  }
-
-  #comparing(on) {
-    this.comparing = on;
-    $('compare').setAttribute('aria-pressed', String(on));
-    this.#tick();
-  }
-
-  // #keys returns the keyboard actions: [keys, name in the help, description, action].
-  #keys() {
-    const { view } = this, current = [...this.tiles.tiles.values()].find((t) => t.element.contains(document.activeElement));
-    const step = (by) => {
-      const all = this.model.tiles().map((d) => this.tiles.tiles.get(d.id)), at = all.indexOf(current) + by;
-      all[Math.min(Math.max(at, 0), all.length - 1)]?.open.focus();
-    };
-    return [
-      [[' '], 'space', 'freeze, and go live again', () => this.freeze()],
-      [['1', '2', '3', '4'], '1 2 3 4', 'span of 30 s, 1, 5 or 15 min', (i) => view.set(SPANS[i][0] * 1000)],
-      [['+', '-'], '+ −', 'zoom', (i) => view.set(view.span * [0.5, 2][i])],
-      [['ArrowLeft', 'ArrowRight'], '← →', 'move in time while frozen', (i) => this.#move(view.right() + view.span * [-0.1, 0.1][i])],
-      [['l', 'Escape'], 'l Esc', 'back to now', () => this.live()],
-      [['j', 'k'], 'j k', 'next and previous GPU', (i) => step([1, -1][i])],
-      [[], 'Enter', 'all fields of the GPU'],
-      [['c'], 'c', 'compare this GPU', () => {
-        this.#comparing(true);
-        if (current) this.compare(current.id, !this.compared.has(current.id));
-      }],
-      [['C'], 'C', 'comparison on and off', () => this.#comparing(!this.comparing)],
-      [['?'], '?', 'this list', () => this.#help()],
-    ];
-  }
-
-  #key(e) {
-    const { target } = e;
-    if (e.ctrlKey || e.altKey || e.metaKey || !this.loaded || target.matches('input:not([type=checkbox]):not([type=range]), select, textarea')) return;
-    if (e.key.startsWith('Arrow') && (this.view.end === null || target.matches('input, .scroll'))) return;
-    if (e.key === ' ' && target.matches('button, input, summary, a')) return; // the key presses the control
-    if (e.key === 'Escape' && document.querySelector('dialog[open]')) return; // the key closes the dialog
-    const [keys, , , act] = this.#keys().find(([k]) => k.includes(e.key)) || [];
-    if (!act) return;
-    e.preventDefault();
-    act(keys.indexOf(e.key));
-  }
-
-  #help() {
-    const dialog = $('keys');
-    if (dialog.open) {
-      dialog.close();
-      return;
-    }
-    dialog.replaceChildren(
-      h('header', {}, h('h2', { id: 'keys-title' }, 'Keys'), h('button', { type: 'button', class: 'close', onclick: () => dialog.close() }, 'Close')),
-      h('div', { class: 'inside' }, h('dl', { class: 'keys' }, this.#keys().map(([, k, what]) => h('div', {}, h('dt', {}, k.split(' ').map((x) => h('kbd', {}, x))), h('dd', {}, what)))),
-        h('p', {}, 'In a chart: drag to zoom, double-click to go back to now. A diamond marks an event that needs attention, a ring any other.')));
-    dialog.showModal();
   }
 }
 

@@ -1,18 +1,14 @@
 // The samples of one series, in time order.
 
 // LIMIT is the approximate maximum of samples in a ring: 15 minutes at up to 18 a second.
-export const LIMIT = 16384;
+const LIMIT = 16384;
 
 // KEPT is how long samples are kept, in ms.
 export const KEPT = 15 * 60 * 1000;
 
 // A Ring keeps the newest samples. A blank sample is NaN.
 export class Ring {
-  constructor(limit = LIMIT) {
-    this.limit = limit;
-    this.epoch = 0; // grows when existing samples change
-    this.clear();
-  }
+  constructor() { this.clear(); }
 
   get length() { return this.times.length; }
   get first() { return this.length ? this.times[0] : NaN; }
@@ -25,7 +21,6 @@ export class Ring {
   clear() {
     this.times = [];
     this.values = [];
-    this.epoch++;
   }
 
   // push appends a sample. It drops one that is not newer than the last.
@@ -39,8 +34,8 @@ export class Ring {
 
   // #trim removes excess or old samples, an eighth at a time.
   #trim() {
-    if (this.length < this.limit * 1.125 && this.last - this.first < KEPT * 1.125) return;
-    const n = Math.max(this.length - this.limit, this.from(this.last - KEPT));
+    if (this.length < LIMIT * 1.125 && this.last - this.first < KEPT * 1.125) return;
+    const n = Math.max(this.length - LIMIT, this.from(this.last - KEPT));
     this.times = this.times.slice(n);
     this.values = this.values.slice(n);
   }
@@ -52,7 +47,6 @@ export class Ring {
     this.times = [...all.keys()].sort((a, b) => a - b);
     this.values = this.times.map((t) => all.get(t));
     this.#trim();
-    this.epoch++;
   }
 
   // from returns the index of the first sample that is not older than t.
@@ -72,16 +66,10 @@ export class Ring {
     return this.times[i] === t ? i : i - 1;
   }
 
-  // stats returns maximum, mean and number of the samples in a span, or null without samples.
-  stats(from, until) {
-    let max = -Infinity, sum = 0, n = 0;
-    for (let i = this.from(from); i < this.length && this.times[i] <= until; i++) {
-      const v = this.values[i];
-      if (v !== v) continue;
-      if (v > max) max = v;
-      sum += v;
-      n++;
-    }
-    return n ? { max, mean: sum / n, n } : null;
+  // max returns the highest value in a span, or 0 without samples.
+  max(from, until) {
+    let max = 0;
+    for (let i = this.from(from); i < this.length && this.times[i] <= until; i++) if (this.values[i] > max) max = this.values[i];
+    return max;
   }
 }

@@ -1,16 +1,8 @@
-// The sections besides the tiles: summary, comparison, processes, events.
+// The sections besides the tiles: summary, events.
 
-import { Chart } from './chart.js';
 import { h, put, replace, show, sign } from './dom.js';
-import { ROLES, amount, clock, date, number, reading, seconds, statsText } from './fields.js';
+import { amount, clock, date, number, seconds } from './fields.js';
 import { nameOf } from './model.js';
-
-// section gives a section of the page a heading, a note and a body.
-export function section(element, title, note) {
-  const body = h('div');
-  element.append(h('h2', { id: `${element.id}-title` }, title), note ? h('p', { class: 'note' }, note) : '', body);
-  return body;
-}
 
 // Summary shows the node's activity and all its problems.
 export class Summary {
@@ -52,43 +44,6 @@ export class Summary {
   }
 }
 
-const COMPARED = {
-  activity: 'Utilisation', tensor_activity: 'Tensor activity', memory_activity: 'DRAM activity', power: 'Power', temperature: 'Temperature', clock: 'SM clock',
-  memory_used: 'Memory in use', link_throughput: 'NVLink or XGMI',
-};
-
-// Comparison draws one reading of several devices in one chart.
-export class Comparison {
-  constructor(app, element) {
-    Object.assign(this, { app, element });
-    this.role = h('select', { name: 'reading', 'aria-label': 'Reading', onchange: () => this.update() }, Object.entries(COMPARED).map(([r, text]) => h('option', { value: r }, text)));
-    this.plot = h('div');
-    section(element, 'Comparison').append(this.role, this.plot);
-  }
-
-  update() {
-    const { app } = this, { view, model } = app, role = this.role.value, { unit } = ROLES[role];
-    show(this.element, app.comparing);
-    if (!app.comparing) return;
-    replace(this.plot, [role, ...app.compared].join(), () => this.#make([...app.compared], role, unit));
-    this.chart?.update();
-    for (const { series, value } of this.lines) {
-      const stats = series()?.ring.stats(view.right() - view.span, view.right());
-      put(value, stats ? `${reading(model.valueOf(series(), app.time()), unit)} (${statsText(stats, unit)})` : '–');
-    }
-  }
-
-  #make(ids, role, unit) {
-    const { app } = this, { model } = app;
-    this.chart?.close();
-    this.lines = ids.map((id, i) => ({ id, name: nameOf(model.devices.get(id) || { id }, model), value: h('span', { class: 'muted' }), series: () => model.pick(id, role), colour: `line-${i}`, style: 'line' }));
-    if (!ids.length) return h('p', { class: 'note' }, 'Tick up to 8 GPUs below.');
-    this.chart = new Chart(app, { lanes: [{ label: COMPARED[role], unit, max: unit === '%' ? 100 : 0, height: 180, lines: this.lines }], name: `${COMPARED[role]} of several GPUs` });
-    return [this.chart.element, h('ul', { class: 'legend' }, this.lines.map(({ id, name, value }, i) => h('li', {},
-      h('button', { type: 'button', class: 'text', onclick: () => app.openDetail(id) }, h('i', { class: `swatch line-${i}` }, String(i + 1)), ` ${name}`), ' ', value)))];
-  }
-}
-
 // table creates a table; columns are [title, class].
 export function table(columns, rows, caption) {
   return h('div', { class: 'scroll', tabindex: '0', role: 'group', 'aria-label': caption }, h('table', {}, h('caption', { class: 'hidden' }, caption),
@@ -106,21 +61,6 @@ export function processRows(devices, model) {
 
 export const PROCESS_COLUMNS = [['Device'], ['PID', 'n'], ['Name'], ['Memory', 'n'], ['Busy', 'n'], ['Pod or job']];
 
-export class Processes {
-  constructor(app, element) {
-    this.app = app;
-    this.element = element;
-    this.body = section(element, 'Processes');
-  }
-
-  update() {
-    const { model } = this.app, rows = processRows(model.tiles(), model);
-    show(this.element, model.devices.size > 0);
-    replace(this.body, JSON.stringify(rows), () => rows.length ? table(PROCESS_COLUMNS, rows, 'Processes')
-      : h('p', { class: 'note' }, 'No process to show: none uses a GPU, or this exporter does not read or does not show them.'));
-  }
-}
-
 // Events lists events and the files of the flight recorder.
 export class Events {
   constructor(app, element) {
@@ -131,7 +71,7 @@ export class Events {
       this.update();
     } });
     this.recordings = h('div');
-    section(element, 'Events').append(this.list, this.more, this.recordings);
+    element.append(h('h2', { id: 'events-title' }, 'Events'), this.list, this.more, this.recordings);
   }
 
   // recorded shows the recordings, newest first.

@@ -57,8 +57,6 @@ export class Tile {
     this.open = h('button', { type: 'button', class: 'name', title: 'All fields of this device', onclick: () => app.openDetail(this.id) }, name);
     this.model = h('span', { class: 'model' });
     this.badge = h('span', { class: 'state' });
-    this.pick = h('input', { type: 'checkbox', name: 'compare', 'aria-label': `Compare ${name}`, onchange: () => app.compare(this.id, this.pick.checked) });
-    this.picker = h('label', { class: 'pick' }, this.pick, 'compare');
     this.reason = h('p', { class: 'reason' });
     this.users = h('p', { class: 'users' });
     this.readings = h('div', { class: 'readings' });
@@ -66,7 +64,7 @@ export class Tile {
     this.#make();
     this.chart = new Chart(app, { lanes: lanesOf(app, this.id, false), events: () => app.eventsOf(this.id), name });
     this.element = h('article', { class: 'tile', 'aria-label': name },
-      h('header', {}, h('h2', {}, this.open), this.model, this.picker, this.badge),
+      h('header', {}, h('h2', {}, this.open), this.model, this.badge),
       this.reason, this.users, h('div', { class: 'body' }, this.readings, this.chart.element));
     this.element.classList.toggle('instance', device.kind !== 'gpu');
   }
@@ -163,8 +161,6 @@ export class Tile {
     const text = [users.slice(0, 2).join(', ') + (users.length > 2 ? ` and ${users.length - 2} more` : ''), processes].filter(Boolean).join(' · ');
     put(this.users, text);
     show(this.users, all);
-    show(this.picker, app.comparing);
-    this.pick.checked = app.compared.has(this.id);
     if (!this.chart.visible) return;
     for (const r of this.rows) r();
     this.chart.update();
@@ -200,6 +196,4 @@ export class Tiles {
     this.element.classList.toggle('few', devices.length < 3);
     show(this.element, devices.length > 0);
   }
-
-  describe() { for (const t of this.tiles.values()) if (t.chart.visible) t.chart.describe(); }
 }

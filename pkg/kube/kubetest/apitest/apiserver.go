@@ -26,6 +26,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/test/bufconn"
 	"k8s.io/client-go/rest"
 )
 
@@ -37,7 +38,7 @@ type Server struct {
 	tb         testing.TB
 	node       string
 	kubeconfig string
-	accept     pipes // nil: serves HTTP
+	memory     *bufconn.Listener // nil: serves HTTP
 
 	mu       sync.Mutex
 	down     bool // refuses connections
@@ -89,44 +90,25 @@ current-context: test
 	return s
 }
 
-// Pipe returns an API server that serves over pipes, so that it can run in a synctest bubble; see Config.
+// Pipe returns an API server that serves in memory, so that it can run in a synctest bubble; see Config.
 func Pipe(tb testing.TB, node string) *Server {
 	s := newServer(tb, node)
-	s.accept = make(pipes)
+	s.memory = bufconn.Listen(1 << 16)
 	server := &http.Server{Handler: s} //nolint:gosec // the client is the test
-	go server.Serve(s.accept)          //nolint:errcheck // it ends with the test
+	go server.Serve(s.memory)          //nolint:errcheck // it ends with the test
 	tb.Cleanup(func() { _ = server.Close() })
 	return s
 }
 
-// pipes is a listener that accepts the server ends of pipes.
-type pipes chan net.Conn
-
-func (p pipes) Accept() (net.Conn, error) {
-	if c, open := <-p; open {
-		return c, nil
-	}
-	return nil, net.ErrClosed
-}
-
-func (p pipes) Close() error {
-	close(p)
-	return nil
-}
-
-func (p pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
-
-// Config returns a client configuration for a Server over pipes.
+// Config returns a client configuration for a Server in memory.
 func (s *Server) Config() (*rest.Config, error) {
-	return &rest.Config{Host: "http://api.test", Dial: func(context.Context, string, string) (net.Conn, error) {
+	return &rest.Config{Host: "http://api.test", Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.down {
 			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 		}
-		ours, theirs := net.Pipe()
-		s.accept <- theirs
-		return ours, nil
+		return s.memory.DialContext(ctx)
 	}}, nil
 }
 
@@ -270,13 +252,8 @@ func (s *Server) resource(w http.ResponseWriter, r *http.Request, resource strin
 	for _, key := range slices.Sorted(maps.Keys(s.objects[resource])) {
 		items = append(items, s.objects[resource][key])
 	}
-	Reply(w, http.StatusOK, Object{"kind": kinds[resource] + "List", "apiVersion": groups[resource], "metadata": Object{"resourceVersion": strconv.Itoa(s.version())}, "items": items})
+	Reply(w, http.StatusOK, Object{"metadata": Object{"resourceVersion": strconv.Itoa(s.version())}, "items": items})
 }
-
-var (
-	kinds  = map[string]string{"pods": "PartialObjectMetadata", "resourceslices": "ResourceSlice"}
-	groups = map[string]string{"pods": "meta.k8s.io/v1", "resourceslices": "resource.k8s.io/v1"}
-)
 
 func (s *Server) watch(w http.ResponseWriter, r *http.Request, resource string) {
 	from, err := strconv.Atoi(r.URL.Query().Get("resourceVersion"))
@@ -331,7 +308,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, resource string) 
 		case <-end.C:
 			return
 		case <-bookmark.C:
-			_ = out.Encode(event{Type: "BOOKMARK", Object: Object{"kind": kinds[resource], "apiVersion": groups[resource],
+			_ = out.Encode(event{Type: "BOOKMARK", Object: Object{
 				"metadata": Object{"resourceVersion": strconv.Itoa(from), "creationTimestamp": nil}}})
 			w.(http.Flusher).Flush()
 		case <-r.Context().Done():

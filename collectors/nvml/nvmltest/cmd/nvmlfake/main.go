@@ -32,7 +32,6 @@ func run() error {
 	preset := flag.String("preset", "h100-sxm", "node: "+strings.Join(nvmltest.Presets(), ", "))
 	gpus := flag.Int("gpus", 0, "number of GPUs; 0 is the preset's")
 	driver := flag.String("driver", "580", "driver branch or version")
-	without := flag.String("without", "", "symbols to leave out, separated by commas")
 	reread := flag.Bool("reread", false, "only make the library in the directory read its script again")
 	flag.Parse()
 	switch {
@@ -42,9 +41,6 @@ func run() error {
 		return nvmltest.Reread(*dir)
 	}
 	c := nvmltest.Config{Preset: *preset, GPUs: *gpus, Driver: *driver}
-	if *without != "" {
-		c.Without = strings.Split(*without, ",")
-	}
 	n, err := nvmltest.Write(*dir, c, func(err error) { panic(err) })
 	if err != nil {
 		return err

@@ -16,58 +16,11 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// background makes a call that would delay the GPU's sample on its own goroutine, at most one at a time: PCIe throughput
-// takes 20 ms per call, and a call about a pair of GPUs hangs when the other GPU does. Each sample uses the newest answer
-// and starts the next call. Only answer may run concurrently with the calling goroutine.
-type background[T any] struct {
-	call   func() T
-	cost   *collector.Meter
-	busy   atomic.Bool // the call is running
-	begun  time.Time   // when it started
-	newest atomic.Pointer[T]
-	first  chan struct{} // closed when there is an answer
-	once   sync.Once     // closes first
-	all    sync.WaitGroup
-}
-
-func newBackground[T any](cost *collector.Meter, call func() T) *background[T] {
-	return &background[T]{call: call, cost: cost, first: make(chan struct{})}
-}
+// peerUnknown marks a pair whose status NVML does not report. NVML's statuses start at 0.
+const peerUnknown = -1
 
 // overdue is how long a call may run before its last answer is too old to use.
 const overdue = time.Second
-
-// start starts the call unless it is running.
-func (b *background[T]) start() {
-	if b.busy.CompareAndSwap(false, true) {
-		b.begun = time.Now()
-		b.all.Go(b.answer)
-	}
-}
-
-// answer makes the call and stores its answer.
-func (b *background[T]) answer() {
-	start := time.Now()
-	v := b.call()
-	b.cost.Record(1, start)
-	b.newest.Store(&v)
-	b.busy.Store(false)
-	b.once.Do(func() { close(b.first) })
-}
-
-// last returns the newest answer, nil before the first and while the call is overdue.
-func (b *background[T]) last() *T {
-	if b.busy.Load() && time.Since(b.begun) > overdue {
-		return nil
-	}
-	return b.newest.Load()
-}
-
-// wait returns when the call is not running.
-func (b *background[T]) wait() { b.all.Wait() }
-
-// peerUnknown marks a pair whose status NVML does not report. NVML's statuses start at 0.
-const peerUnknown = -1
 
 // peersPatience is how long Open waits for the first status of the peers. The calls take microseconds unless one of the
 // two GPUs is failing.
@@ -81,12 +34,52 @@ var linkStatuses = [...]string{"OK", "ChipsetNotSupported", "GPUNotSupported", "
 //
 // A peer that has not answered is blank.
 type peersPart struct {
-	peers []*background[int] // the answer is the status or peerUnknown
+	peers []*peer
 	cols  []collector.Column // pair-major
 	cost  *collector.Meter
 }
 
 var _ part = (*peersPart)(nil)
+
+// peer asks for the status of a pair of GPUs on its own goroutine, at most once at a time, because the call hangs when
+// the other GPU does. Each sample uses the newest answer and starts the next call. Only answer may run concurrently with
+// the calling goroutine.
+type peer struct {
+	call   func() int // returns the status or peerUnknown
+	cost   *collector.Meter
+	busy   atomic.Bool // the call is running
+	begun  time.Time   // when it started
+	newest atomic.Pointer[int]
+	first  chan struct{} // closed when there is an answer
+	all    sync.WaitGroup
+}
+
+// start starts the call unless it is running.
+func (p *peer) start() {
+	if p.busy.CompareAndSwap(false, true) {
+		p.begun = time.Now()
+		p.all.Go(p.answer)
+	}
+}
+
+// answer makes the call and stores its answer.
+func (p *peer) answer() {
+	start := time.Now()
+	status := p.call()
+	p.cost.Record(1, start)
+	if p.newest.Swap(&status) == nil {
+		close(p.first)
+	}
+	p.busy.Store(false)
+}
+
+// last returns the newest answer, nil before the first and while the call is overdue.
+func (p *peer) last() *int {
+	if p.busy.Load() && time.Since(p.begun) > overdue {
+		return nil
+	}
+	return p.newest.Load()
+}
 
 // newPeers makes the NVLink peer part of a GPU. It returns nil if the list does not have the field, the driver lacks
 // the call, or there is no other GPU.
@@ -127,7 +120,7 @@ func (p *peersPart) add(index int, call func() int) {
 			{Name: "link_status", Value: status}, {Name: "peer_gpu", Value: strconv.Itoa(index)},
 		}})
 	}
-	x := newBackground(p.cost, call)
+	x := &peer{call: call, cost: p.cost, first: make(chan struct{})}
 	x.start()
 	p.peers = append(p.peers, x)
 }
@@ -156,6 +149,6 @@ func (p *peersPart) sample(row []float64, due []bool) error {
 
 func (p *peersPart) close() {
 	for _, x := range p.peers {
-		x.wait()
+		x.all.Wait()
 	}
 }
