@@ -304,7 +304,6 @@ func TestWindowsThatAreNumbers(t *testing.T) {
 			t.Errorf("window of %s by %s is %v, want %v", d.Name, collector, got, want)
 		}
 	}
-	f(200, "nvml", 20*time.Millisecond)
 	f(1001, "nvml", 100*time.Millisecond)
 	f(1001, "dcgm", 100*time.Millisecond)
 	f(203, "nvml", 0) // 1/6 s to 1 s

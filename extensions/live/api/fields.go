@@ -214,9 +214,6 @@ func windowOf(f *field.Field, of string, interval time.Duration) time.Duration {
 		if !strings.EqualFold(w.Library, of) {
 			continue
 		}
-		if d, err := time.ParseDuration(strings.ReplaceAll(w.Mean, " ", "")); err == nil {
-			return d
-		}
 		if strings.HasPrefix(w.Mean, "the time between two readings") || strings.HasPrefix(w.Mean, "the watch's interval") {
 			return interval
 		}
