@@ -109,18 +109,18 @@ type Supervisor struct {
 	over    bool // Run has returned
 
 	// Used by Run only.
-	spare       *child           // a process that waits for its next session; nil: none
-	shown       []*view.Source   // published sources
-	until       map[string]int64 // by device: time up to which its XIDs are in published rows
-	good        field.List       // list of the last published session
-	goodList    uint64           // its change of the list; 0: none
-	refused     uint64           // the change of the list that no session could open; good is used instead
-	pauses      pauses
-	quiet       quiet
-	notBefore   time.Time // of the next session
-	inventory   inventory
-	logged      map[string]string // by device: the last logged state
-	loggedAdded string            // the last logged names of fields that the list does not name
+	spare                     *child           // a process that waits for its next session; nil: none
+	shown                     []*view.Source   // published sources
+	until                     map[string]int64 // by device: time up to which its XIDs are in published rows
+	good                      field.List       // list of the last published session
+	goodList                  uint64           // its change of the list; 0: none
+	refused                   uint64           // the change of the list that no session could open; good is used instead
+	pauses                    pauses
+	quiet                     quiet
+	notBefore                 time.Time // of the next session
+	inventory                 inventory
+	logged                    map[string]string // by device: the last logged state
+	loggedAbsent, loggedAdded string            // the last logged names of fields that no device has, and that the list does not name
 
 	counts *counts
 	page   view.Merger // used without Options.Page
@@ -628,7 +628,7 @@ func (t *turn) publish(now time.Time) {
 	s.log.Log(s.routine(), "collector is in service",
 		zap.Int("sources", len(sources)), zap.Int("devices", n), zap.Duration("took", now.Sub(t.born).Round(time.Millisecond)))
 	if !s.o.Hidden {
-		s.logAdded(sources)
+		s.logFields(sources)
 	}
 	s.show(t) // before the answer, because a waiter may look at once
 	if t.lists == t.request.lists {
