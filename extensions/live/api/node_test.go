@@ -74,7 +74,11 @@ type world struct {
 
 // Load returns the verdicts on the present rows.
 func (w *world) Load() *events.Snapshot {
-	return health.Once(w.board.Load(), w.Status(), fewRules, w.clock())
+	r := rows.New(nil, nil)
+	judge := health.New(health.Options{Rows: r, Status: w.Status, Rules: fewRules, Logger: zap.NewNop()})
+	r.Read(w.board.Load(), w.clock())
+	judge.Sync(w.clock())
+	return judge.Board().Load()
 }
 
 func (*world) Interval(r field.Reading) time.Duration { return session.Options{}.IntervalOf(r) }
