@@ -201,17 +201,12 @@ func (c *opened) keepsReading(tb testing.TB, m machine, names []string) {
 // stamp returns when the engine read a field of a GPU, Unix µs.
 func (c *opened) stamp(tb testing.TB, gpu int, name string) int64 {
 	tb.Helper()
-	return c.newest(tb, gpu, uint16(settable[name].id))[0].micros
-}
-
-// newest returns the engine's current values of a GPU's fields.
-func (c *opened) newest(tb testing.TB, gpu int, fields ...uint16) []cell {
-	tb.Helper()
-	cells := make([]cell, len(fields))
-	if err := c.engine.latest([]entity{{kindGPU, uint32(gpu)}}, fields, false, c.engine.newScratch(len(fields)), cells); err != nil {
+	cells := make([]cell, 1)
+	fields := []uint16{uint16(settable[name].id)}
+	if err := c.engine.latest([]entity{{kindGPU, uint32(gpu)}}, fields, false, c.engine.newScratch(1), cells); err != nil {
 		tb.Fatal(err)
 	}
-	return cells
+	return cells[0].micros
 }
 
 // gpus returns the number of GPUs of the first source.
