@@ -136,6 +136,7 @@ func sampleFamilies(t *testing.T) (metrics map[string]*ownMetric) {
 	}
 	p, err := a.NewPipeline(cfg, parsed.Fields, zap.NewNop())
 	must(t, err)
+	p.FindOwners()
 	// Nothing is isolated here, and there is no failover.
 	p.Registry.MustRegister(supervisor.Examples("dcgm"))
 	p.Registry.MustRegister(supervisor.NewFailover(supervisor.FailoverOptions{Primary: "dcgm", Secondary: "nvml"}))
