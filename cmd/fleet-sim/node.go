@@ -15,6 +15,7 @@ import (
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/owner"
+	"warpgauge/pkg/rows"
 	"warpgauge/pkg/selfmetrics"
 	"warpgauge/pkg/server"
 	"warpgauge/pkg/session"
@@ -46,12 +47,11 @@ func newNode(o options, i int, loads *fake.Curves, list field.List) (*node, erro
 		return nil, fmt.Errorf("simulate node %d: %w", i, err)
 	}
 	registry := selfmetrics.NewRegistry("simulated", "")
-	store := accumulate.New(accumulate.Options{})
-	registry.MustRegister(store)
 	n.sampler = supervisor.New(supervisor.Wanted{List: list}, supervisor.Options{
 		Name: fake.Name, Open: gpus, Session: session.Options{Interval: o.interval, SlowInterval: max(o.interval, 30*time.Second)},
 	})
-	registry.MustRegister(n.sampler)
+	store := accumulate.New(accumulate.Options{Rows: rows.New(n.sampler.Board(), nil)})
+	registry.MustRegister(n.sampler, store)
 	stale := max(3*o.interval, 30*time.Second)
 	pages := exposition.Options{Hostname: n.host, StaleAfter: stale, Store: store, Registerer: registry}
 	if o.pods.perDevice > 0 {

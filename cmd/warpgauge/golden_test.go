@@ -25,6 +25,7 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/rows"
 	"warpgauge/pkg/supervisor"
 )
 
@@ -107,7 +108,7 @@ func simulate(t *testing.T, factory collector.Factory, list field.List, each fun
 func runNode(t *testing.T, factory collector.Factory, list field.List, f func(*exposition.Renderer)) {
 	t.Helper()
 	s := supervisor.New(supervisor.Wanted{List: list}, supervisor.Options{Name: factory().Name(), Open: factory})
-	r := exposition.New(s.Board(), exposition.Options{Hostname: "node-1", Store: accumulate.New(accumulate.Options{})})
+	r := exposition.New(s.Board(), exposition.Options{Hostname: "node-1", Store: accumulate.New(accumulate.Options{Rows: rows.New(s.Board(), nil)})})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 2)
 	go func() { ended <- s.Run(ctx) }()

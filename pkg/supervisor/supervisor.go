@@ -371,8 +371,8 @@ func (s *Supervisor) live(ctx context.Context, r *request) error {
 		s.failed(r, lists, ending{reason: ReasonStart, text: fmt.Sprintf("start child: %v", err)}, nil)
 		return nil
 	}
-	if c, ok := l.(*child); ok && s.quiet.reason != "" {
-		c.output.hold()
+	if c, ok := l.(*child); ok {
+		c.output.setQuiet(s.quiet.reason != "")
 	}
 	t := &turn{s: s, life: l, request: r, list: list, lists: lists, born: time.Now()}
 	s.show(t)
@@ -470,7 +470,6 @@ func (s *Supervisor) failed(r *request, lists uint64, e ending, t *turn) {
 	s.notBefore = time.Now().Add(pause)
 	fields := []zap.Field{zap.String("cause", cmp.Or(e.reason, string(cause))), zap.String("reason", e.text), zap.Duration("pause", pause)}
 	if t != nil {
-		t.releaseLog()
 		fields = append(fields, t.life.logFields()...)
 	}
 	err := fmt.Errorf("collector %q: %s", s.o.Name, e.text)
@@ -615,7 +614,9 @@ func (t *turn) obey() {
 func (t *turn) publish(now time.Time) {
 	s, sources := t.s, t.sources
 	t.published = now
-	t.releaseLog()
+	if c, ok := t.life.(*child); ok {
+		c.output.setQuiet(false)
+	}
 	s.counts.opens.WithLabelValues("success").Inc()
 	s.quiet = quiet{}
 	s.inventory.update(sources, s.shown, s.now.Load().devices(), s.log, now)
@@ -633,12 +634,5 @@ func (t *turn) publish(now time.Time) {
 	s.show(t) // before the answer, because a waiter may look at once
 	if t.lists == t.request.lists {
 		s.answer(t.request.version, nil)
-	}
-}
-
-// releaseLog writes the child's held-back log entries.
-func (t *turn) releaseLog() {
-	if c, ok := t.life.(*child); ok {
-		c.output.release()
 	}
 }
