@@ -28,6 +28,7 @@ import (
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/selfmetrics"
 	"warpgauge/pkg/supervisor"
+	"warpgauge/pkg/view"
 )
 
 // TestMetricsPage compares docs/metrics.md with the registry of an exporter of simulated GPUs: with its descriptions, and with
@@ -138,7 +139,7 @@ func sampleFamilies(t *testing.T) (metrics map[string]*ownMetric) {
 	p, err := a.NewPipeline(cfg, parsed.Fields, zap.NewNop())
 	must(t, err)
 	// Nothing is isolated here, and there is no failover.
-	isolated := supervisor.New(supervisor.Wanted{}, supervisor.Options{Name: "dcgm", Command: []string{"warpgauge", "child"}})
+	isolated := supervisor.New(supervisor.Wanted{}, supervisor.Options{Name: "dcgm", Page: new(view.Merger).Part(), Command: []string{"warpgauge", "child"}})
 	p.Registry.MustRegister(isolated, supervisor.NewFailover(supervisor.FailoverOptions{Primary: "dcgm", Secondary: "nvml", Logger: zap.NewNop()}))
 	p.ServeLists(parsed, files)
 	must(t, p.Extend())

@@ -19,6 +19,7 @@ import (
 	"warpgauge/pkg/rows"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/supervisor"
+	"warpgauge/pkg/view"
 )
 
 const xidTotal = "DCGM_EXP_XID_ERRORS_TOTAL"
@@ -26,6 +27,7 @@ const xidTotal = "DCGM_EXP_XID_ERRORS_TOTAL"
 // served is a collector under a supervisor, with the counters of its rows.
 type served struct {
 	*supervisor.Supervisor
+	view.Merger
 	store    *accumulate.Store
 	registry *prometheus.Registry
 }
@@ -35,7 +37,7 @@ func serve(t *testing.T, o Options) *served {
 	o.Interval = 10 * time.Millisecond
 	s := &served{registry: prometheus.NewRegistry()}
 	s.Supervisor = supervisor.New(supervisor.Wanted{List: list(t, temperature, xidTotal)}, supervisor.Options{
-		Name: "dcgm", Open: func() collector.Collector { return New(o) }, Session: session.Options{Interval: o.Interval},
+		Name: "dcgm", Page: s.Part(), Open: func() collector.Collector { return New(o) }, Session: session.Options{Interval: o.Interval},
 	})
 	s.store = accumulate.New(accumulate.Options{Rows: rows.New(s.Board(), nil)})
 	s.registry.MustRegister(s.store)

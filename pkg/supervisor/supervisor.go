@@ -48,7 +48,7 @@ func (w Wanted) cause() (session.Cause, string) {
 	return session.CauseStandby, "on standby: another collector serves its devices"
 }
 
-// Options configure New. Name is required, and Open or Command; the other fields may be zero.
+// Options configure New. Name and Page are required, and Open or Command; the other fields may be zero.
 type Options struct {
 	Name    string            // of the collector
 	Open    collector.Factory // for sessions in this process
@@ -56,7 +56,7 @@ type Options struct {
 	// Environment lists the prefixes of variables that a child process may have for its library.
 	Environment []string
 	Session     session.Options       // sessions in this process use it; Deadline also applies to children
-	Page        Page                  // shows the sources; nil: they are on Board
+	Page        Page                  // shows the sources
 	Present     func() (string, bool) // reports cheaply whether this machine has the vendor's devices, or what was looked for; nil: always, because a user has named the collector
 	Hidden      bool                  // another collector exports the devices' metrics
 
@@ -123,7 +123,6 @@ type Supervisor struct {
 	loggedAdded string            // the last logged names of fields that the list does not name
 
 	counts *counts
-	page   view.Merger // used without Options.Page
 }
 
 type waiter struct {
@@ -140,18 +139,12 @@ func New(w Wanted, o Options) *Supervisor {
 		pauses: pauses{longest: o.RestartMax}, logged: map[string]string{}, until: map[string]int64{},
 		counts: newCounts(o.Name),
 	}
-	if o.Page == nil {
-		s.o.Page = s.page.Part()
-	}
 	s.now.Store(&state{cause: session.CauseOpening, reason: "not opened yet"})
 	return s
 }
 
 // Name returns the collector's name.
 func (s *Supervisor) Name() string { return s.o.Name }
-
-// Board returns the board where readers find the sources, if Options.Page is nil.
-func (s *Supervisor) Board() *view.Board { return s.page.Board() }
 
 // Want changes the wanted state and returns when it is reached: the list is in service, the list does not concern this
 // collector, or the collector has released everything. An error tells why it is not reached. If a list cannot be
