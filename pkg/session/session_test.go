@@ -247,6 +247,7 @@ func TestScans(t *testing.T) {
 			}
 		})
 		time.AfterFunc(time.Minute, func() { close(hang) })
+		_, _ = s.stop()
 	})
 }
 
