@@ -57,9 +57,7 @@ func (a *app) root() *cli.Command {
 		Commands: []*cli.Command{
 			topCommand(a), doctorCommand(a), compareCommand(a), replayCommand(a),
 			a.build.VersionCommand(a.out, ""),
-			config.ManCommand(a.out, "warpctl", func() config.Manual {
-				return config.Manual{Version: a.build.Version, Head: manualHead, Tail: manualTail}
-			}),
+			config.ManCommand(a.out, "warpctl", a.build.Version, manualTail),
 		},
 	}
 	root.CustomRootCommandHelpTemplate = helpHead + config.CommandList(root)
@@ -73,15 +71,6 @@ Usage:
   warpctl COMMAND [flags]           see below; warpctl COMMAND --help says more
 
 Commands:
-`
-
-const manualHead = `.SH SYNOPSIS
-.B warpctl
-.I command
-.RI [ flags ]
-.SH DESCRIPTION
-warpctl asks exporters (warpgauge) through their JSON API. It reads no GPU itself: warpgauge devices and warpgauge once do,
-on machines without a running exporter.
 `
 
 const manualTail = `.SH EXIT STATUS

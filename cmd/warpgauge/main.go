@@ -21,7 +21,7 @@ var version string
 var moved = []string{"top", "doctor", "compare", "replay"}
 
 func main() {
-	kube.SilenceGRPC()
+	kube.SilenceLibraries()
 	os.Exit(run(context.Background(), os.Args, exporter.Streams{Out: os.Stdout, Err: os.Stderr}, os.Environ(), config.DefaultCounters()...))
 }
 

@@ -138,6 +138,7 @@ func sampleFamilies(t *testing.T) (metrics map[string]*ownMetric) {
 	}
 	p, err := a.NewPipeline(cfg, parsed.Fields, zap.NewNop())
 	must(t, err)
+	p.FindOwners()
 	// Nothing is isolated here, and there is no failover.
 	isolated := supervisor.New(supervisor.Wanted{}, supervisor.Options{Name: "dcgm", Page: new(view.Merger).Part(), Command: []string{"warpgauge", "child"}})
 	p.Registry.MustRegister(isolated, supervisor.NewFailover(supervisor.FailoverOptions{Primary: "dcgm", Secondary: "nvml", Logger: zap.NewNop()}))

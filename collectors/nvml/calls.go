@@ -18,15 +18,11 @@ type generation struct {
 	symbol  string
 	results int // number of results
 	args    int // number of arguments that select the reading
-	since   int // first driver branch that has it; 0 if all supported drivers do
 	ask     asker
 }
 
 // name returns the call's newest name.
 func (c *call) name() string { return (*c)[0].symbol }
-
-// oldestDriver is the branch of the oldest supported driver.
-const oldestDriver = 470
 
 // device answers readings: a GPU or a MIG device.
 type device interface {
@@ -76,115 +72,114 @@ func (h *handle) values(v []nvml.FieldValue) nvml.Return { return h.GetFieldValu
 // asker makes a call through go-nvml, see ask.do.
 type asker func(h *handle, arg [3]uint32, out []float64) nvml.Return
 
-// The calls. The driver branches are the first whose nvml.h has the name, from the versions in go-nvml's history (CUDA
-// 11.0 for driver 450 to CUDA 13.3).
+// The calls.
 var (
-	getFieldValues          = &call{{"nvmlDeviceGetFieldValues", 1, 0, 0, nil}} // arguments are field and scope; see device.values
-	getTemperature          = &call{{"nvmlDeviceGetTemperature", 1, 1, 0, byArg(nvml.Device.GetTemperature)}}
-	getTemperatureThreshold = &call{{"nvmlDeviceGetTemperatureThreshold", 1, 1, 0, byArg(nvml.Device.GetTemperatureThreshold)}}
-	getMarginTemperature    = &call{{"nvmlDeviceGetMarginTemperature", 1, 0, 570, into(nvml.Device.GetMarginTemperature, func(m nvml.MarginTemperature, out []float64) {
+	getFieldValues          = &call{{"nvmlDeviceGetFieldValues", 1, 0, nil}} // arguments are field and scope; see device.values
+	getTemperature          = &call{{"nvmlDeviceGetTemperature", 1, 1, byArg(nvml.Device.GetTemperature)}}
+	getTemperatureThreshold = &call{{"nvmlDeviceGetTemperatureThreshold", 1, 1, byArg(nvml.Device.GetTemperatureThreshold)}}
+	getMarginTemperature    = &call{{"nvmlDeviceGetMarginTemperature", 1, 0, into(nvml.Device.GetMarginTemperature, func(m nvml.MarginTemperature, out []float64) {
 		out[0] = float64(m.MarginTemperature)
 	})}}
-	getPowerUsage         = &call{{"nvmlDeviceGetPowerUsage", 1, 0, 0, one(nvml.Device.GetPowerUsage)}}
-	getPowerLimit         = &call{{"nvmlDeviceGetPowerManagementLimit", 1, 0, 0, one(nvml.Device.GetPowerManagementLimit)}}
-	getPowerDefaultLimit  = &call{{"nvmlDeviceGetPowerManagementDefaultLimit", 1, 0, 0, one(nvml.Device.GetPowerManagementDefaultLimit)}}
-	getPowerLimitRange    = &call{{"nvmlDeviceGetPowerManagementLimitConstraints", 2, 0, 0, two(nvml.Device.GetPowerManagementLimitConstraints)}}
-	getEnforcedPowerLimit = &call{{"nvmlDeviceGetEnforcedPowerLimit", 1, 0, 0, one(nvml.Device.GetEnforcedPowerLimit)}}
-	getTotalEnergy        = &call{{"nvmlDeviceGetTotalEnergyConsumption", 1, 0, 0, long(nvml.Device.GetTotalEnergyConsumption)}}
-	getClockInfo          = &call{{"nvmlDeviceGetClockInfo", 1, 1, 0, byArg(nvml.Device.GetClockInfo)}}
-	getMaxClockInfo       = &call{{"nvmlDeviceGetMaxClockInfo", 1, 1, 0, byArg(nvml.Device.GetMaxClockInfo)}}
-	getApplicationsClock  = &call{{"nvmlDeviceGetApplicationsClock", 1, 1, 0, byArg(nvml.Device.GetApplicationsClock)}}
+	getPowerUsage         = &call{{"nvmlDeviceGetPowerUsage", 1, 0, one(nvml.Device.GetPowerUsage)}}
+	getPowerLimit         = &call{{"nvmlDeviceGetPowerManagementLimit", 1, 0, one(nvml.Device.GetPowerManagementLimit)}}
+	getPowerDefaultLimit  = &call{{"nvmlDeviceGetPowerManagementDefaultLimit", 1, 0, one(nvml.Device.GetPowerManagementDefaultLimit)}}
+	getPowerLimitRange    = &call{{"nvmlDeviceGetPowerManagementLimitConstraints", 2, 0, two(nvml.Device.GetPowerManagementLimitConstraints)}}
+	getEnforcedPowerLimit = &call{{"nvmlDeviceGetEnforcedPowerLimit", 1, 0, one(nvml.Device.GetEnforcedPowerLimit)}}
+	getTotalEnergy        = &call{{"nvmlDeviceGetTotalEnergyConsumption", 1, 0, long(nvml.Device.GetTotalEnergyConsumption)}}
+	getClockInfo          = &call{{"nvmlDeviceGetClockInfo", 1, 1, byArg(nvml.Device.GetClockInfo)}}
+	getMaxClockInfo       = &call{{"nvmlDeviceGetMaxClockInfo", 1, 1, byArg(nvml.Device.GetMaxClockInfo)}}
+	getApplicationsClock  = &call{{"nvmlDeviceGetApplicationsClock", 1, 1, byArg(nvml.Device.GetApplicationsClock)}}
 	getClockEventReasons  = &call{
-		{"nvmlDeviceGetCurrentClocksEventReasons", 1, 0, 535, long(nvml.Device.GetCurrentClocksEventReasons)},
-		{"nvmlDeviceGetCurrentClocksThrottleReasons", 1, 0, 0, long(nvml.Device.GetCurrentClocksThrottleReasons)},
+		{"nvmlDeviceGetCurrentClocksEventReasons", 1, 0, long(nvml.Device.GetCurrentClocksEventReasons)},
+		{"nvmlDeviceGetCurrentClocksThrottleReasons", 1, 0, long(nvml.Device.GetCurrentClocksThrottleReasons)},
 	}
-	getAutoBoost   = &call{{"nvmlDeviceGetAutoBoostedClocksEnabled", 2, 0, 0, two(nvml.Device.GetAutoBoostedClocksEnabled)}}
-	getUtilization = &call{{"nvmlDeviceGetUtilizationRates", 2, 0, 0, into(nvml.Device.GetUtilizationRates, func(u nvml.Utilization, out []float64) {
+	getAutoBoost   = &call{{"nvmlDeviceGetAutoBoostedClocksEnabled", 2, 0, two(nvml.Device.GetAutoBoostedClocksEnabled)}}
+	getUtilization = &call{{"nvmlDeviceGetUtilizationRates", 2, 0, into(nvml.Device.GetUtilizationRates, func(u nvml.Utilization, out []float64) {
 		out[0], out[1] = known32(u.Gpu), known32(u.Memory)
 	})}}
-	getEncoderUtilization = &call{{"nvmlDeviceGetEncoderUtilization", 2, 0, 0, two(nvml.Device.GetEncoderUtilization)}}
-	getDecoderUtilization = &call{{"nvmlDeviceGetDecoderUtilization", 2, 0, 0, two(nvml.Device.GetDecoderUtilization)}}
-	getJPGUtilization     = &call{{"nvmlDeviceGetJpgUtilization", 2, 0, 535, two(nvml.Device.GetJpgUtilization)}}
-	getOFAUtilization     = &call{{"nvmlDeviceGetOfaUtilization", 2, 0, 535, two(nvml.Device.GetOfaUtilization)}}
+	getEncoderUtilization = &call{{"nvmlDeviceGetEncoderUtilization", 2, 0, two(nvml.Device.GetEncoderUtilization)}}
+	getDecoderUtilization = &call{{"nvmlDeviceGetDecoderUtilization", 2, 0, two(nvml.Device.GetDecoderUtilization)}}
+	getJPGUtilization     = &call{{"nvmlDeviceGetJpgUtilization", 2, 0, two(nvml.Device.GetJpgUtilization)}}
+	getOFAUtilization     = &call{{"nvmlDeviceGetOfaUtilization", 2, 0, two(nvml.Device.GetOfaUtilization)}}
 	getComputeProcesses   = &call{
-		{"nvmlDeviceGetComputeRunningProcesses_v3", 1, 0, 510, countOf("nvmlDeviceGetComputeRunningProcesses_v3")},
-		{"nvmlDeviceGetComputeRunningProcesses_v2", 1, 0, 0, countOf("nvmlDeviceGetComputeRunningProcesses_v2")},
+		{"nvmlDeviceGetComputeRunningProcesses_v3", 1, 0, countOf("nvmlDeviceGetComputeRunningProcesses_v3")},
+		{"nvmlDeviceGetComputeRunningProcesses_v2", 1, 0, countOf("nvmlDeviceGetComputeRunningProcesses_v2")},
 	}
 	getGraphicsProcesses = &call{
-		{"nvmlDeviceGetGraphicsRunningProcesses_v3", 1, 0, 510, countOf("nvmlDeviceGetGraphicsRunningProcesses_v3")},
-		{"nvmlDeviceGetGraphicsRunningProcesses_v2", 1, 0, 0, countOf("nvmlDeviceGetGraphicsRunningProcesses_v2")},
+		{"nvmlDeviceGetGraphicsRunningProcesses_v3", 1, 0, countOf("nvmlDeviceGetGraphicsRunningProcesses_v3")},
+		{"nvmlDeviceGetGraphicsRunningProcesses_v2", 1, 0, countOf("nvmlDeviceGetGraphicsRunningProcesses_v2")},
 	}
 	getMemoryInfo = &call{
-		{"nvmlDeviceGetMemoryInfo_v2", 4, 0, 510, into(nvml.Device.GetMemoryInfo_v2, func(m nvml.Memory_v2, out []float64) {
+		{"nvmlDeviceGetMemoryInfo_v2", 4, 0, into(nvml.Device.GetMemoryInfo_v2, func(m nvml.Memory_v2, out []float64) {
 			out[0], out[1], out[2], out[3] = known64(m.Total), known64(m.Free), known64(m.Used), known64(m.Reserved)
 		})},
-		{"nvmlDeviceGetMemoryInfo", 3, 0, 0, into(nvml.Device.GetMemoryInfo, func(m nvml.Memory, out []float64) {
+		{"nvmlDeviceGetMemoryInfo", 3, 0, into(nvml.Device.GetMemoryInfo, func(m nvml.Memory, out []float64) {
 			out[0], out[1], out[2] = known64(m.Total), known64(m.Free), known64(m.Used)
 		})},
 	}
-	getBAR1Info = &call{{"nvmlDeviceGetBAR1MemoryInfo", 3, 0, 0, into(nvml.Device.GetBAR1MemoryInfo, func(m nvml.BAR1Memory, out []float64) {
+	getBAR1Info = &call{{"nvmlDeviceGetBAR1MemoryInfo", 3, 0, into(nvml.Device.GetBAR1MemoryInfo, func(m nvml.BAR1Memory, out []float64) {
 		out[0], out[1], out[2] = known64(m.Bar1Total), known64(m.Bar1Free), known64(m.Bar1Used)
 	})}}
-	getFanSpeed        = &call{{"nvmlDeviceGetFanSpeed", 1, 0, 0, one(nvml.Device.GetFanSpeed)}}
-	getPState          = &call{{"nvmlDeviceGetPerformanceState", 1, 0, 0, one(nvml.Device.GetPerformanceState)}}
-	getComputeMode     = &call{{"nvmlDeviceGetComputeMode", 1, 0, 0, one(nvml.Device.GetComputeMode)}}
-	getPersistenceMode = &call{{"nvmlDeviceGetPersistenceMode", 1, 0, 0, one(nvml.Device.GetPersistenceMode)}}
-	getMIGMode         = &call{{"nvmlDeviceGetMigMode", 2, 0, 0, two(nvml.Device.GetMigMode)}}
-	getMaxMIGDevices   = &call{{"nvmlDeviceGetMaxMigDeviceCount", 1, 0, 0, one(nvml.Device.GetMaxMigDeviceCount)}}
-	getECCMode         = &call{{"nvmlDeviceGetEccMode", 2, 0, 0, two(nvml.Device.GetEccMode)}}
-	getECCCount        = &call{{"nvmlDeviceGetMemoryErrorCounter", 1, 3, 0, func(h *handle, a [3]uint32, out []float64) nvml.Return {
+	getFanSpeed        = &call{{"nvmlDeviceGetFanSpeed", 1, 0, one(nvml.Device.GetFanSpeed)}}
+	getPState          = &call{{"nvmlDeviceGetPerformanceState", 1, 0, one(nvml.Device.GetPerformanceState)}}
+	getComputeMode     = &call{{"nvmlDeviceGetComputeMode", 1, 0, one(nvml.Device.GetComputeMode)}}
+	getPersistenceMode = &call{{"nvmlDeviceGetPersistenceMode", 1, 0, one(nvml.Device.GetPersistenceMode)}}
+	getMIGMode         = &call{{"nvmlDeviceGetMigMode", 2, 0, two(nvml.Device.GetMigMode)}}
+	getMaxMIGDevices   = &call{{"nvmlDeviceGetMaxMigDeviceCount", 1, 0, one(nvml.Device.GetMaxMigDeviceCount)}}
+	getECCMode         = &call{{"nvmlDeviceGetEccMode", 2, 0, two(nvml.Device.GetEccMode)}}
+	getECCCount        = &call{{"nvmlDeviceGetMemoryErrorCounter", 1, 3, func(h *handle, a [3]uint32, out []float64) nvml.Return {
 		n, code := h.GetMemoryErrorCounter(nvml.MemoryErrorType(a[0]), nvml.EccCounterType(a[1]), nvml.MemoryLocation(a[2]))
 		out[0] = known64(n)
 		return code
 	}}}
-	getSRAMErrors = &call{{"nvmlDeviceGetSramEccErrorStatus", 1, 0, 550, into(nvml.Device.GetSramEccErrorStatus, func(s nvml.EccSramErrorStatus, out []float64) {
+	getSRAMErrors = &call{{"nvmlDeviceGetSramEccErrorStatus", 1, 0, into(nvml.Device.GetSramEccErrorStatus, func(s nvml.EccSramErrorStatus, out []float64) {
 		out[0] = boolValue(s.BThresholdExceeded != 0)
 	})}}
-	getRetiredPages = &call{{"nvmlDeviceGetRetiredPages", 1, 1, 0, func(h *handle, a [3]uint32, out []float64) nvml.Return {
+	getRetiredPages = &call{{"nvmlDeviceGetRetiredPages", 1, 1, func(h *handle, a [3]uint32, out []float64) nvml.Return {
 		n, code := countRetiredPages(h.lib, h.Device, a[0])
 		out[0] = float64(n)
 		return code
 	}}}
-	getRowHistogram = &call{{"nvmlDeviceGetRowRemapperHistogram", 5, 0, 0, into(nvml.Device.GetRowRemapperHistogram, func(v nvml.RowRemapperHistogramValues, out []float64) {
+	getRowHistogram = &call{{"nvmlDeviceGetRowRemapperHistogram", 5, 0, into(nvml.Device.GetRowRemapperHistogram, func(v nvml.RowRemapperHistogramValues, out []float64) {
 		for i, n := range [...]uint32{v.Max, v.High, v.Partial, v.Low, v.None} {
 			out[i] = known32(n)
 		}
 	})}}
-	getUnrepairableMemory = &call{{"nvmlDeviceGetUnrepairableMemoryFlag_v1", 1, 0, 590, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
+	getUnrepairableMemory = &call{{"nvmlDeviceGetUnrepairableMemoryFlag_v1", 1, 0, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
 		unrepairable, code := unrepairableMemory(h.lib, h.Device)
 		out[0] = boolValue(unrepairable)
 		return code
 	}}}
-	getPCIeReplay   = &call{{"nvmlDeviceGetPcieReplayCounter", 1, 0, 0, one(nvml.Device.GetPcieReplayCounter)}}
-	getPCIeGen      = &call{{"nvmlDeviceGetCurrPcieLinkGeneration", 1, 0, 0, one(nvml.Device.GetCurrPcieLinkGeneration)}}
-	getPCIeWidth    = &call{{"nvmlDeviceGetCurrPcieLinkWidth", 1, 0, 0, one(nvml.Device.GetCurrPcieLinkWidth)}}
-	getPCIeMaxGen   = &call{{"nvmlDeviceGetMaxPcieLinkGeneration", 1, 0, 0, one(nvml.Device.GetMaxPcieLinkGeneration)}}
-	getPCIeMaxWidth = &call{{"nvmlDeviceGetMaxPcieLinkWidth", 1, 0, 0, one(nvml.Device.GetMaxPcieLinkWidth)}}
-	getPCIInfo      = &call{{"nvmlDeviceGetPciInfo_v3", 2, 0, 0, into(nvml.Device.GetPciInfo, func(p nvml.PciInfo, out []float64) {
+	getPCIeReplay   = &call{{"nvmlDeviceGetPcieReplayCounter", 1, 0, one(nvml.Device.GetPcieReplayCounter)}}
+	getPCIeGen      = &call{{"nvmlDeviceGetCurrPcieLinkGeneration", 1, 0, one(nvml.Device.GetCurrPcieLinkGeneration)}}
+	getPCIeWidth    = &call{{"nvmlDeviceGetCurrPcieLinkWidth", 1, 0, one(nvml.Device.GetCurrPcieLinkWidth)}}
+	getPCIeMaxGen   = &call{{"nvmlDeviceGetMaxPcieLinkGeneration", 1, 0, one(nvml.Device.GetMaxPcieLinkGeneration)}}
+	getPCIeMaxWidth = &call{{"nvmlDeviceGetMaxPcieLinkWidth", 1, 0, one(nvml.Device.GetMaxPcieLinkWidth)}}
+	getPCIInfo      = &call{{"nvmlDeviceGetPciInfo_v3", 2, 0, into(nvml.Device.GetPciInfo, func(p nvml.PciInfo, out []float64) {
 		out[0], out[1] = float64(p.PciDeviceId), float64(p.PciSubSystemId)
 	})}}
-	getNVLinkErrors = &call{{"nvmlDeviceGetNvLinkErrorCounter", 1, 2, 0, func(h *handle, a [3]uint32, out []float64) nvml.Return {
+	getNVLinkErrors = &call{{"nvmlDeviceGetNvLinkErrorCounter", 1, 2, func(h *handle, a [3]uint32, out []float64) nvml.Return {
 		n, code := h.GetNvLinkErrorCounter(int(a[0]), nvml.NvLinkErrorCounter(a[1]))
 		out[0] = known64(n)
 		return code
 	}}}
 	getFabricInfo = &call{
-		{"nvmlDeviceGetGpuFabricInfoV", 4, 0, 550, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
+		{"nvmlDeviceGetGpuFabricInfoV", 4, 0, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
 			f, code := h.GetGpuFabricInfoV().V2()
 			out[0], out[1], out[2], out[3] = float64(f.State), float64(f.Status), float64(f.CliqueId), float64(f.HealthMask)
 			return code
 		}},
-		{"nvmlDeviceGetGpuFabricInfo", 3, 0, 525, into(nvml.Device.GetGpuFabricInfo, func(f nvml.GpuFabricInfo, out []float64) {
+		{"nvmlDeviceGetGpuFabricInfo", 3, 0, into(nvml.Device.GetGpuFabricInfo, func(f nvml.GpuFabricInfo, out []float64) {
 			out[0], out[1], out[2] = float64(f.State), float64(f.Status), float64(f.CliqueId)
 		})},
 	}
 	// third version of the struct
-	getFabricSummary = &call{{"nvmlDeviceGetGpuFabricInfoV", 1, 0, 580, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
+	getFabricSummary = &call{{"nvmlDeviceGetGpuFabricInfoV", 1, 0, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
 		f, code := h.GetGpuFabricInfoV().V3()
 		out[0] = float64(f.HealthSummary)
 		return code
 	}}}
-	getPlatformInfo = &call{{"nvmlDeviceGetPlatformInfo", 5, 0, 570, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
+	getPlatformInfo = &call{{"nvmlDeviceGetPlatformInfo", 5, 0, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
 		p, code := platformInfo(h.lib, h.Device)
 		for i, n := range [...]uint8{p.SlotNumber, p.TrayIndex, p.HostId, p.PeerType, p.ModuleId} {
 			if out[i] = float64(n); n == math.MaxUint8 {
@@ -193,7 +188,7 @@ var (
 		}
 		return code
 	}}}
-	getGridLicence = &call{{"nvmlDeviceGetGridLicensableFeatures_v4", 1, 0, 0, into(nvml.Device.GetGridLicensableFeatures, func(l nvml.GridLicensableFeatures, out []float64) {
+	getGridLicence = &call{{"nvmlDeviceGetGridLicensableFeatures_v4", 1, 0, into(nvml.Device.GetGridLicensableFeatures, func(l nvml.GridLicensableFeatures, out []float64) {
 		out[0] = 0
 		for i, f := range l.GridLicensableFeatures {
 			if l.IsGridLicenseSupported != 0 && uint32(i) < l.LicensableFeaturesCount && f.FeatureCode == uint32(nvml.GRID_LICENSE_FEATURE_CODE_VGPU) {
@@ -201,20 +196,20 @@ var (
 			}
 		}
 	})}}
-	getVirtualizationMode = &call{{"nvmlDeviceGetVirtualizationMode", 1, 0, 0, one(nvml.Device.GetVirtualizationMode)}}
-	getIndex              = &call{{"nvmlDeviceGetIndex", 1, 0, 0, one(nvml.Device.GetIndex)}}
-	getMinorNumber        = &call{{"nvmlDeviceGetMinorNumber", 1, 0, 0, one(nvml.Device.GetMinorNumber)}}
-	getComputeCapability  = &call{{"nvmlDeviceGetCudaComputeCapability", 2, 0, 0, two(nvml.Device.GetCudaComputeCapability)}}
-	getCPUAffinity        = &call{{"nvmlDeviceGetCpuAffinity", 4, 0, 0, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
+	getVirtualizationMode = &call{{"nvmlDeviceGetVirtualizationMode", 1, 0, one(nvml.Device.GetVirtualizationMode)}}
+	getIndex              = &call{{"nvmlDeviceGetIndex", 1, 0, one(nvml.Device.GetIndex)}}
+	getMinorNumber        = &call{{"nvmlDeviceGetMinorNumber", 1, 0, one(nvml.Device.GetMinorNumber)}}
+	getComputeCapability  = &call{{"nvmlDeviceGetCudaComputeCapability", 2, 0, two(nvml.Device.GetCudaComputeCapability)}}
+	getCPUAffinity        = &call{{"nvmlDeviceGetCpuAffinity", 4, 0, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
 		words, code := h.GetCpuAffinity(affinityBytes)
 		return masks(out, words, code)
 	}}}
-	getMemoryAffinity = &call{{"nvmlDeviceGetMemoryAffinity", 4, 0, 0, func(h *handle, a [3]uint32, out []float64) nvml.Return {
+	getMemoryAffinity = &call{{"nvmlDeviceGetMemoryAffinity", 4, 0, func(h *handle, a [3]uint32, out []float64) nvml.Return {
 		words, code := h.GetMemoryAffinity(affinityBytes, nvml.AffinityScope(a[0]))
 		return masks(out, words, code)
 	}}}
-	getInforomChecksum = &call{{"nvmlDeviceGetInforomConfigurationChecksum", 1, 0, 0, one(nvml.Device.GetInforomConfigurationChecksum)}}
-	getInforomValid    = &call{{"nvmlDeviceValidateInforom", 1, 0, 0, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
+	getInforomChecksum = &call{{"nvmlDeviceGetInforomConfigurationChecksum", 1, 0, one(nvml.Device.GetInforomConfigurationChecksum)}}
+	getInforomValid    = &call{{"nvmlDeviceValidateInforom", 1, 0, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
 		code := h.ValidateInforom()
 		out[0] = boolValue(code == nvml.SUCCESS)
 		if code == nvml.ERROR_CORRUPTED_INFOROM {
@@ -222,21 +217,21 @@ var (
 		}
 		return code
 	}}}
-	getGPMSupport = &call{{"nvmlGpmQueryDeviceSupport", 1, 0, 520, into(nvml.Device.GpmQueryDeviceSupport, func(s nvml.GpmSupport, out []float64) {
+	getGPMSupport = &call{{"nvmlGpmQueryDeviceSupport", 1, 0, into(nvml.Device.GpmQueryDeviceSupport, func(s nvml.GpmSupport, out []float64) {
 		out[0] = boolValue(s.IsSupportedDevice != 0)
 	})}}
 	// asked on the GPU, but it is a property of the system
-	getCCState = &call{{"nvmlSystemGetConfComputeState", 1, 0, 535, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
+	getCCState = &call{{"nvmlSystemGetConfComputeState", 1, 0, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
 		s, code := h.lib.api.SystemGetConfComputeState()
 		out[0] = float64(s.CcFeature)
 		return code
 	}}}
-	getDeviceCount = &call{{"nvmlDeviceGetCount_v2", 1, 0, 0, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
+	getDeviceCount = &call{{"nvmlDeviceGetCount_v2", 1, 0, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
 		n, code := h.lib.api.DeviceGetCount()
 		out[0] = float64(n)
 		return code
 	}}}
-	getCUDAVersion = &call{{"nvmlSystemGetCudaDriverVersion_v2", 1, 0, 0, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
+	getCUDAVersion = &call{{"nvmlSystemGetCudaDriverVersion_v2", 1, 0, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
 		n, code := h.lib.api.SystemGetCudaDriverVersion_v2()
 		out[0] = float64(n)
 		return code
@@ -357,8 +352,8 @@ const (
 
 // processCalls holds the names of each call, newest first.
 var processCalls = [numAsks]call{
-	listCompute:  {{symbol: "nvmlDeviceGetComputeRunningProcesses_v3", since: 510}, {symbol: "nvmlDeviceGetComputeRunningProcesses_v2"}},
-	listGraphics: {{symbol: "nvmlDeviceGetGraphicsRunningProcesses_v3", since: 510}, {symbol: "nvmlDeviceGetGraphicsRunningProcesses_v2"}},
-	listMPS:      {{symbol: "nvmlDeviceGetMPSComputeRunningProcesses_v3", since: 510}, {symbol: "nvmlDeviceGetMPSComputeRunningProcesses_v2"}},
-	askBusy:      {{symbol: "nvmlDeviceGetProcessesUtilizationInfo", since: 550}},
+	listCompute:  {{symbol: "nvmlDeviceGetComputeRunningProcesses_v3"}, {symbol: "nvmlDeviceGetComputeRunningProcesses_v2"}},
+	listGraphics: {{symbol: "nvmlDeviceGetGraphicsRunningProcesses_v3"}, {symbol: "nvmlDeviceGetGraphicsRunningProcesses_v2"}},
+	listMPS:      {{symbol: "nvmlDeviceGetMPSComputeRunningProcesses_v3"}, {symbol: "nvmlDeviceGetMPSComputeRunningProcesses_v2"}},
+	askBusy:      {{symbol: "nvmlDeviceGetProcessesUtilizationInfo"}},
 }

@@ -99,15 +99,9 @@ func (p *pending) wait() { p.all.Wait() }
 // countCall is the index of the call that counts GPUs.
 const countCall = -1
 
-// boards is the part of the library that discovery calls.
-type boards interface {
-	count() (int, nvml.Return)
-	identify(index int) *gpu
-}
-
 // discovery finds the GPUs of a library, in Open and in each Rescan.
 type discovery struct {
-	lib     boards
+	lib     *library
 	o       Options
 	pending *pending
 	leftOut int // GPUs beyond collector.MaxGPUs at the last count
@@ -143,7 +137,7 @@ func (d *discovery) count(ctx context.Context) (int, error) {
 		n    int
 		code nvml.Return
 	}
-	answer, ended := askEach(ctx, d.pending, []int{countCall}, func(int) (c count) { c.n, c.code = d.lib.count(); return c }, nil)[countCall]
+	answer, ended := askEach(ctx, d.pending, []int{countCall}, func(int) (c count) { c.n, c.code = d.lib.api.DeviceGetCount(); return c }, nil)[countCall]
 	switch {
 	case !ended:
 		return 0, fmt.Errorf("count GPUs: NVML %w", errHangs)

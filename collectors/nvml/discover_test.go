@@ -7,12 +7,10 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"warpgauge/collectors/nvml/nvmltest"
-	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
@@ -123,31 +121,5 @@ func TestDiscoveryOfNone(t *testing.T) {
 	n.Return(nvmltest.Host, "nvmlDeviceGetCount_v2", "UNKNOWN")
 	if _, err := d.gpus(t.Context()); !errors.Is(err, nvml.ERROR_UNKNOWN) {
 		t.Errorf("without a count: %v", err)
-	}
-}
-
-// TestDiscoveryHangs checks that a hanging GPU delays the others by the patience only, that the kernel identifies it,
-// and that discovery does not ask it again until the call returns.
-func TestDiscoveryHangs(t *testing.T) {
-	n := nvmltest.New(t, nvmltest.Config{GPUs: 3})
-	d := discoveryOn(t, n)
-	d.pending.patience = 500 * time.Millisecond
-	release := n.Hang(1, "nvmlDeviceGetHandleByIndex_v2")
-	defer release()
-	for range 2 {
-		gpus := d.mustFind(t)
-		equal(t, []collector.Device{h100(0), h100(1), h100(2)}, devicesOf(gpus), "")
-		if g := gpus[1]; !errors.Is(g.err, errHangs) || !g.silent() {
-			t.Errorf("GPU that hangs: %v", g.err)
-		}
-	}
-	if got := n.Hanging(); got != 1 {
-		t.Errorf("%d calls hang, want 1", got)
-	}
-	g := d.mustFind(t)[1]
-	release()
-	eventually.True(t, "the call's answer", func() bool { return !g.silent() })
-	if g := d.mustFind(t)[1]; g.err != nil {
-		t.Errorf("after it has answered: %v", g.err)
 	}
 }

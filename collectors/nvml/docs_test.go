@@ -37,8 +37,8 @@ func TestMarkdownIsCurrent(t *testing.T) {
 func markdown(page string) string {
 	var b strings.Builder
 	generated := map[string]func(*strings.Builder){
-		"| Id | Field | Level | Call | Conversion | Unit | Driver | GPUs | Cost | Remark |": readingRows,
-		"| Id | Field | Metric | Conversion | Unit | Driver |":                              profilingRows,
+		"| Id | Field | Level | Call | Conversion | Unit | GPUs | Cost | Remark |": readingRows,
+		"| Id | Field | Metric | Conversion | Unit |":                              profilingRows,
 	}
 	var rows func(*strings.Builder) // writes the current table's rows; nil keeps the page's rows
 	for line := range strings.Lines(page) {
@@ -79,8 +79,8 @@ func readingRows(b *strings.Builder) {
 		if r.label.Name != "" {
 			label = fmt.Sprintf(" %s=%q", r.label.Name, r.label.Value)
 		}
-		fmt.Fprintf(b, "| %d | `%s`%s | %s | %s | %s | %s | %s | %s | %s | %s |\n", d.ID, d.Name, label, levelText(r.levelOf()), callText(&r), conversionText(&r, d),
-			d.Unit, driverText(r.since), r.boards, d.Cost, r.note)
+		fmt.Fprintf(b, "| %d | `%s`%s | %s | %s | %s | %s | %s | %s | %s |\n", d.ID, d.Name, label, levelText(r.levelOf()), callText(&r), conversionText(&r, d),
+			d.Unit, r.boards, d.Cost, r.note)
 	}
 }
 
@@ -93,7 +93,7 @@ func profilingRows(b *strings.Builder) {
 		if p.scale != 1 {
 			conversion = "× " + plain(p.scale)
 		}
-		fmt.Fprintf(b, "| %d | `%s` | %s | %s | %s | %s |\n", d.ID, d.Name, metric, conversion, d.Unit, driverText(p.since))
+		fmt.Fprintf(b, "| %d | `%s` | %s | %s | %s |\n", d.ID, d.Name, metric, conversion, d.Unit)
 	}
 }
 
@@ -103,14 +103,6 @@ func descriptor(id field.ID) *field.Descriptor {
 		panic("nvml: the catalogue lacks field " + strconv.Itoa(int(id)))
 	}
 	return d
-}
-
-// driverText returns a driver's branch, "" if every supported driver is at least as new.
-func driverText(since int) string {
-	if since <= oldestDriver {
-		return ""
-	}
-	return strconv.Itoa(since)
 }
 
 // levelText names the devices that have a reading.

@@ -146,21 +146,13 @@ func newSamplesReader(f unsafe.Pointer, d nvml.Device) samplesReader {
 	}
 }
 
-// The lists below have a size limit: go-nvml allocates as much memory as the driver asks for, and slices its buffer by
-// the count that the driver returns.
-
-// countRetiredPages calls nvmlDeviceGetRetiredPages. A driver retires at most 64 pages.
+// countRetiredPages calls nvmlDeviceGetRetiredPages with more room than the 64 pages that a driver retires, and fails if
+// the driver claims more. go-nvml allocates as much memory as the driver asks for, and slices its buffer by the count
+// that the driver returns.
 func countRetiredPages(l *library, d nvml.Device, cause uint32) (int, nvml.Return) {
-	return countOfList(l, "nvmlDeviceGetRetiredPages", func(f unsafe.Pointer, n *C.uint, room *C.ulonglong) C.int {
-		return C.wg_pages(f, raw(d), C.uint(cause), n, room)
-	})
-}
-
-// countOfList calls a list function with a buffer larger than any real list, and fails if the driver claims more.
-func countOfList(l *library, symbol string, call func(f unsafe.Pointer, n *C.uint, room *C.ulonglong) C.int) (int, nvml.Return) {
 	var room [512]C.ulonglong
 	n := C.uint(len(room))
-	code := callNamed(l.dl, symbol, func(f unsafe.Pointer) C.int { return call(f, &n, &room[0]) })
+	code := callNamed(l.dl, "nvmlDeviceGetRetiredPages", func(f unsafe.Pointer) C.int { return C.wg_pages(f, raw(d), C.uint(cause), &n, &room[0]) })
 	if code == nvml.SUCCESS && int(n) > len(room) {
 		code = nvml.ERROR_UNKNOWN
 	}

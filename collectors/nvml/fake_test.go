@@ -7,7 +7,6 @@ import (
 	"math"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/google/go-cmp/cmp"
@@ -80,38 +79,4 @@ func bind(t *testing.T, d device, ids ...field.ID) part {
 func sampleAllOf(p part) ([]float64, error) {
 	row := slices.Repeat([]float64{math.NaN()}, len(p.columns()))
 	return row, p.sample(row, slices.Repeat([]bool{true}, len(row)))
-}
-
-// fakeBoards holds a library's GPUs by index.
-type fakeBoards struct {
-	n    int
-	code nvml.Return
-	gpus map[int]*gpu
-}
-
-func (b *fakeBoards) count() (int, nvml.Return) { return b.n, b.code }
-
-func (b *fakeBoards) identify(index int) *gpu {
-	if g := b.gpus[index]; g != nil {
-		return g
-	}
-	g := newGPU(index)
-	g.err = gpuError("nvmlDeviceGetHandleByIndex_v2", nvml.ERROR_INVALID_ARGUMENT)
-	return g
-}
-
-func fakeGPU(index int, uuid, pci string) *gpu {
-	g := newGPU(index)
-	g.device.ID, g.device.UUID, g.device.PCIBusID = uuid, uuid, pci
-	return g
-}
-
-// TestImplausibleCount checks that the real GPUs stay if the library counts more GPUs than there can be.
-func TestImplausibleCount(t *testing.T) {
-	for n, leftOut := range map[int]int{math.MaxUint32: math.MaxUint32 - 256, 257: 1, -1: math.MaxUint32 - 256, 256: 0} {
-		d := discovery{lib: &fakeBoards{n: n, gpus: map[int]*gpu{0: fakeGPU(0, "GPU-a", ""), 1: fakeGPU(1, "GPU-b", "")}}, o: Options{Root: t.TempDir()}, pending: &pending{patience: time.Minute}}
-		if gpus, err := d.gpus(t.Context()); err != nil || len(gpus) != 2 || d.leftOut != leftOut {
-			t.Errorf("%d: %d GPUs, %v, %d left out, want %d", n, len(gpus), err, d.leftOut, leftOut)
-		}
-	}
 }

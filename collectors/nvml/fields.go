@@ -24,7 +24,6 @@ type reading struct {
 
 	label  collector.Label // of the column; a device has one column per label
 	anyOf  bool            // skip terms that the device lacks
-	since  int             // first driver branch; 0: all supported drivers
 	boards string          // GPUs that have it, where documented; "" means all
 	note   string          // difference from DCGM, and why
 }
@@ -79,12 +78,8 @@ const (
 
 // allReadings returns the table. It is built on first use and never changes.
 var allReadings = sync.OnceValue(func() []reading {
-	table := slices.Concat(identityReadings, clockReadings, thermalReadings, powerReadings, utilizationReadings,
+	return slices.Concat(identityReadings, clockReadings, thermalReadings, powerReadings, utilizationReadings,
 		memoryReadings, eccReadings(), pcieReadings, violationReadings, nvlinkReadings(), fabricReadings(), smoothingReadings)
-	for i := range table {
-		table[i].since = max(table[i].since, table[i].firstDriver())
-	}
-	return table
 })
 
 // byField returns the rows of each field, in order of preference.
@@ -96,38 +91,6 @@ var byField = sync.OnceValue(func() map[field.ID][]*reading {
 	}
 	return out
 })
-
-// firstDriver returns the first driver branch that has all terms under some name.
-func (r *reading) firstDriver() int {
-	first := 0
-	for _, t := range r.terms {
-		gens := *t.call
-		since := gens[len(gens)-1].since
-		for i := len(gens) - 1; i >= 0 && t.pick >= gens[i].results; i-- {
-			since = gens[max(i-1, 0)].since
-		}
-		if t.call == getFieldValues {
-			since = fieldSince(t.arg[0])
-		}
-		first = max(first, since)
-	}
-	return first
-}
-
-// fieldSince returns the first driver branch whose nvml.h has the field, 0 if all supported drivers have it.
-func fieldSince(id uint32) int {
-	for _, s := range [...]struct {
-		first uint32
-		since int
-	}{
-		{269, 575}, {235, 570}, {231, 575}, {230, 570}, {201, 560}, {197, 555}, {170, 535}, {167, 525}, {161, 520},
-	} {
-		if id >= s.first {
-			return s.since
-		}
-	}
-	return 0
-}
 
 // Fields whose numbers depend on the driver: power smoothing (251 to 268) and clock event durations (269 to 273). All
 // lower fields have the same number in every driver.
@@ -195,7 +158,6 @@ type profiling struct {
 	id     field.ID
 	metric uint32  // NVML_GPM_METRIC_… in nvml.h; of link 0 if perLink
 	scale  float64 // from GPM's unit to the field's
-	since  int     // first driver branch
 	// perLink marks a field of links. The metrics of the links 0 to 17 are 2 apart; those from link 18 on have their
 	// own range.
 	perLink bool
@@ -208,24 +170,17 @@ const (
 	fromMiB     = 1 << 20
 )
 
-// First driver branches, from the nvml.h that introduced the metrics.
-const (
-	gpmFirst  = 525
-	gpmSecond = 575 // C2C, caches of host and peer memory
-	gpmThird  = 610 // counters since boot, links from 18 on
-)
-
 // profilings returns the table, sorted by field. DCGM reads the same metrics (DcgmFieldIdToNvmlGpmMetricId in its
 // dcgm_fields.cpp).
 var profilings = sync.OnceValue(func() []profiling {
 	table := []profiling{
-		{id: 1532, metric: 63, scale: fromMiB, since: gpmFirst, perLink: true},
-		{id: 1533, metric: 62, scale: fromMiB, since: gpmFirst, perLink: true},
+		{id: 1532, metric: 63, scale: fromMiB, perLink: true},
+		{id: 1533, metric: 62, scale: fromMiB, perLink: true},
 	}
 	// run adds consecutive fields whose metrics are step apart.
-	run := func(first, last field.ID, metric, step uint32, scale float64, since int) {
+	run := func(first, last field.ID, metric, step uint32, scale float64) {
 		for id := first; id <= last; id++ {
-			table = append(table, profiling{id: id, metric: metric + uint32(id-first)*step, scale: scale, since: since})
+			table = append(table, profiling{id: id, metric: metric + uint32(id-first)*step, scale: scale})
 		}
 	}
 	// graphics engine, SM, SM occupancy, any tensor pipe, DRAM, FP64, FP32, FP16; PCIe and NVLink, sent and received;
@@ -235,21 +190,21 @@ var profilings = sync.OnceValue(func() []profiling {
 		if id >= 1009 && id <= 1012 {
 			scale = fromMiB
 		}
-		run(id, id, metric, 0, scale, gpmFirst)
+		run(id, id, metric, 0, scale)
 	}
 	for i, metric := range []uint32{100, 102, 101, 103} { // C2C: all and data, sent; all and data, received
-		run(field.ID(1076+i), field.ID(1076+i), metric, 0, fromMiB, gpmSecond)
+		run(field.ID(1076+i), field.ID(1076+i), metric, 0, fromMiB)
 	}
-	run(1017, 1024, 30, 1, fromPercent, gpmFirst) // video decoders
-	run(1025, 1032, 40, 1, fromPercent, gpmFirst) // JPEG decoders
-	run(1033, 1034, 50, 1, fromPercent, gpmFirst) // optical flow engines
+	run(1017, 1024, 30, 1, fromPercent) // video decoders
+	run(1025, 1032, 40, 1, fromPercent) // JPEG decoders
+	run(1033, 1034, 50, 1, fromPercent) // optical flow engines
 	for link := range uint32(18) {
 		tx := field.ID(1040 + 2*link)
-		run(tx, tx, 63+2*link, 0, fromMiB, gpmFirst)
-		run(tx+1, tx+1, 62+2*link, 0, fromMiB, gpmFirst)
+		run(tx, tx, 63+2*link, 0, fromMiB)
+		run(tx+1, tx+1, 62+2*link, 0, fromMiB)
 	}
-	run(1080, 1083, 160, 1, 1, gpmSecond) // caches of host and peer memory
-	run(1084, 1096, 248, 1, 1, gpmThird)  // cycles and bytes since boot
+	run(1080, 1083, 160, 1, 1) // caches of host and peer memory
+	run(1084, 1096, 248, 1, 1) // cycles and bytes since boot
 	slices.SortFunc(table, func(a, b profiling) int { return int(a.id) - int(b.id) })
 	return table
 })

@@ -29,12 +29,6 @@ const (
 	wholeDevice = -1
 )
 
-// gpmCalls is the part of go-nvml that GPM needs.
-type gpmCalls interface {
-	GpmSampleAlloc() (nvml.GpmSample, nvml.Return)
-	GpmMetricsGet(m *nvml.GpmMetricsGetType) nvml.Return
-}
-
 // gpmPart supplies DCGM_FI_PROF_* from NVML's GPU performance monitor (GPM). A value is the mean since the field was
 // last read, so fields with different intervals are averaged over different times. At ticks shorter than gpmMinGap the
 // last value stays. Before the second sample a field is blank.
@@ -42,7 +36,7 @@ type gpmCalls interface {
 // GPM's streaming mode (nvmlGpmSetStreamingEnabled) stays as it is: samples do not need it, and it is a setting of the
 // device.
 type gpmPart struct {
-	api     gpmCalls
+	api     nvml.Interface
 	cols    []collector.Column
 	metrics []uint32   // by column
 	scales  []gpmScale // by column

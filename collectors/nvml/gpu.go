@@ -81,9 +81,6 @@ func newGPU(index int) *gpu {
 	}
 }
 
-// count returns the number of GPUs.
-func (l *library) count() (int, nvml.Return) { return l.api.DeviceGetCount() }
-
 // tidy turns a driver's text into a valid label value.
 func tidy(s string) string { return strings.ToValidUTF8(strings.TrimSpace(s), "\uFFFD") }
 

@@ -55,26 +55,30 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// TestHangsWhenBound checks that a GPU that hangs during binding does not delay the others and is found when it
-// answers.
-func TestHangsWhenBound(t *testing.T) {
-	n := nvmltest.New(t, nvmltest.Config{GPUs: 3})
-	release := n.Hang(1, "nvmlDeviceGetPowerUsage")
-	defer release()
-	o := at(n)
-	o.Patience = 500 * time.Millisecond
-	list := listOf(t, csvOf([]string{"DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_POWER_USAGE"}))
-	_, sources := openList(t, o, list)
-	for i, row := range sampleAll(t, []collector.Source{sources[0], sources[2]}) {
-		if len(row) != 2 {
-			t.Errorf("well GPU %d: %d columns", i, len(row))
+// TestHangs checks that a GPU that hangs, when it is found or when it is bound, does not delay the others, is identified,
+// and is noticed when it answers.
+func TestHangs(t *testing.T) {
+	for _, function := range []string{"nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetPowerUsage"} {
+		n := nvmltest.New(t, nvmltest.Config{GPUs: 3})
+		release := n.Hang(1, function)
+		defer release()
+		o := at(n)
+		o.Patience = 500 * time.Millisecond
+		c, sources := openList(t, o, listOf(t, csvOf([]string{"DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_POWER_USAGE"})))
+		for i, row := range sampleAll(t, []collector.Source{sources[0], sources[2]}) {
+			if len(row) != 2 {
+				t.Errorf("%s: well GPU %d: %d columns", function, i, len(row))
+			}
 		}
+		err := sources[1].Sample(nil, nil)
+		if !errors.Is(err, errHangs) || len(sources[1].Columns()) != 0 {
+			t.Errorf("%s: the GPU that hangs: %v, %d columns", function, err, len(sources[1].Columns()))
+		}
+		equal(t, []collector.Device{h100(1)}, sources[1].Devices(), "%s: the GPU that hangs", function)
+		release()
+		eventually.True(t, "the GPU that hung", func() bool { return errors.Is(sources[1].Sample(nil, nil), collector.ErrColumnsChanged) })
+		must(t, c.Close())
 	}
-	if err := sources[1].Sample(nil, nil); !errors.Is(err, errHangs) || len(sources[1].Columns()) != 0 || len(sources[1].Devices()) != 1 {
-		t.Errorf("the GPU that hangs: %v, %d columns, %d devices", err, len(sources[1].Columns()), len(sources[1].Devices()))
-	}
-	release()
-	eventually.True(t, "the GPU that hung", func() bool { return errors.Is(sources[1].Sample(nil, nil), collector.ErrColumnsChanged) })
 }
 
 // TestSourceOfParts checks that a part's error only costs its own cells, unless it concerns the whole GPU.

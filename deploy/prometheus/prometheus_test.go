@@ -59,12 +59,6 @@ func rules(t *testing.T) (all []rule) {
 	return all
 }
 
-// alerts returns the alerting rules.
-func alerts(t *testing.T) []rule {
-	t.Helper()
-	return slices.DeleteFunc(rules(t), func(r rule) bool { return r.Alert == "" })
-}
-
 func read(t *testing.T, path string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(path)
@@ -166,41 +160,11 @@ func matched(v *parser.VectorSelector) (names []string) {
 	return names
 }
 
-// ruleTest is a promtool test.
-type ruleTest struct {
-	Name   string
-	Alerts []struct {
-		Alertname string
-		Firing    []any `yaml:"exp_alerts"`
-	} `yaml:"alert_rule_test"`
-	Exprs []struct {
-		Expr    string
-		Samples []struct{ Labels string } `yaml:"exp_samples"`
-	} `yaml:"promql_expr_test"`
-}
-
-// readTests returns the tests in the files that match a pattern.
-func readTests(t *testing.T, pattern string) (out []ruleTest) {
-	t.Helper()
-	files, err := filepath.Glob(pattern)
-	if err != nil || len(files) == 0 {
-		t.Fatalf("%s: %q, %v", pattern, files, err)
-	}
-	for _, f := range files {
-		var tests struct{ Tests []ruleTest }
-		if err := yaml.Unmarshal(read(t, f), &tests); err != nil {
-			t.Fatalf("parse %s: %v", f, err)
-		}
-		out = append(out, tests.Tests...)
-	}
-	return out
-}
-
 // TestEveryAlertHasARunbookAndATest finds alerts without either.
 func TestEveryAlertHasARunbookAndATest(t *testing.T) {
 	runbooks := string(read(t, "../../docs/runbooks.md"))
 	fires, names := firing(t), map[string]bool{}
-	for _, r := range alerts(t) {
+	for _, r := range slices.DeleteFunc(rules(t), func(r rule) bool { return r.Alert == "" }) {
 		names[r.Alert] = true
 		if want := "docs/runbooks.md#" + strings.ToLower(r.Alert); r.Annotations["runbook"] != want {
 			t.Errorf("%s: runbook is %q, want %q", r.Alert, r.Annotations["runbook"], want)
@@ -247,19 +211,38 @@ func TestRunbooksNameReasons(t *testing.T) {
 // mappings matches the rows of another table of the runbooks.
 var mappings = []string{"pod_resources", "pod_metadata", "resource_slices", "hpc_jobs", "processes"}
 
-// firing returns the alerts that some test expects to fire.
+// firing returns the alerts that some promtool test expects to fire.
 func firing(t *testing.T) map[string]bool {
 	t.Helper()
-	fires := map[string]bool{}
-	name := regexp.MustCompile(`alertname="(\w+)"`)
-	for _, test := range readTests(t, "tests/*_test.yml") {
-		for _, a := range test.Alerts {
-			fires[a.Alertname] = fires[a.Alertname] || len(a.Firing) > 0
+	files, err := filepath.Glob("tests/*_test.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fires, name := map[string]bool{}, regexp.MustCompile(`alertname="(\w+)"`)
+	for _, f := range files {
+		var file struct {
+			Tests []struct {
+				Alerts []struct {
+					Alertname string
+					Firing    []any `yaml:"exp_alerts"`
+				} `yaml:"alert_rule_test"`
+				Exprs []struct {
+					Samples []struct{ Labels string } `yaml:"exp_samples"`
+				} `yaml:"promql_expr_test"`
+			}
 		}
-		for _, e := range test.Exprs {
-			for _, s := range e.Samples {
-				if m := name.FindStringSubmatch(s.Labels); m != nil {
-					fires[m[1]] = true
+		if err := yaml.Unmarshal(read(t, f), &file); err != nil {
+			t.Fatalf("parse %s: %v", f, err)
+		}
+		for _, test := range file.Tests {
+			for _, a := range test.Alerts {
+				fires[a.Alertname] = fires[a.Alertname] || len(a.Firing) > 0
+			}
+			for _, e := range test.Exprs {
+				for _, s := range e.Samples {
+					if m := name.FindStringSubmatch(s.Labels); m != nil {
+						fires[m[1]] = true
+					}
 				}
 			}
 		}

@@ -20,7 +20,6 @@ import (
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/exporter"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/lists"
 )
 
 // Commands implements exporter.Commander.
@@ -139,7 +138,7 @@ func (l *deviceList) writeTable(w io.Writer, all bool) error {
 	}
 	var end strings.Builder
 	if hidden > 0 {
-		fmt.Fprintf(&end, "%s more: links and cores (--all lists them)\n", lists.Count(hidden, "device"))
+		fmt.Fprintf(&end, "%s more: links and cores (--all lists them)\n", config.Counted(hidden, "device"))
 	}
 	if shown+hidden == 0 {
 		end.WriteString("no device found\n")

@@ -18,7 +18,6 @@ import (
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/events"
 	"warpgauge/pkg/exporter"
-	"warpgauge/pkg/lists"
 )
 
 // lineForm is a one-line output of at most longestLine bytes, the limit of node-problem-detector.
@@ -101,7 +100,7 @@ func tellHealth(ctx context.Context, a *exporter.Program, cmd *cli.Command) erro
 	case len(unknown) > 0:
 		err = writeLine(a.Out, "cannot tell: ", briefs(unknown)...)
 	default:
-		err = writeLine(a.Out, lists.Count(len(found.Devices), "device")+", none is "+cmd.String("fail-on"))
+		err = writeLine(a.Out, config.Counted(len(found.Devices), "device")+", none is "+cmd.String("fail-on"))
 	}
 	switch {
 	case err != nil:

@@ -39,7 +39,6 @@ type Config struct {
 	SampleDeadline time.Duration
 	RescanInterval time.Duration
 	AbsentFields   bool
-	CreatedLines   bool
 	StaleAfter     time.Duration // 0 means the default, see EffectiveStaleAfter
 
 	// From what.

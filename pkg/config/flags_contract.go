@@ -135,7 +135,7 @@ func contractOwners(c *Config) []Flag {
 			Usage: "Add the label pod_uid, from the API server."},
 		Flag{Name: "kubernetes-pod-label-allowlist-regex", Env: "DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX", Needs: flagPodLabels, Value: patterns{&k.LabelAllow}, Metavar: "REGEX,…",
 			Usage:   "Pod labels to add: those whose name one of the regular expressions matches anywhere; may be repeated. None: all.",
-			Differs: "an invalid expression is refused at start; a comma inside brackets of any kind does not separate"},
+			Differs: "an invalid expression is refused at start"},
 		Flag{Name: "kubernetes-virtual-gpus", Env: "KUBERNETES_VIRTUAL_GPUS", Needs: flagKubernetes, Value: Bool(&k.VirtualGPUs),
 			Usage: "Show each series of a shared GPU once per container that shares it, with the label vgpu if the device plugin numbers the shares."},
 		Flag{Name: "kubernetes-enable-dra", Env: "KUBERNETES_ENABLE_DRA", Needs: flagKubernetes, Value: Bool(&k.DRA),

@@ -30,8 +30,6 @@ func ownSampling(c *Config) []Flag {
 			Usage: "Which of the exporter's own metrics are on the page. lean: states and ages of devices and what else alerts need, at most 48 samples on a node of 8 GPUs; full: all, for who looks into an exporter; none."},
 		Flag{Name: "absent-fields", Value: Bool(&c.AbsentFields),
 			Usage: "Show warpgauge_field_absent{device,field,reason}: for each field of the list without a value, why. At most 4096 series."},
-		Flag{Name: "openmetrics-created-lines", Value: Bool(&c.CreatedLines),
-			Usage: "Say in OpenMetrics when counts and histograms began, in lines that end in _created. A Prometheus that does not use them stores them as series; in protobuf they cost nothing and are always there."},
 		Flag{Name: "hostname-label", Value: OneOf(&c.HostnameLabel, "hostname", "Hostname"), Metavar: "NAME",
 			Usage: "Spelling of the hostname label: hostname, as in dcgm-exporter 4.8.3 and later, or Hostname, as before."},
 	))

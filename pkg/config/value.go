@@ -250,7 +250,7 @@ type patterns struct{ at *[]*regexp.Regexp }
 
 func (p patterns) Set(text string) error {
 	var all []*regexp.Regexp
-	for i, item := range splitPatterns(text) {
+	for i, item := range SplitList(text) {
 		r, err := regexp.Compile(item)
 		if err != nil {
 			return fmt.Errorf("expression %d, %q, is no regular expression: %w; correct it (syntax: https://github.com/google/re2/wiki/Syntax), or leave it out to let all labels through", i+1, item, err)
@@ -271,32 +271,9 @@ func (p patterns) String() string {
 
 func (p patterns) Reset() { *p.at = nil }
 
-// splitPatterns splits at commas outside of brackets, so that "a{1,2}" and
-// "[,;]" stay whole. It drops blanks around an expression.
-func splitPatterns(text string) (out []string) {
-	start, depth := 0, 0
-	for i := 0; i < len(text); i++ {
-		switch text[i] {
-		case '\\':
-			i++ // the escaped character
-		case '[', '{', '(':
-			depth++
-		case ']', '}', ')':
-			depth--
-		case ',':
-			if depth <= 0 {
-				out, start, depth = append(out, text[start:i]), i+1, 0
-			}
-		}
-	}
-	return notEmpty(append(out, text[start:]))
-}
-
 // SplitList returns the items of a comma list, trimmed and without empty ones.
-func SplitList(text string) []string { return notEmpty(strings.Split(text, ",")) }
-
-// notEmpty trims the items and drops those that are empty.
-func notEmpty(items []string) []string {
+func SplitList(text string) []string {
+	items := strings.Split(text, ",")
 	for i, item := range items {
 		items[i] = strings.TrimSpace(item)
 	}

@@ -1,28 +1,6 @@
 package config
 
-import (
-	"slices"
-	"testing"
-)
-
-func TestSplitPatterns(t *testing.T) {
-	f := func(in string, want ...string) {
-		t.Helper()
-		if got := splitPatterns(in); !slices.Equal(got, want) {
-			t.Errorf("%q is split into %q, want %q", in, got, want)
-		}
-	}
-	f("")
-	f(" , ,")
-	f("app", "app")
-	f("^app$, team ,", "^app$", "team")
-	f("a{1,2},b", "a{1,2}", "b")
-	f("[,;]x,(a,b)", "[,;]x", "(a,b)")
-	f(`a\,b,c`, `a\,b`, "c")
-	f(`\[a,b`, `\[a`, "b")
-	f("a},b,c", "a}", "b", "c")
-	f(`a,\`, "a", `\`)
-}
+import "testing"
 
 // An expression matches anywhere in the name, as in dcgm-exporter; without expressions all labels are kept.
 func TestKeepLabel(t *testing.T) {

@@ -68,7 +68,6 @@ func check(ctx context.Context, a *Program, path string, guarded bool, timeout t
 		if err != nil {
 			return err
 		}
-		p.Owners = nil // the command does not report who uses a device
 		_ = p.Sample(ctx, timeout, func(ctx context.Context) error {
 			found.sample(ctx, p)
 			if wrong, err := problems(p.Engine.Board().Load()); err != nil { // the guard repeats the check, with devices

@@ -45,7 +45,7 @@ func RootCommand(a *Program) *cli.Command {
 			root.Commands = append(root.Commands, c.Commands(a)...)
 		}
 	}
-	root.Commands = append(root.Commands, pingCommand(a), a.Build.VersionCommand(a.Out, notice), manCommand(a), childCommand(a))
+	root.Commands = append(root.Commands, pingCommand(a), a.Build.VersionCommand(a.Out, notice), config.ManCommand(a.Out, "warpgauge", a.Build.Version, manualTail), childCommand(a))
 	root.CustomRootCommandHelpTemplate = rootHelp(root, a.Flags)
 	config.Prepare(root, "\nAll flags of warpgauge --help work as well.\n")
 	return root
@@ -102,28 +102,6 @@ func relax(a *Program, args []string, known []cli.Flag) []string {
 	}
 	return out
 }
-
-func manCommand(a *Program) *cli.Command {
-	return config.ManCommand(a.Out, "warpgauge", func() config.Manual {
-		return config.Manual{Version: a.Build.Version, Head: manualHead, Tail: ".SH OPTIONS\n" + config.Preformatted(config.FlagHelp(a.Flags)) + manualTail}
-	})
-}
-
-const manualHead = `.SH SYNOPSIS
-.B warpgauge
-.RI [ flags ]
-.br
-.B warpgauge
-.RI [ flags ]
-.I command
-.RI [ arguments ]
-.SH DESCRIPTION
-Without a command, warpgauge samples the GPUs of this machine and serves what it has sampled to Prometheus,
-on port 9400 unless \-\-address says otherwise. A scrape is answered from memory and waits for no GPU.
-.PP
-Flags can stand before and behind a command. A flag beats its environment variable, which beats the configuration
-file, which beats the default. A switch is alone, or has its value behind an equals sign.
-`
 
 const manualTail = `.SH EXIT STATUS
 0 when all is well, also after a signal that ends it. 1 when something has to be put right, when it was ended at once by

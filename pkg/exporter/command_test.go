@@ -51,23 +51,3 @@ func TestRelaxed(t *testing.T) {
 		t.Errorf("without the extension: exit code %d, %q", code, out)
 	}
 }
-
-func TestHelp(t *testing.T) {
-	help := config.FlagHelp(config.NewSet(func(string) (string, bool) { return "", false }))
-	for _, line := range strings.Split(help, "\n") {
-		if len([]rune(line)) > config.HelpWidth {
-			t.Errorf("line of %d columns: %q", len([]rune(line)), line)
-		}
-	}
-	for _, want := range []string{
-		"What is read:\n", "Needs --kubernetes.", "Simulated GPUs:\n", "  -f, --collectors FILE\n", "  --enable-nvml=auto|true|false\n",
-		"  -n, --no-hostname\n", "Default: :9400.", "$WARPGAUGE_STRICT", "--watch-max-keep-age",
-	} {
-		if !strings.Contains(help, want) {
-			t.Errorf("help lacks %q:\n%s", want, help)
-		}
-	}
-	if strings.Contains(help, "DCGM_EXPORTER_WATCH_MAX_KEEP_AGE") {
-		t.Error("help explains a flag without effect")
-	}
-}

@@ -102,7 +102,6 @@ func (o *Owners) addAPIServer(a *Program, cfg *config.Config, table *owner.Optio
 	if !pods && !k.DRA {
 		return
 	}
-	kube.RouteKlog(log)
 	options := kube.APIOptions{
 		Node: config.NodeName(a.Lookup), Pods: pods, Slices: k.DRA, UserAgent: "warpgauge/" + a.Build.Version,
 		OnChange: changed, Log: log,

@@ -26,7 +26,7 @@ func ownersOf(t *testing.T, args ...string) (o *Owners, asked []string) {
 	a, cfg := newProgram(t, fake.Options{Profile: "dgx-h100", Devices: 1}, args...)
 	p, err := a.NewPipeline(cfg, parse(t, "DCGM_FI_DEV_GPU_TEMP, gauge, t\n"), zap.NewNop())
 	must(t, err)
-	if p.Owners == nil {
+	if p.FindOwners(); p.Owners == nil {
 		return nil, nil
 	}
 	for _, h := range p.Owners.Health {

@@ -40,7 +40,7 @@ type Pipeline struct {
 	Rows     *rows.Reader
 	store    *accumulate.Store
 	verdicts *events.Board
-	Owners   *Owners // nil: the mappings are off
+	Owners   *Owners // nil: the mappings are off, or not wanted
 	Renderer *exposition.Renderer
 	self     *selfmetrics.Page // nil if own metrics are off
 	files    *lists.Files
@@ -76,9 +76,11 @@ func (a *Program) NewPipeline(cfg *config.Config, list field.List, log *zap.Logg
 	if cfg.AbsentFields {
 		p.Registry.MustRegister(&absentMetric{View: p.Engine.Board().Load, Status: p.Engine.Status, StaleAfter: cfg.EffectiveStaleAfter()})
 	}
-	p.Owners = newOwners(a, cfg, p.Engine, p.Registry, log)
 	return p, nil
 }
+
+// FindOwners makes the configured mappings.
+func (p *Pipeline) FindOwners() { p.Owners = newOwners(p.program, p.cfg, p.Engine, p.Registry, p.log) }
 
 // ReadHere returns a Pipeline for the configured list with a quiet log. It does not start extensions.
 func (a *Program) ReadHere(ctx context.Context, cfg *config.Config) (*Pipeline, error) {
@@ -87,7 +89,11 @@ func (a *Program) ReadHere(ctx context.Context, cfg *config.Config) (*Pipeline, 
 	if err != nil {
 		return nil, err
 	}
-	return a.NewPipeline(cfg, parsed.Fields, log)
+	p, err := a.NewPipeline(cfg, parsed.Fields, log)
+	if err == nil {
+		p.FindOwners()
+	}
+	return p, err
 }
 
 // ServeLists puts the desk in front of the engine: from now on lists can change.
@@ -109,7 +115,6 @@ func (p *Pipeline) AddPages() {
 		HostnameLabel:        cfg.HostnameLabel,
 		OldNamespace:         cfg.OldNamespace,
 		ReplaceBlanksInModel: cfg.ReplaceBlanks,
-		CreatedLines:         cfg.CreatedLines,
 		StaleAfter:           cfg.EffectiveStaleAfter(),
 		Store:                p.store,
 		Registerer:           p.Registry,
@@ -118,7 +123,7 @@ func (p *Pipeline) AddPages() {
 		o.Owners = p.Owners.keeper
 	}
 	if own := cfg.OwnMetrics(); own != config.MetricsNone {
-		p.self = selfmetrics.New(p.Registry, selfmetrics.Options{Lean: own == config.MetricsLean, CreatedLines: cfg.CreatedLines, Registerer: p.Registry, Logger: p.log})
+		p.self = selfmetrics.New(p.Registry, selfmetrics.Options{Lean: own == config.MetricsLean, Registerer: p.Registry, Logger: p.log})
 		o.Self = p.self // as above
 	}
 	p.Renderer = exposition.New(p.Engine.Board(), o)

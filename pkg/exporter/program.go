@@ -231,6 +231,7 @@ func (a *Program) stages(ctx context.Context, cfg *config.Config, log *zap.Logge
 	if err != nil {
 		return nil, err
 	}
+	p.FindOwners()
 	p.ServeLists(first, files)
 	p.Registry.MustRegister(a.Log.Metric())
 	if err := p.Extend(); err != nil {

@@ -7,7 +7,6 @@ import (
 
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/lists"
 	"warpgauge/pkg/session"
 )
 
@@ -62,7 +61,7 @@ func notReady(all []session.CollectorStatus) (reasons []string) {
 			}
 		}
 		if starting > 0 {
-			reasons = append(reasons, fmt.Sprintf("collector %s: %s not sampled yet", c.Name, lists.Count(starting, "device")))
+			reasons = append(reasons, fmt.Sprintf("collector %s: %s not sampled yet", c.Name, config.Counted(starting, "device")))
 		}
 	}
 	switch {

@@ -46,10 +46,8 @@ type family struct {
 	xids       []sampleSeries // with err_code and err_msg
 	histograms []histogramSeries
 
-	head [dialects][]byte // HELP and TYPE lines
-	// created is the name of OpenMetrics' lines with the start of a count; nil: none.
-	created []byte
-	proto   []byte // name, help and type; made when first needed
+	head  [dialects][]byte // HELP and TYPE lines
+	proto []byte           // name, help and type; made when first needed
 }
 
 // sampleSeries shows one number.
@@ -87,9 +85,8 @@ func (f *family) size() int {
 	return len(f.samples) + len(f.xids) + len(f.histograms)
 }
 
-// finish renders the head lines. taken reports whether another family has a name; created adds lines with the
-// start of counts.
-func (f *family) finish(created bool, taken func(name string) bool) {
+// finish renders the head lines. taken reports whether another family has a name.
+func (f *family) finish(taken func(name string) bool) {
 	f.head[classic] = appendHead(nil, f.name, f.help, f.kind.text(), false)
 
 	// OpenMetrics requires a counter's samples to have the family's name plus _total. DCGM's counters lack
@@ -105,9 +102,6 @@ func (f *family) finish(created bool, taken func(name string) bool) {
 		}
 	}
 	f.head[open] = appendHead(nil, name, f.help, word, true)
-	if created && (word == counter.openMetrics() || word == histogram.openMetrics()) && !taken(name+"_created") {
-		f.created = []byte(name + "_created")
-	}
 }
 
 func appendHead(b []byte, name, help, word string, quote bool) []byte {

@@ -244,7 +244,7 @@ func (b *builder) finish() *layout {
 	}
 	slices.SortFunc(l.families, func(x, y *family) int { return cmp.Compare(x.name, y.name) })
 	for _, f := range l.families {
-		f.finish(b.o.CreatedLines, func(name string) bool { return b.families[name] != nil })
+		f.finish(func(name string) bool { return b.families[name] != nil })
 	}
 	return l
 }

@@ -33,7 +33,6 @@ type Options struct {
 
 	OldNamespace         bool          // the label UUID is called uuid
 	ReplaceBlanksInModel bool          // blanks in model names become hyphens
-	CreatedLines         bool          // OpenMetrics has lines with the start of counts
 	StaleAfter           time.Duration // leave out a device's series when its last sample is older; 0 means 30 s
 
 	Store  *accumulate.Store // accumulated series; nil for none

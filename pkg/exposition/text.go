@@ -3,7 +3,6 @@ package exposition
 import (
 	"math"
 	"strconv"
-	"time"
 
 	"warpgauge/pkg/field"
 )
@@ -22,7 +21,7 @@ func (f *family) appendText(b []byte, d dialect, s *snapshot) []byte {
 	start := len(b)
 	b = append(b, f.head[d]...)
 	samples := len(b)
-	b = f.appendSamples(b, d, s)
+	b = f.appendSamples(b, s)
 	b = f.appendXIDs(b, s)
 	b = f.appendHistograms(b, d, s)
 	if len(b) == samples {
@@ -31,7 +30,7 @@ func (f *family) appendText(b []byte, d dialect, s *snapshot) []byte {
 	return b
 }
 
-func (f *family) appendSamples(b []byte, d dialect, s *snapshot) []byte {
+func (f *family) appendSamples(b []byte, s *snapshot) []byte {
 	for i := range f.samples {
 		c := &f.samples[i]
 		v := *c.value
@@ -42,22 +41,8 @@ func (f *family) appendSamples(b []byte, d dialect, s *snapshot) []byte {
 		b = append(b, c.labels.text[0]...)
 		b = appendValue(b, c.scale.Of(v))
 		b = append(b, '\n')
-		if d == open && f.created != nil && c.created != nil {
-			b = f.appendCreated(b, c.labels, *c.created)
-		}
 	}
 	return b
-}
-
-// appendCreated appends the line with the start of a count, in seconds, if it has started.
-func (f *family) appendCreated(b []byte, labels *labelSet, created int64) []byte {
-	if created == 0 {
-		return b
-	}
-	b = append(b, f.created...)
-	b = append(b, labels.text[0]...)
-	b = strconv.AppendFloat(b, float64(created/int64(time.Millisecond))/1000, 'f', 3, 64)
-	return append(b, '\n')
 }
 
 func (f *family) appendXIDs(b []byte, s *snapshot) []byte {
@@ -104,9 +89,6 @@ func (f *family) appendHistograms(b []byte, d dialect, s *snapshot) []byte {
 		b = append(b, c.labels.text[0]...)
 		b = strconv.AppendUint(b, c.state.Count, 10)
 		b = append(b, '\n')
-		if d == open && f.created != nil {
-			b = f.appendCreated(b, c.labels, c.state.Created)
-		}
 	}
 	return b
 }

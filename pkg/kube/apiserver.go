@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/go-logr/logr/funcr"
+	"github.com/go-logr/logr"
 	"go.uber.org/zap"
 	"google.golang.org/grpc/grpclog"
 	metainternal "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
@@ -251,20 +251,9 @@ var (
 	_ utilnet.RoundTripperWrapper = bounded{}
 )
 
-// RouteKlog sends client-go's messages, which klog would write to standard error, to log at debug level: Health reports
-// the important ones. It must be called once, before Run.
-func RouteKlog(log *zap.Logger) {
-	log = log.Named("client-go")
-	klog.SetLogger(funcr.New(func(prefix, args string) {
-		if prefix != "" {
-			args = prefix + ": " + args
-		}
-		log.Debug(args)
-	}, funcr.Options{}))
-}
-
-// SilenceGRPC drops gRPC's messages to standard error, whose writes would block: Health reports the important ones. It
-// must be called before any other use of gRPC.
-func SilenceGRPC() {
+// SilenceLibraries drops the messages of client-go and gRPC to standard error, whose writes would block: Health reports
+// the important ones. It must be called before any other use of them.
+func SilenceLibraries() {
+	klog.SetLogger(logr.Discard())
 	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, io.Discard))
 }

@@ -1,18 +1,13 @@
 package kube
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/pem"
-	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,74 +16,47 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest/observer"
 	"k8s.io/client-go/rest"
-	"k8s.io/klog/v2"
 
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/kube/kubetest/apitest"
 )
 
-// certificate returns a self-signed certificate for 127.0.0.1, and its PEM.
-func certificate(t *testing.T, from, until time.Time) (tls.Certificate, []byte) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotBefore: from, NotAfter: until,
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-}
-
 func TestTLSThatCannotBeTrusted(t *testing.T) {
-	now := time.Now()
-	good, goodPEM := certificate(t, now.Add(-time.Hour), now.Add(time.Hour))
-	_, otherPEM := certificate(t, now.Add(-time.Hour), now.Add(time.Hour))
-	old, oldPEM := certificate(t, now.Add(-2*time.Hour), now.Add(-time.Hour))
-	early, earlyPEM := certificate(t, now.Add(time.Hour), now.Add(2*time.Hour))
 	for _, test := range []struct {
-		name  string
-		cert  tls.Certificate
-		ca    []byte
-		host  string
-		plain bool
-		says  string
+		name         string
+		start        func(*httptest.Server)
+		trusted      bool
+		host, reason string
 	}{
-		{"another authority", good, otherPEM, "127.0.0.1", false, "list pods"},
-		{"another name", good, goodPEM, "localhost", false, "list pods"},
-		{"expired", old, oldPEM, "127.0.0.1", false, "the clock of this node is wrong"},
-		{"not valid yet", early, earlyPEM, "127.0.0.1", false, "the clock of this node is wrong"},
-		{"no TLS at all", good, goodPEM, "127.0.0.1", true, "list pods"},
+		{"another authority", (*httptest.Server).StartTLS, false, "127.0.0.1", ReasonTLS},
+		{"another name", (*httptest.Server).StartTLS, true, "localhost", ReasonTLS},
+		{"no TLS at all", (*httptest.Server).Start, false, "127.0.0.1", ReasonTLS},
+		{"trusted, and no API server", (*httptest.Server).StartTLS, true, "127.0.0.1", ReasonNotServed},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			server := httptest.NewUnstartedServer(http.NotFoundHandler())
-			server.TLS = &tls.Config{Certificates: []tls.Certificate{test.cert}, MinVersion: tls.VersionTLS12}
-			server.Config.ErrorLog = zap.NewStdLog(zap.NewNop())
-			if test.plain {
-				server.Start()
-			} else {
-				server.StartTLS()
-			}
-			defer server.Close()
-			_, port, err := net.SplitHostPort(server.Listener.Addr().String())
-			if err != nil {
-				t.Fatal(err)
-			}
-			c := startAPI(t, APIOptions{Node: "node-1", Pods: true}, func() (*rest.Config, error) {
-				return &rest.Config{Host: "https://" + net.JoinHostPort(test.host, port), TLSClientConfig: rest.TLSClientConfig{CAData: test.ca}}, nil
-			})
-			eventually.True(t, "failure", func() bool { return c.health.State().Failing != "" })
-			c.stop()
-			if s := c.health.State(); s.Failing != ReasonTLS || !strings.Contains(s.Problem.Error(), test.says) {
-				t.Errorf("failing for %q: %v; want %q and %q", s.Failing, s.Problem, ReasonTLS, test.says)
-			}
-		})
+		server := httptest.NewUnstartedServer(http.NotFoundHandler())
+		server.Config.ErrorLog = zap.NewStdLog(zap.NewNop())
+		test.start(server)
+		defer server.Close()
+		_, port, err := net.SplitHostPort(server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		config := &rest.Config{Host: "https://" + net.JoinHostPort(test.host, port)}
+		if test.trusted {
+			config.CAData = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+		}
+		c := startAPI(t, APIOptions{Node: "node-1", Pods: true}, func() (*rest.Config, error) { return config, nil })
+		eventually.True(t, "failure", func() bool { return c.health.State().Failing != "" })
+		c.stop()
+		if s := c.health.State(); s.Failing != test.reason || !strings.Contains(s.Problem.Error(), "list pods") {
+			t.Errorf("%s: failing for %q: %v; want %q", test.name, s.Failing, s.Problem, test.reason)
+		}
+	}
+	// As crypto/tls reports a certificate that has expired or is not valid yet.
+	old := &url.Error{Op: "Get", URL: "/", Err: &tls.CertificateVerificationError{Err: x509.CertificateInvalidError{Reason: x509.Expired}}}
+	if said := (resource{"", "pods"}).explain("list", old).Error(); reasonOf(old) != ReasonTLS || !strings.Contains(said, "list pods: a certificate has expired or is not valid yet, or the clock of this node is wrong") {
+		t.Errorf("expired: %q, %s", reasonOf(old), said)
 	}
 }
 
@@ -155,53 +123,4 @@ func TestAConfigThatComesLater(t *testing.T) {
 		c.failing(t, "", "")
 		c.stop()
 	})
-}
-
-// The credential helper of a kubeconfig ignores its context: Health reports that it hangs.
-func TestCredentialHelperThatHangs(t *testing.T) {
-	for _, o := range []APIOptions{{Node: "node-1", Pods: true}, {Node: "node-1", Slices: true}} {
-		synctest.Test(t, func(t *testing.T) {
-			helper := hanging(make(chan struct{}))
-			c := startAPI(t, o, func() (*rest.Config, error) {
-				config := &rest.Config{Host: "http://api.test"}
-				config.Wrap(func(http.RoundTripper) http.RoundTripper { return helper })
-				return config, nil
-			})
-			time.Sleep(time.Hour)
-			c.failing(t, ReasonUnreachable, "no answer in time")
-			if said := c.said(); len(said) != 1 {
-				t.Errorf("said %q", said)
-			}
-			close(helper)
-			c.stop()
-		})
-	}
-}
-
-type hanging chan struct{}
-
-func (h hanging) RoundTrip(*http.Request) (*http.Response, error) {
-	<-h
-	return nil, io.EOF
-}
-
-func (h hanging) CloseIdleConnections() {}
-
-func TestKlogIsRouted(t *testing.T) {
-	t.Cleanup(klog.ClearLogger)
-	core, logs := observer.New(zap.DebugLevel)
-	RouteKlog(zap.New(core))
-	klog.Errorf("unable to rotate %s", "token")
-	klog.Background().WithName("reflector").Info("watch ended", "reflector", "x")
-	klog.V(4).Info("detail")
-	var got []string
-	for _, e := range logs.All() {
-		if e.Level != zap.DebugLevel || e.LoggerName != "client-go" {
-			t.Errorf("%v of %q", e.Level, e.LoggerName)
-		}
-		got = append(got, e.Message)
-	}
-	if len(got) != 2 || !strings.Contains(got[0], "unable to rotate token") || !strings.Contains(got[1], `"reflector"="x"`) {
-		t.Errorf("routed %q", got)
-	}
 }

@@ -97,7 +97,6 @@ func (f *feed) listAndWatch(ctx context.Context) error {
 
 // list reads the whole list. After an error the previous objects stay.
 func (f *feed) list(ctx context.Context, c *client) error {
-	defer f.overdue().Stop()
 	ctx, cancel := context.WithTimeoutCause(ctx, answerLimit, errNoAnswer)
 	defer cancel()
 	var list struct {
@@ -166,10 +165,8 @@ func (f *feed) follow(ctx context.Context, c *client) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	noHeaders := time.AfterFunc(answerLimit, func() { cancel(errNoAnswer) })
-	overdue := f.overdue()
 	stream, err := f.request(c, f.version, "").Param("watch", "true").Param("allowWatchBookmarks", "true").
 		Param("timeoutSeconds", strconv.Itoa(int(last/time.Second))).Stream(ctx)
-	overdue.Stop()
 	noHeaders.Stop()
 	if err != nil {
 		return cause(ctx, err)
@@ -288,14 +285,6 @@ func (f *feed) failed(err error) {
 	}
 	f.broken = f.broken || f.verb == "watch"
 	f.health.Failed(reasonOf(err), f.resource.explain(f.verb, err))
-}
-
-// overdue reports a call that ignores its context.
-func (f *feed) overdue() *time.Timer {
-	verb := f.verb
-	return time.AfterFunc(answerLimit+watchSlack, func() {
-		f.health.Failed(reasonOf(errNoAnswer), f.resource.explain(verb, errNoAnswer))
-	})
 }
 
 // cause returns why ctx ended if that made the call fail.

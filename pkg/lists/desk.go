@@ -142,7 +142,7 @@ func (t *Turn) Serve(ctx context.Context, l *List) error {
 	}
 	d.partial = false
 	d.serve(next, l != nil)
-	d.publish(fmt.Sprintf("field list of %s: %s", next.Origin, Count(len(next.Fields.Fields), "field")), false)
+	d.publish(fmt.Sprintf("field list of %s: %s", next.Origin, config.Counted(len(next.Fields.Fields), "field")), false)
 	return nil
 }
 
@@ -211,7 +211,7 @@ func (d *Desk) Reload(ctx context.Context, cause string) error {
 		return d.fail(log, cause, "counters reloaded, but not in every collector", err)
 	}
 	d.reloaded(in, list, cause, Applied)
-	d.publish(fmt.Sprintf("field list reloaded from %s: %s", in.Name, Count(len(list.Fields), "field")), false)
+	d.publish(fmt.Sprintf("field list reloaded from %s: %s", in.Name, config.Counted(len(list.Fields), "field")), false)
 	log.Info("counters reloaded", zap.Int("fields", len(list.Fields)))
 	return nil
 }
@@ -284,12 +284,4 @@ func (d *Desk) Run(ctx context.Context, s Signals) error {
 		_ = d.Reload(rctx, cause) // it has logged and counted the error
 		cancel()
 	}
-}
-
-// Count writes "1 error" and "2 errors".
-func Count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }

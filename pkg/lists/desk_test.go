@@ -428,20 +428,13 @@ func TestMetrics(t *testing.T) {
 	})
 }
 
-// A server's configuration file may have only a list and intervals; error lines refer to that file.
+// The fields of a server's configuration file have its lines and intervals.
 func TestParseDelivered(t *testing.T) {
 	f := NewFiles(config.Default(), nil, nil, nil)
 	const list = "version: 2\nmetrics:\n  fields:\n  - {name: DCGM_FI_DEV_GPU_TEMP, prometheusType: gauge, help: t}\n"
 	p := f.ParseDelivered([]byte(list+"collections:\n- {name: all, every: 10s, metrics: {include: ['*']}}\n"), "x", true)
 	if p.Err != nil || len(p.Problems) > 0 || len(p.Fields.Fields) != 1 || p.Fields.Fields[0].Interval != 10*time.Second || p.Fields.Fields[0].Line != 4 {
 		t.Errorf("%+v", p)
-	}
-	p = f.ParseDelivered([]byte(list+"server: {maxConcurrentScrapes: 1}\n"), "x", true)
-	if len(p.Problems) != 1 || p.Problems[0].Line != 5 || p.Problems[0].Severity != field.Error {
-		t.Errorf("settings of a server: %+v", p.Problems)
-	}
-	if p := f.ParseDelivered([]byte("version: 9\n"), "x", true); p.Err == nil {
-		t.Error("a file of an unknown version has a list")
 	}
 }
 

@@ -93,7 +93,7 @@ type ProblemsError struct {
 
 func (e *ProblemsError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "counters file %q has %s", e.name, Count(len(e.problems), "error"))
+	fmt.Fprintf(&b, "counters file %q has %s", e.name, config.Counted(len(e.problems), "error"))
 	for i := range e.problems {
 		b.WriteString("\n  " + e.problems[i].Error())
 	}

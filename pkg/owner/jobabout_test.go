@@ -61,7 +61,7 @@ func TestAMDJobFiles(t *testing.T) {
 		{Labels: []collector.Label{{Name: "hpc_job", Value: "17"}, {Name: "job_user", Value: "anna"}}, Facts: want["17"]},
 		{Labels: []collector.Label{{Name: "hpc_job", Value: "20"}}},
 	}
-	if diff := cmp.Diff(want2, r.owners(nil, []string{"17", "20"})); diff != "" {
+	if diff := cmp.Diff(want2, r.withJobs(nil, []string{"17", "20"})); diff != "" {
 		t.Errorf("owners (-want +got):\n%s", diff)
 	}
 }

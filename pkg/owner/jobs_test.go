@@ -104,7 +104,8 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// TestUpdate checks when the content of a file is accepted.
+// TestUpdate checks when the content of a file is accepted. A writer may be interrupted within each line: no partial job
+// ID appears.
 func TestUpdate(t *testing.T) {
 	type step struct {
 		c    content
@@ -132,44 +133,17 @@ func TestUpdate(t *testing.T) {
 			}
 		}
 	}
-}
-
-// TestWriteInPlace interrupts a writer within each line: the old jobs stay until the new ones are complete, and no
-// partial job ID appears.
-func TestWriteInPlace(t *testing.T) {
-	const after = "2001\n2002\n"
-	old, half, full := []string{"1001", "1002"}, []string{"2001"}, []string{"2001", "2002"}
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		r := startJobs(t, dir, jobPeriod)
-		for cut := 1; cut < len(after); cut++ {
-			r.replace("0", "1001\n1002\n")
-			pass(jobPeriod)
-			r.want("start", jobsBy{"0": old})
-			h, err := os.OpenFile(r.path("0"), os.O_WRONLY|os.O_TRUNC, 0)
-			must(t, err)
-			pass(jobPeriod)
-			r.want("emptied", jobsBy{"0": old})
-			if r.Ready() {
-				t.Error("ready with a file that is not believed")
-			}
-			h.WriteString(after[:cut])
-			pass(jobPeriod)
-			want := old
-			if cut == len("2001\n") {
-				want = half // a complete line parses
-			}
-			r.want(after[:cut], jobsBy{"0": want})
-			h.WriteString(after[cut:])
-			must(t, h.Close())
-			pass(jobPeriod)
-			r.want("written", jobsBy{"0": full})
-			if !r.Ready() {
-				t.Error("not ready with a file that is believed")
-			}
+	for n := range "2001\n2002" {
+		f, want := jobFile{}, old
+		f.update(text("17\n"))
+		if n == len("2001\n") {
+			want = "2001" // a complete line parses
 		}
-		r.stop()
-	})
+		f.update(text("2001\n2002\n"[:n]))
+		if strings.Join(f.accepted.jobs, " ") != want || f.pending != (want == old) {
+			t.Errorf("after %d bytes: jobs %q, want %q", n, f.accepted.jobs, want)
+		}
+	}
 }
 
 // TestDirectory: jobs appear and disappear with files and with the directory. The version grows, and onChange is
@@ -195,7 +169,14 @@ func TestDirectory(t *testing.T) {
 		r.replace("0", "17\n")
 		r.write("note.txt", "hello")
 		r.write("1", "")
-		step("nothing new", 3*time.Second, 1, "", jobsBy{"0": {"17"}})
+		pass(moment)
+		if r.Ready() {
+			t.Error("ready with a file that is not believed")
+		}
+		step("nothing new", 2*time.Second, 1, "", jobsBy{"0": {"17"}})
+		if !r.Ready() {
+			t.Error("not ready with a file that is believed")
+		}
 		kept := r.Snapshot()
 		r.replace("1", "18\n19\n")
 		step("two jobs", moment, 2, "", jobsBy{"0": {"17"}, "1": {"18", "19"}})

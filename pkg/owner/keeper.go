@@ -37,7 +37,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -103,7 +102,6 @@ type Keeper struct {
 	// mu guards the fields below and the publishing of table and shares. It is held only for computing.
 	mu        sync.Mutex
 	instances map[string]string // MIG UUID → ID of the device that last had it
-	unmatched unmatchedLog
 }
 
 // New returns a Keeper of the owners of the devices on board. It panics if o.Registerer has another Keeper's metrics.
@@ -161,7 +159,6 @@ func (k *Keeper) Refresh(now time.Time) {
 	defer k.mu.Unlock()
 	k.rebuild(k.board.Load())
 	k.share(now)
-	k.unmatched.update(k.log, k.table.Load().unmatched, now)
 }
 
 // current returns the table for the View on the board. It rebuilds a table for another View at once, from memory, so
@@ -206,15 +203,11 @@ func (k *Keeper) Split(d *collector.Device, f field.ID) bool {
 // Shares returns the newest values per user; nil if users have none.
 func (k *Keeper) Shares() *view.Shares { return k.shares.Load() }
 
-// Describe returns the users of a device as text: "pod ml/train-0, container main (share 3, nvidia.com/gpu.shared)",
+// Describe returns the uses of a device as text: "pod ml/train-0, container main (share 3, nvidia.com/gpu.shared)",
 // "job 4711". It is empty without users.
 func (k *Keeper) Describe(d *collector.Device) (out []string) {
-	t := k.current()
-	for _, u := range t.usesOf(d) {
+	for _, u := range k.current().usesAndJobs(d) {
 		out = append(out, u.String())
-	}
-	for _, job := range t.jobs[d.ID] {
-		out = append(out, "job "+job)
 	}
 	return out
 }
@@ -226,17 +219,7 @@ type Owner struct {
 }
 
 // Users returns the users of a device, each once.
-func (k *Keeper) Users(d *collector.Device) (out []Owner) {
-	t := k.current()
-	perContainer(t.usesOf(d), func(of []use) {
-		u := &of[0]
-		out = append(out, Owner{Namespace: u.pod.Namespace, Pod: u.pod.Name, PodUID: t.people[u.pod].uid, Container: u.container})
-	})
-	for _, job := range t.jobs[d.ID] {
-		out = append(out, Owner{Job: job})
-	}
-	return out
-}
+func (k *Keeper) Users(d *collector.Device) []Owner { return k.current().users(d) }
 
 // Pod returns the name of the pod with a UID, "namespace/pod"; "" if it is unknown.
 func (k *Keeper) Pod(uid string) string {
@@ -264,39 +247,3 @@ func (k *Keeper) findPod(t *table, uid string) (pod kube.PodName, known bool) {
 
 // Unmatched returns the kubelet's IDs without a device, sorted.
 func (k *Keeper) Unmatched() []Unmatched { return slices.Clone(k.current().unmatched) }
-
-// sureAfter is how long IDs must match no device before they are logged: at the start the kubelet answers before
-// libraries have found their devices.
-const sureAfter = 30 * time.Second
-
-// unmatchedLog logs IDs without a device, once per change.
-type unmatchedLog struct {
-	seen   []Unmatched // in the last table
-	since  time.Time
-	logged []Unmatched
-}
-
-func (l *unmatchedLog) update(log *zap.Logger, unmatched []Unmatched, now time.Time) {
-	if !slices.Equal(l.seen, unmatched) {
-		l.seen, l.since = unmatched, now
-	}
-	if now.Sub(l.since) < sureAfter || slices.Equal(l.logged, l.seen) {
-		return
-	}
-	l.logged = l.seen
-	if len(l.logged) == 0 {
-		log.Info("the kubelet lists only known devices again")
-		return
-	}
-	log.Warn("the kubelet lists unknown devices; their pods are on no series", zap.Int("ids", len(l.logged)), zap.String("device", examples(l.logged)))
-}
-
-// examples returns the first few.
-func examples(list []Unmatched) string {
-	const most = 3
-	var out []string
-	for _, u := range list[:min(len(list), most)] {
-		out = append(out, u.Resource+" "+u.ID+" of pod "+u.Namespace+"/"+u.Pod+" ("+u.Reason+")")
-	}
-	return strings.Join(out, ", ")
-}

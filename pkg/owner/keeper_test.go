@@ -3,7 +3,6 @@ package owner
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,8 +11,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest/observer"
 
 	"warpgauge/pkg/view"
 )
@@ -191,36 +188,4 @@ func TestAskingDoesNotAllocate(t *testing.T) {
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
-}
-
-func TestLog(t *testing.T) {
-	core, logs := observer.New(zap.InfoLevel)
-	r := newRig(func(o *Options) { o.Log = zap.New(core) }, machine()...)
-	now := time.Now()
-	said := func(what string, want ...string) {
-		t.Helper()
-		var got []string
-		for _, e := range logs.TakeAll() {
-			got = append(got, e.Message)
-		}
-		if !slices.Equal(got, want) {
-			t.Errorf("%s: log %q, want %q", what, got, want)
-		}
-	}
-	r.set("ml/a/main: nvidia.com/gpu " + uuid(9))
-	r.Refresh(now)
-	r.Refresh(now.Add(sureAfter - 1))
-	said("at first libraries may not have found it yet")
-	r.Refresh(now.Add(sureAfter))
-	said("then", "the kubelet lists unknown devices; their pods are on no series")
-	r.Refresh(now.Add(10 * sureAfter))
-	said("once")
-	r.set("ml/a/main: nvidia.com/gpu "+uuid(9), "ml/b/main: nvidia.com/gpu "+uuid(0))
-	r.Refresh(now.Add(11 * sureAfter))
-	r.Refresh(now.Add(13 * sureAfter))
-	said("another pod")
-	r.set()
-	r.Refresh(now.Add(14 * sureAfter))
-	r.Refresh(now.Add(15 * sureAfter))
-	said("no longer", "the kubelet lists only known devices again")
 }

@@ -32,11 +32,7 @@ type renderer struct {
 	virtual   bool
 }
 
-// owners returns the users of a device as its series show them.
-func (r *renderer) owners(uses []use, jobs []string) []view.Owner {
-	return r.withJobs(r.pods(uses), jobs)
-}
-
+// pods returns the pods and containers of a device as its series show them.
 func (r *renderer) pods(uses []use) []view.Owner {
 	switch {
 	case len(uses) == 0:

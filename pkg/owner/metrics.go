@@ -97,12 +97,13 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 			continue
 		}
 		if !slices.Contains(t.crowded, d.ID) {
-			for _, labels := range t.ownersOf(d) {
-				unique(descOwner, 1, append(named(d), labels...)...)
+			for _, u := range t.usesAndJobs(d) {
+				unique(descOwner, 1, append(named(d), u.pod.Namespace, u.pod.Name, t.people[u.pod].uid, u.container, u.replica, u.source,
+					u.claimLabel("dra_claim_name"), u.claimLabel("dra_claim_namespace"), u.job)...)
 			}
 		}
 		if answered { // otherwise a device with a user could count as free
-			unique(descOwners, t.count(d), named(d)...)
+			unique(descOwners, len(t.users(d)), named(d)...)
 		}
 	}
 }
@@ -110,26 +111,4 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 // named returns the values of deviceLabels.
 func named(d *collector.Device) []string {
 	return []string{d.GPU, d.UUID, d.Instance.ID, d.Instance.ComputeID}
-}
-
-// ownersOf returns the values of descOwner's other labels.
-func (t *table) ownersOf(d *collector.Device) [][]string {
-	var out [][]string
-	for _, u := range t.usesOf(d) {
-		out = append(out, []string{
-			u.pod.Namespace, u.pod.Name, t.people[u.pod].uid, u.container, u.replica, u.source,
-			u.claimLabel("dra_claim_name"), u.claimLabel("dra_claim_namespace"), "",
-		})
-	}
-	for _, job := range t.jobs[d.ID] {
-		out = append(out, []string{"", "", "", "", "", "", "", "", job})
-	}
-	return out
-}
-
-// count returns how many containers and jobs a device has.
-func (t *table) count(d *collector.Device) int {
-	n := len(t.jobs[d.ID])
-	perContainer(t.usesOf(d), func([]use) { n++ })
-	return n
 }

@@ -151,7 +151,7 @@ func TestTooManyUsers(t *testing.T) {
 		if got, other := len(r.owners(t, uuid(0))), len(r.owners(t, uuid(1))); got != tt.named || other != 1 {
 			t.Errorf("%+v: %d are on the series, %d on another device's; want %d and 1", tt, got, other, tt.named)
 		}
-		if got := r.table.Load().count(r.device(t, uuid(0))); got != tt.users+tt.jobs {
+		if got := len(r.Users(r.device(t, uuid(0)))); got != tt.users+tt.jobs {
 			t.Errorf("%+v are counted as %d", tt, got)
 		}
 		want := 1 + tt.jobs // the other device, and the first AMD GPU, whose index matches the job file too

@@ -88,7 +88,7 @@ func (k *Keeper) build(v *view.View, in inputs, last *table) *table {
 		if len(found) > 0 {
 			t.jobs[d.ID] = found
 		}
-		a := answer{r.owners(uses, found), k.splits(uses)}
+		a := answer{r.withJobs(r.pods(uses), found), k.splits(uses)}
 		if len(a.owners) > maxOwners {
 			t.crowded = append(t.crowded, d.ID)
 			continue
@@ -118,6 +118,23 @@ func (t *table) usesOf(d *collector.Device) []use {
 		return t.uses[d.Parent]
 	}
 	return own
+}
+
+// usesAndJobs returns the uses of a device, then its jobs as uses with only a job.
+func (t *table) usesAndJobs(d *collector.Device) []use {
+	out := slices.Clip(t.usesOf(d))
+	for _, job := range t.jobs[d.ID] {
+		out = append(out, use{job: job})
+	}
+	return out
+}
+
+// users returns the containers and jobs of a device, each once.
+func (t *table) users(d *collector.Device) (out []Owner) {
+	for _, u := range t.usesAndJobs(d) {
+		out = append(out, Owner{u.pod.Namespace, u.pod.Name, t.people[u.pod].uid, u.container, u.job})
+	}
+	return slices.Compact(out)
 }
 
 // splits reports whether users of a device have separate values.

@@ -8,13 +8,14 @@ import (
 	"warpgauge/pkg/kube"
 )
 
-// use is one use of a device by a container in the kubelet's answer: one per share and one per claim.
+// use is one use of a device by a container in the kubelet's answer: one per share and one per claim. Or it is a job.
 type use struct {
 	pod       kube.PodName
 	container string
 	replica   string
 	source    string            // resource name or the claim's driver
 	claim     []collector.Label // labels of dynamic resource allocation, by name; nil: none
+	job       string            // if set, no other member is
 }
 
 func compareUses(a, b use) int {
@@ -50,18 +51,9 @@ func samePod(uses []use) bool {
 
 // perPod calls f with the uses of each pod in turn. uses must be sorted.
 func perPod(uses []use, f func(of []use)) {
-	grouped(uses, f, func(a, b use) bool { return a.pod == b.pod })
-}
-
-// perContainer calls f with the uses of each container in turn.
-func perContainer(uses []use, f func(of []use)) {
-	grouped(uses, f, func(a, b use) bool { return a.pod == b.pod && a.container == b.container })
-}
-
-func grouped(uses []use, f func(of []use), same func(a, b use) bool) {
 	for len(uses) > 0 {
 		n := 1
-		for n < len(uses) && same(uses[n], uses[0]) {
+		for n < len(uses) && uses[n].pod == uses[0].pod {
 			n++
 		}
 		f(uses[:n])
@@ -81,6 +73,9 @@ func (u *use) claimLabel(name string) string {
 
 // String names the user.
 func (u *use) String() string {
+	if u.job != "" {
+		return "job " + u.job
+	}
 	out := "pod " + u.pod.Namespace + "/" + u.pod.Name + ", container " + u.container + " ("
 	if u.replica != "" {
 		out += "share " + u.replica + ", "

@@ -31,11 +31,10 @@ const (
 
 // Options configure New. The zero value is usable.
 type Options struct {
-	CreatedLines bool                  // include the start times of counters in OpenMetrics
-	Lean         bool                  // only the lean set is on the page, see IsLean
-	Interval     time.Duration         // minimum time between gatherings; 0 means 1 s. Without scrapes it is five times as long
-	Registerer   prometheus.Registerer // for the metrics of the gathering itself; nil means none
-	Logger       *zap.Logger           // may be nil
+	Lean       bool                  // only the lean set is on the page, see IsLean
+	Interval   time.Duration         // minimum time between gatherings; 0 means 1 s. Without scrapes it is five times as long
+	Registerer prometheus.Registerer // for the metrics of the gathering itself; nil means none
+	Logger     *zap.Logger           // may be nil
 }
 
 // Page holds the own metrics of the last gathering. Any goroutine may call the methods that return bytes.
@@ -44,7 +43,6 @@ type Options struct {
 type Page struct {
 	gatherer prometheus.Gatherer
 	lean     bool
-	created  bool
 	interval time.Duration
 	log      *zap.Logger
 	failing  bool          // the last gathering had errors
@@ -68,7 +66,6 @@ func New(g prometheus.Gatherer, o Options) *Page {
 	p := &Page{
 		gatherer: g,
 		lean:     o.Lean,
-		created:  o.CreatedLines,
 		interval: cmp.Or(max(o.Interval, 0), defaultInterval),
 		log:      cmp.Or(o.Logger, zap.NewNop()).Named("selfmetrics"),
 		asked:    make(chan struct{}, 1),
@@ -122,7 +119,7 @@ func (p *Page) refresh() time.Duration {
 		families = slices.DeleteFunc(families, func(f *dto.MetricFamily) bool { return !IsLean(f.GetName()) })
 	}
 	last := p.current.Load()
-	next, renderErr := render(families, p.created, last)
+	next, renderErr := render(families, last)
 	p.report(errors.Join(err, renderErr))
 	next.version = last.version + 1
 	p.current.Store(next)

@@ -13,19 +13,14 @@ import (
 )
 
 // render encodes the families in every format. It drops a family that one format cannot express from all formats, so
-// that all are equal. OpenMetrics has counter creation times if created is set; protobuf always has them. The buffers
-// are sized like last's.
-func render(families []*dto.MetricFamily, created bool, last *rendering) (*rendering, error) {
+// that all are equal. Only protobuf has counter creation times. The buffers are sized like last's.
+func render(families []*dto.MetricFamily, last *rendering) (*rendering, error) {
 	text, openMetrics, protobuf := bufferLike(last.text), bufferLike(last.openMetrics), bufferLike(last.protobuf)
 	names := make(map[string]bool, len(families))
 	for _, f := range families {
 		names[f.GetName()] = true
 	}
 	var errs []error
-	var options []expfmt.EncoderOption
-	if created {
-		options = append(options, expfmt.WithCreatedLines())
-	}
 	for _, f := range families {
 		if len(f.GetMetric()) == 0 {
 			continue
@@ -35,7 +30,7 @@ func render(families []*dto.MetricFamily, created bool, last *rendering) (*rende
 			om = untyped(f)
 		}
 		t, o, p := text.Len(), openMetrics.Len(), protobuf.Len()
-		if err := encode(f, om, text, openMetrics, protobuf, options); err != nil {
+		if err := encode(f, om, text, openMetrics, protobuf); err != nil {
 			text.Truncate(t)
 			openMetrics.Truncate(o)
 			protobuf.Truncate(p)
@@ -49,11 +44,11 @@ func bufferLike(last []byte) *bytes.Buffer {
 	return bytes.NewBuffer(make([]byte, 0, len(last)+len(last)/8))
 }
 
-func encode(f, om *dto.MetricFamily, text, openMetrics, protobuf io.Writer, options []expfmt.EncoderOption) error {
+func encode(f, om *dto.MetricFamily, text, openMetrics, protobuf io.Writer) error {
 	if _, err := expfmt.MetricFamilyToText(text, f); err != nil {
 		return err
 	}
-	if _, err := expfmt.MetricFamilyToOpenMetrics(openMetrics, om, options...); err != nil {
+	if _, err := expfmt.MetricFamilyToOpenMetrics(openMetrics, om); err != nil {
 		return err
 	}
 	_, err := protodelim.MarshalTo(protobuf, f)

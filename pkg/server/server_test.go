@@ -37,7 +37,6 @@ func TestPaths(t *testing.T) {
 		}
 		f(full, method, "/debug/pprof/heap", 405, "Method Not Allowed\n")
 	}
-	f(plain, "GET", "/health", 200, "OK")
 	f(plain, "GET", "/livez", 200, "ok\n")
 	f(plain, "GET", "/readyz", 200, "ok\n")
 	f(plain, "GET", "/", 200, "page /")
@@ -47,7 +46,6 @@ func TestPaths(t *testing.T) {
 		f(plain, "GET", path, 404, "404 page not found\n")
 	}
 
-	f(full, "GET", "/health", 200, "OK - reload in progress")
 	f(full, "GET", "/readyz", 503, "no field list\nno device\n")
 	f(full, "GET", "/debug/pprof/", 200, "")
 	f(full, "GET", "/debug/pprof/heap", 200, "")

@@ -2,10 +2,8 @@ package simulated
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 )
@@ -99,13 +97,4 @@ func (c *Control) text(from, to int64) string {
 	n, _ := c.file.ReadAt(b, from)
 	text, _, _ := strings.Cut(string(b[:n]), "\x00")
 	return text
-}
-
-// Tell increments a word of the library that Copy put into a directory; Generation makes it read its script again.
-func Tell(dir string, word int) error {
-	f, err := os.OpenFile(filepath.Join(dir, script+controlSuffix), os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	return errors.Join((&Control{file: f}).Next(word), f.Close())
 }

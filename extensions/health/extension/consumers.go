@@ -31,7 +31,6 @@ func (s *Settings) consumers(c exporter.Core) ([]exporter.Stage, error) {
 		}
 	}
 	if s.NodeCondition || s.NodeEvents || s.NodeLabels {
-		kube.RouteKlog(c.Log)
 		o := kubenode.Options{Board: c.Verdicts, Node: config.NodeName(c.Lookup), Condition: s.NodeCondition, Events: s.NodeEvents, Log: c.Log}
 		if s.NodeLabels {
 			o.Labels = kubenode.Labels{Prefix: amdplugin.LabelPrefix, Suffix: amdplugin.LabelSuffix, Of: func(s *events.Snapshot) map[string]string { return amdplugin.NodeLabels(s, isAMD) }}

@@ -46,6 +46,7 @@ func (n *Node) Pipeline(t testing.TB) *exporter.Pipeline {
 	if err != nil {
 		t.Fatal(err)
 	}
+	p.FindOwners()
 	p.ServeLists(parsed, files)
 	return p
 }
