@@ -231,20 +231,6 @@ func TestEngineFallsSilent(t *testing.T) {
 	})
 }
 
-// TestGroupsGivenBack checks that Close releases groups and field groups. An engine has 64 of each for all its clients.
-func TestGroupsGivenBack(t *testing.T) {
-	onBoth(t, hardware{gpus: 2}, func(t *testing.T, m machine) {
-		for taken := 0; taken <= 64; {
-			c := open1(t, m.options(), gpuKinds...)
-			taken += len(c.readings(0).blocks)
-			if err := c.Close(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		started(t, m, power).keepsReading(t, m, []string{power})
-	})
-}
-
 // TestNothingToRead checks that Open returns ErrNoDevices for an engine without GPUs.
 func TestNothingToRead(t *testing.T) {
 	onBoth(t, hardware{gpus: 1}, func(t *testing.T, m machine) {

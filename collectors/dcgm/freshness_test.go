@@ -235,39 +235,3 @@ func TestNodeFieldIsNoLife(t *testing.T) {
 		}
 	}
 }
-
-// TestSeen checks that a value which was gone is back after its timestamp kept changing for half of its patience. An
-// occasional poll does not bring it back.
-func TestSeen(t *testing.T) {
-	var s seen
-	r := reading{now: 1, patience: patience(time.Second).Microseconds()} // 4 s
-	step := func(seconds float64, moved, wantGone bool) {
-		t.Helper()
-		r.now += int64(seconds * 1e6)
-		stamp := s.micros
-		if moved {
-			stamp = r.now
-		}
-		if s.see(stamp, &r); (s.gone || s.micros == 0) != wantGone {
-			t.Errorf("after %v s: gone %v, want %v", float64(r.now)/1e6, s.gone, wantGone)
-		}
-	}
-	step(1, false, true) // before the first value
-	step(9, false, true)
-	step(1, true, false) // the first poll was slow
-	for range 3 {
-		step(1, true, false)
-	}
-	step(4, false, false)
-	step(1, false, true)
-	for range 3 { // a GPU that takes 10 s for a poll
-		step(9, false, true)
-		step(1, true, true)
-	}
-	step(1, true, true)
-	step(1, true, false)
-	step(1, true, false)
-	step(5, false, true)
-	step(30, true, true) // sampled seldom while it fails
-	step(30, true, false)
-}

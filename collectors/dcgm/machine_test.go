@@ -37,10 +37,9 @@ type machine interface {
 	simulation() *dcgmtest.Engine
 
 	// set sets a GPU's value of one of the fields in settable. blank makes it one of
-	// dcgmtest's blanks. unset ends both.
+	// dcgmtest's blanks.
 	set(gpu int, name string, v float64)
 	blank(gpu int, name string, why int)
-	unset(gpu int, name string)
 	xid(gpu, code int)
 	// sick makes the engine report a problem of a GPU's memory.
 	sick(gpu int)
@@ -209,7 +208,6 @@ func (m *simulated) stop()                               { m.Stop(-21) }
 func (m *simulated) start()                              { m.Start() }
 func (m *simulated) set(gpu int, name string, v float64) { m.put(gpu, name, dcgmtest.Number(v)) }
 func (m *simulated) blank(gpu int, name string, why int) { m.put(gpu, name, dcgmtest.Blank(why)) }
-func (m *simulated) unset(gpu int, name string)          { m.Unset(dcgmtest.GPU(gpu), settable[name].id) }
 
 func (m *simulated) put(gpu int, name string, v dcgmtest.Value) {
 	m.Set(dcgmtest.GPU(gpu), settable[name].id, v)

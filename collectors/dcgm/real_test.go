@@ -90,15 +90,14 @@ func (m *nvidia) simulation() *dcgmtest.Engine { return nil }
 func (m *nvidia) set(gpu int, name string, v float64) {
 	m.node.SetNumber(gpu, settable[name].key, v*settable[name].scale)
 }
-func (m *nvidia) unset(gpu int, name string) { m.node.Unset(gpu, settable[name].key) }
-func (m *nvidia) xid(gpu, code int)          { m.node.XID(gpu, uint64(code)) }
-func (m *nvidia) sick(gpu int)               { m.xid(gpu, 31) }
-func (m *nvidia) lose(gpu int)               { m.node.Return(gpu, nvmltest.Every, "GPU_IS_LOST") }
-func (m *nvidia) restore(gpu int)            { m.node.Restore(gpu) }
-func (m *nvidia) hang() (release func())     { return m.node.Hang(1, nvmltest.Every) }
-func (m *nvidia) stop()                      { m.host.Stop() }
-func (m *nvidia) start()                     { m.host.Start() }
-func (m *nvidia) silence() (release func())  { return m.host.Freeze() }
+func (m *nvidia) xid(gpu, code int)         { m.node.XID(gpu, uint64(code)) }
+func (m *nvidia) sick(gpu int)              { m.xid(gpu, 31) }
+func (m *nvidia) lose(gpu int)              { m.node.Return(gpu, nvmltest.Every, "GPU_IS_LOST") }
+func (m *nvidia) restore(gpu int)           { m.node.Restore(gpu) }
+func (m *nvidia) hang() (release func())    { return m.node.Hang(1, nvmltest.Every) }
+func (m *nvidia) stop()                     { m.host.Stop() }
+func (m *nvidia) start()                    { m.host.Start() }
+func (m *nvidia) silence() (release func()) { return m.host.Freeze() }
 
 // blank sets the NVML error that DCGM turns into a blank.
 func (m *nvidia) blank(gpu int, name string, why int) {

@@ -12,7 +12,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"warpgauge/collectors/rocm/internal/smi"
 	"warpgauge/collectors/rocm/internal/sysfs"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
@@ -24,14 +23,14 @@ const startPatience = 5 * time.Second
 // added reads libamd_smi in addition to /sys. Only its own goroutine calls the library. While a library call hangs, the
 // added values are blank, and the values of /sys are not delayed.
 type added struct {
-	lib   *smi.AMD
+	lib   *amdSMI
 	log   *zap.Logger
 	every time.Duration
 
-	tried     chan struct{}        // closed when the first start has succeeded or failed
-	facts     map[string]smi.Facts // nil if the start failed
-	ready     chan struct{}        // closed when gpus is complete
-	firstTurn chan struct{}        // closed when every GPU has been read once
+	tried     chan struct{}         // closed when the first start has succeeded or failed
+	facts     map[string]boardFacts // nil if the start failed
+	ready     chan struct{}         // closed when gpus is complete
+	firstTurn chan struct{}         // closed when every GPU has been read once
 	gpus      []*addedGPU
 	stop      context.CancelFunc
 	ended     sync.WaitGroup
@@ -44,35 +43,35 @@ type addedGPU struct {
 	files  *sysfs.Handle
 	needed bool // by the list
 	latest atomic.Pointer[addedRow]
-	said   string // last logged error; only for added's goroutine
+	said   state // only for added's goroutine
 }
 
 // addedRow holds the records of one turn; nil if they cannot be read.
 type addedRow struct {
 	at      time.Time
-	records *[smi.Severities]smi.Records
+	records *[severities]recordSum
 }
 
 // startAdded loads and starts the library. It waits at most startPatience or until ctx ends. Errors:
 // collector.ErrNotLoaded, collector.ErrNotBuiltIn, wrapped.
 func startAdded(ctx context.Context, o Options, gpus []sysfs.GPU, every time.Duration) (*added, error) {
-	lib, err := smi.LoadAMD(o.Library)
+	lib, err := loadAMD(o.Library)
 	if err != nil {
-		return nil, notLoaded(err)
+		return nil, err
 	}
 	// The goroutine outlives Open.
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
 	a := &added{lib: lib, log: o.Log, every: every, tried: make(chan struct{}), ready: make(chan struct{}), firstTurn: make(chan struct{}), stop: stop}
 	a.ended.Go(func() { a.run(run, gpus) })
-	if !within(ctx, a.tried) {
+	if !within(ctx, startPatience, a.tried) {
 		o.Log.Warn("AMD SMI has not started yet; using /sys only until then", zap.String("file", lib.Path()), zap.Duration("waited", startPatience))
 	}
 	return a, nil
 }
 
-// within waits until c is closed, for startPatience or until ctx ends, and reports whether c was closed.
-func within(ctx context.Context, c <-chan struct{}) bool {
-	patience := time.NewTimer(startPatience)
+// within waits until c is closed, for d or until ctx ends, and reports whether c was closed.
+func within(ctx context.Context, d time.Duration, c <-chan struct{}) bool {
+	patience := time.NewTimer(d)
 	defer patience.Stop()
 	select {
 	case <-c:
@@ -89,7 +88,7 @@ func (a *added) begin(ctx context.Context) {
 	select {
 	case <-a.tried:
 		if a.facts != nil {
-			within(ctx, a.firstTurn)
+			within(ctx, startPatience, a.firstTurn)
 		}
 	default: // the start hangs
 	}
@@ -100,25 +99,22 @@ func (a *added) run(ctx context.Context, gpus []sysfs.GPU) {
 	runtime.LockOSThread()
 	defer a.lib.Free()
 	first := true
-	for said := ""; ; {
+	for said := state(""); ; {
 		err := a.lib.Start()
 		if err == nil {
 			break
 		}
-		if said != err.Error() {
-			said = err.Error()
-			a.log.Warn("cannot start AMD SMI; using /sys only", zap.String("file", a.lib.Path()), zap.Error(err))
-		}
+		said.log(a.log.With(zap.String("file", a.lib.Path())), zap.WarnLevel, "cannot start AMD SMI; using /sys only", "", err)
 		if first {
 			first = false
 			close(a.tried)
 		}
-		if !sleep(ctx, time.Minute) {
+		if within(ctx, time.Minute, ctx.Done()); ctx.Err() != nil {
 			return
 		}
 	}
 	if first {
-		a.facts = map[string]smi.Facts{}
+		a.facts = map[string]boardFacts{}
 		for i := range gpus {
 			a.facts[gpus[i].PCI] = a.lib.Facts(gpus[i].PCI)
 		}
@@ -138,54 +134,31 @@ func (a *added) run(ctx context.Context, gpus []sysfs.GPU) {
 		if turn == 0 {
 			close(a.firstTurn)
 		}
-		sleep(ctx, a.every)
+		within(ctx, a.every, ctx.Done())
 	}
 	if err := a.lib.Stop(); err != nil {
 		a.log.Warn("cannot stop AMD SMI", zap.Error(err))
 	}
 }
 
-// sleep reports whether d has passed before ctx ended.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
-}
-
 // readGPU reads the records of a GPU.
 func (a *added) readGPU(g *addedGPU) {
 	if !a.lib.Lists(g.pci) {
-		a.logChange(g, errors.New("the library does not list the GPU"))
+		g.log(errors.New("the library does not list the GPU"))
 		return
 	}
 	records, err := a.lib.Records(g.pci, time.Now())
-	a.logChange(g, err)
+	g.log(err)
 	g.latest.Store(&addedRow{time.Now(), records})
 }
 
-// logChange logs when an error about a GPU begins, changes or ends.
-func (a *added) logChange(g *addedGPU, err error) {
-	text := ""
-	if err != nil {
-		text = err.Error()
-	}
-	if text == g.said {
-		return
-	}
-	if g.said = text; err != nil {
-		a.log.Warn("AMD SMI cannot read some values of a gpu", zap.String("device", g.pci), zap.Error(err))
-	} else {
-		a.log.Info("AMD SMI reads all values of a gpu again", zap.String("device", g.pci))
-	}
+func (g *addedGPU) log(err error) {
+	g.said.log(g.all.log.With(zap.String("device", g.pci)), zap.WarnLevel,
+		"AMD SMI cannot read some values of a gpu", "AMD SMI reads all values of a gpu again", err)
 }
 
 // factsOf returns the facts of a GPU. They are empty if the library did not start in time for Open.
-func (a *added) factsOf(pci string) smi.Facts {
+func (a *added) factsOf(pci string) boardFacts {
 	if a != nil {
 		select {
 		case <-a.tried:
@@ -195,11 +168,11 @@ func (a *added) factsOf(pci string) smi.Facts {
 		default:
 		}
 	}
-	return smi.Facts{MemoryWidth: math.NaN(), MemoryBandwidth: math.NaN()}
+	return boardFacts{MemoryWidth: math.NaN(), MemoryBandwidth: math.NaN()}
 }
 
 // addedTexts returns the text facts by field.
-func addedTexts(f smi.Facts) map[field.ID]string {
+func addedTexts(f boardFacts) map[field.ID]string {
 	return map[field.ID]string{
 		field.AMDManufacturer: f.Manufacturer, field.AMDModelNumber: f.Number, field.AMDFRU: f.FRU, field.AMDVBIOSName: f.VBIOSName,
 		field.AMDVBIOSDate: f.VBIOSDate, field.AMDVBIOSPart: f.PartNumber, field.AMDMemoryKind: f.MemoryKind, field.AMDMemoryMaker: f.MemoryMaker,
@@ -218,7 +191,7 @@ func (g *addedGPU) calls() []collector.CallCost {
 	if g != g.all.gpus[0] {
 		return nil
 	}
-	return costs(g.all.lib.Caller)
+	return g.all.lib.Calls()
 }
 
 // close ends the goroutine and waits for a running call.
@@ -264,9 +237,9 @@ func (b *bound) ofRecord(f *frame) float64 {
 }
 
 // addedSpecs returns the columns that libamd_smi adds to a GPU.
-func addedSpecs(more smi.Facts) []spec {
+func addedSpecs(more boardFacts) []spec {
 	out := []spec{fixed(field.AMDMemoryWidth, more.MemoryWidth)}
-	for i := range smi.Severities {
+	for i := range severities {
 		severity := collector.Label{Name: "severity", Value: i.String()}
 		add := func(id field.ID, at int, labels ...collector.Label) {
 			out = append(out, spec{id, append(labels, severity), []term{{op: opRecord, first: int(i), at: at, scale: 1}}})
@@ -274,7 +247,7 @@ func addedSpecs(more smi.Facts) []spec {
 		add(field.AMDRecords, recordCount)
 		add(field.AMDRecordTime, recordTime)
 		add(field.AMDRecordAge, recordAge)
-		for n := range smi.MaxAFIDs {
+		for n := range maxAFIDs {
 			add(field.AMDAFID, recordAFID+n, collector.Label{Name: "index", Value: strconv.Itoa(n)})
 		}
 	}

@@ -164,7 +164,7 @@ func (b *binder) possible(t term) (term, bool) {
 	case opProcess:
 		return t, b.process
 	case opRecord:
-		return t, b.added != nil && b.added.lib.RefusesRecords() == ""
+		return t, b.added != nil && b.added.lib.refusal(fnRecords) == ""
 	case opSum:
 		t.raw = slices.DeleteFunc(slices.Clone(t.raw), func(r sysfs.Reading) bool { return !has(r) })
 		return t, len(t.raw) > 0

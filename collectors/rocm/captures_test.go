@@ -2,7 +2,6 @@ package rocm
 
 import (
 	"bufio"
-	"encoding/binary"
 	"fmt"
 	"math"
 	"os"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	gm "warpgauge/collectors/rocm/internal/gpumetrics"
 	"warpgauge/collectors/rocm/rocmtest"
 	"warpgauge/pkg/collector/collectortest"
 	"warpgauge/pkg/field"
@@ -261,34 +259,5 @@ func (c *capture) checkInstances(t *testing.T, o *opened) {
 	slices.Sort(got)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("instances (-want +got):\n%s", diff)
-	}
-}
-
-// TestCapturesCut checks that a file cut at any byte decodes to nothing.
-func TestCapturesCut(t *testing.T) {
-	d, m := gm.New(), new(gm.Metrics)
-	for _, c := range captures(t) {
-		for i := range c.steps {
-			if c.steps[i].revision == "" {
-				continue
-			}
-			file := c.steps[i].file(t)
-			if err := d.Decode(file, m); err != nil || m.Unknown() != 0 {
-				t.Fatalf("%s: %v, %d attributes unknown", c.name, err, m.Unknown())
-			}
-			for n := range file {
-				if err := d.Decode(file[:n], m); err == nil || m.Has(gm.TemperatureHotspot) || m.Has(gm.TemperatureGfx) {
-					t.Fatalf("%s: decoded the first %d of %d bytes: %v", c.name, n, len(file), err)
-				}
-				if n < 4 || n == 384 && c.steps[i].revision == "1.6" { // the first form of 1.6
-					continue
-				}
-				short := slices.Clone(file[:n]) // and a header that says so
-				binary.LittleEndian.PutUint16(short, uint16(n))
-				if err := d.Decode(short, m); err == nil {
-					t.Fatalf("%s: decoded %d of %d bytes", c.name, n, len(file))
-				}
-			}
-		}
 	}
 }

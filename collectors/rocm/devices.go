@@ -1,6 +1,7 @@
 package rocm
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -8,14 +9,13 @@ import (
 	"strings"
 
 	"warpgauge/collectors/rocm/internal/gpumetrics"
-	"warpgauge/collectors/rocm/internal/smi"
 	"warpgauge/collectors/rocm/internal/sysfs"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
 
 // units returns the devices of a GPU: the GPU, its partitions if it has several, and its XGMI links.
-func (n node) units(g *sysfs.GPU, more smi.Facts, driver string, fields field.List, m *gpumetrics.Metrics) []unit {
+func (n node) units(g *sysfs.GPU, more boardFacts, driver string, fields field.List, m *gpumetrics.Metrics) []unit {
 	board := n.board(g)
 	specs := boardSpecs(g, n, more)
 	words := texts(g, board, driver)
@@ -135,7 +135,7 @@ func facts(fields field.List, texts map[field.ID]string, specs []spec) []collect
 		text := texts[f.Desc.ID]
 		for _, s := range specs {
 			if t := s.terms[0]; s.field == f.Desc.ID && t.op == opFixed && len(s.labels) == 0 && !math.IsNaN(t.scale) {
-				text = strconv.FormatFloat(t.scale*scaleOf(f), 'f', -1, 64)
+				text = strconv.FormatFloat(t.scale*cmp.Or(f.Scale, 1), 'f', -1, 64)
 			}
 		}
 		if text != "" {
@@ -143,11 +143,4 @@ func facts(fields field.List, texts map[field.ID]string, specs []spec) []collect
 		}
 	}
 	return out
-}
-
-func scaleOf(f field.Field) float64 {
-	if f.Scale == 0 {
-		return 1
-	}
-	return f.Scale
 }

@@ -20,45 +20,6 @@ func TestMarkdownIsCurrent(t *testing.T) {
 	}
 }
 
-// TestSupplies checks that every reading of a column has a file, and every field a source.
-func TestSupplies(t *testing.T) {
-	var units []unit
-	for _, specs := range everySpec() {
-		units = append(units, unit{specs: specs})
-	}
-	all := readings(units)
-	if len(all) < 100 {
-		t.Fatalf("only %d readings", len(all))
-	}
-	for _, r := range all {
-		if r.File() == "" {
-			t.Errorf("reading %+v has no file", r)
-		}
-	}
-	from := map[field.ID][]string{}
-	for _, specs := range everySpec() {
-		for _, s := range specs {
-			from[s.field] = s.files()
-		}
-	}
-	for id := range known() {
-		if d, ok := field.ByID(id); !ok || !Supplies(d) {
-			t.Errorf("field %d is not in the catalogue", id)
-		}
-	}
-	if xid, _ := field.ByID(field.XIDErrors); Supplies(xid) {
-		t.Error("AMD GPUs supply XIDs")
-	}
-	for id, want := range map[field.ID][]string{
-		dcgmCount: nil, dcgmGPUUtil: {"gpu_busy_percent", "gpu_metrics"}, dcgmPCIeTx: {"pcie_bw"},
-		dcgmMemoryTemp: {"hwmon temp*_input (label mem)", "gpu_metrics"}, dcgmLink: {"gpu_metrics"},
-	} {
-		if !slices.Equal(from[id], want) {
-			t.Errorf("field %d from %q, want %q", id, from[id], want)
-		}
-	}
-}
-
 // tables returns the tables of the page, by the name of their section.
 func tables() map[string]string {
 	specs, out := everySpec(), map[string]string{}

@@ -85,7 +85,7 @@ type processSource struct {
 	units   []int // compute units of each instance; 0 if unknown
 	list    *sysfs.ProcessList
 	log     *zap.Logger
-	said    string
+	said    state
 
 	room        []collector.Process
 	scans, time atomic.Int64
@@ -125,13 +125,10 @@ func (s *processSource) Sample(row []float64, due []bool) error {
 	err := s.list.Scan(true)
 	s.scans.Add(1)
 	s.time.Add(int64(time.Since(begin)))
-	what := ""
-	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, sysfs.ErrTooMany):
-		what = err.Error()
-	case err != nil:
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) && !errors.Is(err, sysfs.ErrTooMany) {
 		return ofDevice(err)
 	}
+	problem := err
 	for i := range s.units {
 		at := i * collector.ProcessWidth
 		if !due[at] {
@@ -141,12 +138,14 @@ func (s *processSource) Sample(row []float64, due []bool) error {
 		if err != nil {
 			collector.BlankProcesses(block)
 		} else if !s.put(block, i) {
-			what = "the kernel does not let this process see all: its control group may not use the device"
+			problem = errUnseen
 		}
 	}
-	s.logState(what)
+	s.said.log(s.log, zap.InfoLevel, "cannot list processes", "listing processes again", problem)
 	return nil
 }
+
+var errUnseen = errors.New("the kernel does not let this process see all: its control group may not use the device")
 
 // put writes the processes on an instance and reports whether the list is complete.
 func (s *processSource) put(block []float64, instance int) (whole bool) {
@@ -171,18 +170,6 @@ func occupancy(units float64, of int) float64 {
 		return math.NaN()
 	}
 	return min(units/float64(of)*100, 100)
-}
-
-// logState logs a change of state.
-func (s *processSource) logState(what string) {
-	if what == s.said {
-		return
-	}
-	if s.said = what; what == "" {
-		s.log.Info("listing processes again")
-		return
-	}
-	s.log.Info("cannot list processes", zap.String("reason", what))
 }
 
 // Calls returns the cost of reading KFD's files.

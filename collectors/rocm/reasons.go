@@ -55,9 +55,9 @@ func (b *binder) lacks(p *spec) collector.Explanation {
 		switch {
 		case b.added == nil:
 		case t.op == opRecord:
-			e.Detail = b.added.lib.RefusesRecords()
+			e.Detail = b.added.lib.refusal(fnRecords)
 		default:
-			if e.Detail = b.added.lib.RefusesMemory(); e.Detail == "" {
+			if e.Detail = b.added.lib.refusal(fnVRAM); e.Detail == "" {
 				e.Reason, e.Detail = collector.ReasonBlank, "AMD SMI has no value of it"
 			}
 		}

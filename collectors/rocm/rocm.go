@@ -153,7 +153,7 @@ func (c *Collector) peek(g *sysfs.GPU) *gpumetrics.Metrics {
 
 // source binds the list to a GPU. m is its gpu_metrics in Open, or nil if unknown.
 func (c *Collector) source(n node, g *sysfs.GPU, found *sysfs.Found, fields field.List, m *gpumetrics.Metrics) *source {
-	s := &source{gpu: *g, log: c.o.Log, partitions: gpumetrics.NA}
+	s := &source{gpu: *g, log: c.o.Log.With(zap.String("device", gpuUUID(g))), partitions: gpumetrics.NA}
 	if m != nil {
 		s.partitions = m.Raw(gpumetrics.NumPartition, 0)
 	}

@@ -93,11 +93,14 @@ func uuidOf(g *rocmtest.GPU) string {
 }
 
 func TestOpenSaysWhatThereIs(t *testing.T) {
-	f := func(file string, sentinel error, want string) {
+	f := func(dirs, vendor string, sentinel error, want string) {
 		t.Helper()
 		root := t.TempDir()
-		if file != "" {
-			must(t, os.MkdirAll(filepath.Join(root, file), 0o750))
+		for _, dir := range strings.Fields(dirs) {
+			must(t, os.MkdirAll(filepath.Join(root, "sys", dir), 0o750))
+		}
+		if vendor != "" {
+			must(t, os.WriteFile(filepath.Join(root, "sys/class/drm/card1/device/vendor"), []byte(vendor), 0o600))
 		}
 		c := New(Options{Root: root})
 		sources, err := c.Open(t.Context(), field.List{})
@@ -113,8 +116,11 @@ func TestOpenSaysWhatThereIs(t *testing.T) {
 			}
 		}
 	}
-	f("", collector.ErrNotLoaded, "look for AMD GPUs: library or driver not found: no amdgpu driver (neither /sys/class/kfd/kfd/topology nor /sys/module/amdgpu); on a node with AMD GPUs load the driver (modprobe amdgpu)")
-	f("sys/class/kfd/kfd/topology", collector.ErrNoDevices, "look for AMD GPUs: no device found: amdgpu driver with /sys/class/kfd/kfd/topology, but no card in /sys/class/drm that amdgpu serves")
+	const card = "module/amdgpu class/drm/card1/device"
+	f("", "", collector.ErrNotLoaded, "look for AMD GPUs: library or driver not found: no amdgpu driver (neither /sys/class/kfd/kfd/topology nor /sys/module/amdgpu); on a node with AMD GPUs load the driver (modprobe amdgpu)")
+	f(card, "0x10de", collector.ErrNotLoaded, "look for AMD GPUs: library or driver not found: amdgpu driver in /sys/module/amdgpu but neither /sys/class/kfd/kfd/topology nor an AMD card in /sys/class/drm; on a node with AMD GPUs load the driver (modprobe amdgpu)")
+	f(card, "0x1002", collector.ErrNoDevices, "look for AMD GPUs: no device found: amdgpu driver with cards in /sys/class/drm but no /sys/class/kfd/kfd/topology, but no card in /sys/class/drm that amdgpu serves")
+	f("class/kfd/kfd/topology", "", collector.ErrNoDevices, "look for AMD GPUs: no device found: amdgpu driver with /sys/class/kfd/kfd/topology, but no card in /sys/class/drm that amdgpu serves")
 }
 
 // opened is an open collector, with helpers that read its values by name.

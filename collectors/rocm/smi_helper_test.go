@@ -7,7 +7,6 @@ import (
 	"slices"
 	"testing"
 
-	"warpgauge/collectors/rocm/internal/smi"
 	"warpgauge/collectors/rocm/internal/sysfs"
 	"warpgauge/collectors/rocm/rocmtest"
 	"warpgauge/collectors/rocm/rocmtest/smitest"
@@ -116,4 +115,4 @@ func fakeFor(t *testing.T, tree *rocmtest.Tree, abi smitest.ABI, without ...stri
 	return f
 }
 
-func smiStatus(code int32) error { return smi.StatusError{API: &smiAPI, Code: code} }
+func smiStatus(code int32) error { return statusError{API: &smiAPI, Code: code} }

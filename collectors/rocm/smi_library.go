@@ -5,7 +5,6 @@ import (
 	"math"
 	"os"
 
-	"warpgauge/collectors/rocm/internal/smi"
 	"warpgauge/collectors/rocm/internal/sysfs"
 )
 
@@ -30,7 +29,7 @@ const (
 // smiAPI describes the library. The required functions start and stop it and map indexes to GPUs. AMD's packages use
 // sonames 5, 6 and, since ROCm 6.1, 7. Distributions and builds without version tags use 1. The number does not
 // determine the layouts.
-var smiAPI = smi.API{ //nolint:gochecknoglobals // a constant
+var smiAPI = libraryAPI{ //nolint:gochecknoglobals // a constant
 	Name: "ROCm SMI", Folders: []string{"lib", "lib64"}, Prefix: "RSMI_STATUS_",
 	Sonames: []string{
 		"librocm_smi64.so.7", "librocm_smi64.so.6", "librocm_smi64.so.5",
@@ -47,27 +46,22 @@ var smiAPI = smi.API{ //nolint:gochecknoglobals // a constant
 // smiInitError is a status of rsmi_init with several possible causes.
 const smiInitError = 8
 
-var smiFunctions = []smi.Function{ //nolint:gochecknoglobals // a constant
+// smiFunctions has no function with a struct, whose layout would depend on the release.
+var smiFunctions = []libraryFunction{ //nolint:gochecknoglobals // a constant
 	smiInit:          {Name: "rsmi_init", Required: true},
 	smiShutDown:      {Name: "rsmi_shut_down", Required: true},
 	smiNumDevices:    {Name: "rsmi_num_monitor_devices", Required: true},
 	smiPCIID:         {Name: "rsmi_dev_pci_id_get", Required: true},
-	smiTemperature:   {Name: "rsmi_dev_temp_metric_get"},
-	smiPowerAverage:  {Name: "rsmi_dev_power_ave_get"},
-	smiPowerCap:      {Name: "rsmi_dev_power_cap_get"},
-	smiPowerCapRange: {Name: "rsmi_dev_power_cap_range_get"},
+	smiTemperature:   {Name: "rsmi_dev_temp_metric_get", takes: 2},
+	smiPowerAverage:  {Name: "rsmi_dev_power_ave_get", takes: 1},
+	smiPowerCap:      {Name: "rsmi_dev_power_cap_get", takes: 1},
+	smiPowerCapRange: {Name: "rsmi_dev_power_cap_range_get", takes: 1},
 	smiMemoryBusy:    {Name: "rsmi_dev_memory_busy_percent_get"},
-	smiMemoryTotal:   {Name: "rsmi_dev_memory_total_get"},
+	smiMemoryTotal:   {Name: "rsmi_dev_memory_total_get", takes: 1},
 	smiPCIReplay:     {Name: "rsmi_dev_pci_replay_counter_get"},
-	smiFanRPM:        {Name: "rsmi_dev_fan_rpms_get"},
-	smiFanSpeed:      {Name: "rsmi_dev_fan_speed_get"},
-	smiVoltage:       {Name: "rsmi_dev_volt_metric_get"},
-}
-
-// smiTakes is the number of arguments between the device and the outputs. No used function has a struct, whose layout
-// would depend on the release.
-var smiTakes = [...]int{ //nolint:gochecknoglobals // a constant
-	smiTemperature: 2, smiPowerAverage: 1, smiPowerCap: 1, smiPowerCapRange: 1, smiMemoryTotal: 1, smiFanRPM: 1, smiFanSpeed: 1, smiVoltage: 2,
+	smiFanRPM:        {Name: "rsmi_dev_fan_rpms_get", takes: 1},
+	smiFanSpeed:      {Name: "rsmi_dev_fan_speed_get", takes: 1},
+	smiVoltage:       {Name: "rsmi_dev_volt_metric_get", takes: 2},
 }
 
 // smiAsk describes the call that reads one value.
@@ -116,17 +110,17 @@ var smiReadings = [sysfs.Kinds]struct { //nolint:gochecknoglobals // a constant
 	sysfs.Voltage:         {function: smiVoltage},
 }
 
-// smiCall makes one call for a device. out must come from smi.New. Outputs that the function does not write are
+// smiCall makes one call for a device. out must come from cNew. Outputs that the function does not write are
 // smiUnset. smiCall allocates nothing.
-func smiCall(c *smi.Caller, device uint32, q smiAsk, out *[2]uint64) (status int32) {
+func smiCall(c *caller, device uint32, q smiAsk, out *[2]uint64) (status int32) {
 	const none = math.MaxUint32
 	*out = [2]uint64{smiUnset, smiUnset}
 	if q.function == smiMemoryBusy { // the only function that writes 32 bits
 		out[0] = none
 	}
 	args := [5]uint64{uint64(device), uint64(q.a), uint64(q.b)}
-	n := 1 + smiTakes[q.function]
-	args[n], args[n+1] = smi.Address(&out[0]), smi.Address(&out[1])
+	n := 1 + smiFunctions[q.function].takes
+	args[n], args[n+1] = addressOf(&out[0]), addressOf(&out[1])
 	status = c.Call(q.function, args[:n+2]...)
 	if q.function == smiMemoryBusy && out[0] == none {
 		out[0] = smiUnset

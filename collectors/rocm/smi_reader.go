@@ -6,44 +6,27 @@ import (
 	"math"
 	"runtime"
 
-	"warpgauge/collectors/rocm/internal/smi"
 	"warpgauge/collectors/rocm/internal/sysfs"
 	"warpgauge/pkg/collector"
 )
-
-// notLoaded adds the collector's error to an error of opening a library.
-func notLoaded(err error) error {
-	if errors.Is(err, smi.ErrNotBuiltIn) {
-		return fmt.Errorf("%w: %w", collector.ErrNotBuiltIn, err)
-	}
-	return fmt.Errorf("%w: %w", collector.ErrNotLoaded, err)
-}
-
-// costs returns the cost of a library's calls.
-func costs(c *smi.Caller) (out []collector.CallCost) {
-	for _, cost := range c.Calls() {
-		out = append(out, collector.CallCost(cost))
-	}
-	return out
-}
 
 // maxSMIDevices bounds the number of devices whose address is queried, whatever number the library returns.
 const maxSMIDevices = 256
 
 // rocmSMI is a started librocm_smi64. Its indexes are fixed until the next rsmi_init.
 type rocmSMI struct {
-	*smi.Caller
+	*caller
 	index map[string]uint32 // by PCI address
 }
 
 // startSMI loads and starts the library. It waits for rsmi_init, which takes seconds if another process holds a lock and
-// may hang. Errors: collector.ErrNotBuiltIn, collector.ErrNotLoaded, smi.StatusError, wrapped.
+// may hang. Errors: collector.ErrNotBuiltIn, collector.ErrNotLoaded, statusError, wrapped.
 func startSMI(library string) (*rocmSMI, error) {
-	caller, err := smi.Open(&smiAPI, library)
+	c, err := openLibrary(&smiAPI, library)
 	if err != nil {
-		return nil, notLoaded(err)
+		return nil, err
 	}
-	s := &rocmSMI{Caller: caller}
+	s := &rocmSMI{caller: c}
 	started := make(chan error)
 	go func() {
 		// After an error the thread ends with this goroutine: it may own device locks, and the kernel passes the locks
@@ -68,19 +51,17 @@ func (s *rocmSMI) start() error {
 	// RSMI_INIT_FLAG_THRAD_ONLY_MUTEX makes locks within this process, so that no other process, alive or dead, can
 	// block it.
 	const threadOnly = 0x400000000000000
-	if smiThreadLocks(s.Path()) {
-		if err := s.init(threadOnly); err != nil {
+	flags := uint64(threadOnly)
+	if !smiThreadLocks(s.Path()) {
+		flags = 0
+		if err := s.init(flags); err != nil {
 			return err
 		}
-		return s.list()
+		if err := s.close(); err != nil {
+			return err
+		}
 	}
-	if err := s.init(0); err != nil {
-		return err
-	}
-	if err := s.close(); err != nil {
-		return err
-	}
-	if err := s.init(0); err != nil {
+	if err := s.init(flags); err != nil {
 		return err
 	}
 	return s.list()
@@ -89,7 +70,7 @@ func (s *rocmSMI) start() error {
 // init calls rsmi_init, which may take seconds or hang. It explains the status that has several causes.
 func (s *rocmSMI) init(flags uint64) error {
 	err := s.Must(smiInit, flags)
-	if !errors.Is(err, smi.StatusError{API: &smiAPI, Code: smiInitError}) {
+	if !errors.Is(err, statusError{API: &smiAPI, Code: smiInitError}) {
 		return err
 	}
 	return fmt.Errorf("%w: it finds no GPU with the amdgpu driver, or cannot write to /dev/shm, or another process holds a lock there (rocm_smi_*)", err)
@@ -97,18 +78,18 @@ func (s *rocmSMI) init(flags uint64) error {
 
 // list maps PCI addresses to indexes. If two indexes have the same address, the first counts.
 func (s *rocmSMI) list() error {
-	out := smi.New[[2]uint64]()
-	defer smi.Free(out)
-	if err := s.Must(smiNumDevices, smi.Address(out)); err != nil {
+	out := cNew[[2]uint64]()
+	defer cFree(out)
+	if err := s.Must(smiNumDevices, addressOf(out)); err != nil {
 		return errors.Join(err, s.close())
 	}
 	s.index = map[string]uint32{}
 	for i := range min(uint32(out[0]), maxSMIDevices) {
-		if smiCall(s.Caller, i, smiAsk{function: smiPCIID}, out) != smi.Success {
+		if smiCall(s.caller, i, smiAsk{function: smiPCIID}, out) != smiSuccess {
 			continue // it was removed in the meantime
 		}
 		// Domain in bits 63:32, partition in 31:28, bus in 15:8, device in 7:3, function in 2:0.
-		pci, partition := smi.PCI(out[0]>>32, out[0]), out[0]>>28&0xf
+		pci, partition := pciOf(out[0]>>32, out[0]), out[0]>>28&0xf
 		if _, ok := s.index[pci]; !ok && partition == 0 {
 			s.index[pci] = i
 		}
@@ -122,7 +103,7 @@ func (s *rocmSMI) close() error { return s.Must(smiShutDown) }
 // smiReader reads one GPU. It uses the library for readings that smiAskFor allows and that have a file, and reads the
 // rest from files.
 type smiReader struct {
-	*smi.Caller
+	*caller
 	files   *sysfs.Handle
 	device  uint32
 	sensors string // the library's directory of sensors
@@ -147,7 +128,7 @@ func (s *rocmSMI) open(files *sysfs.Handle, g *sysfs.GPU, wanted []sysfs.Reading
 	if !ok {
 		return nil, false
 	}
-	r := &smiReader{Caller: s.NewCaller(), files: files, device: device, rest: make([]bool, len(wanted)), out: smi.New[[2]uint64]()}
+	r := &smiReader{caller: s.newCaller(), files: files, device: device, rest: make([]bool, len(wanted)), out: cNew[[2]uint64]()}
 	// Before ROCm 6 a function for a missing sensor dereferences a null pointer, so only readings with a file use the
 	// library.
 	has, _ := files.Probe()
@@ -194,8 +175,8 @@ func (r *smiReader) ask(values []float64, due []bool) bool {
 		if !due[c.cell] {
 			continue
 		}
-		status := smiCall(r.Caller, r.device, c.ask, r.out)
-		asked, answered = true, answered || status == smi.Success
+		status := smiCall(r.caller, r.device, c.ask, r.out)
+		asked, answered = true, answered || status == smiSuccess
 		values[c.cell] = c.value(status, r.out)
 	}
 	if asked && !answered {
@@ -211,7 +192,7 @@ func (c *smiCell) value(status int32, out *[2]uint64) float64 {
 		v = out[1]
 	}
 	signed := c.ask.function == smiTemperature || c.ask.function == smiVoltage
-	if status != smi.Success || v == smiUnset || !signed && v == math.MaxUint64 {
+	if status != smiSuccess || v == smiUnset || !signed && v == math.MaxUint64 {
 		return math.NaN()
 	}
 	if signed {
@@ -220,12 +201,9 @@ func (c *smiCell) value(status int32, out *[2]uint64) float64 {
 	return c.reading.Convert(float64(v))
 }
 
-// Calls returns the cost of this reader's calls.
-func (r *smiReader) Calls() []collector.CallCost { return costs(r.Caller) }
-
 // Close closes the files. The reader cannot be used after it.
 func (r *smiReader) Close() error {
-	smi.Free(r.out)
+	cFree(r.out)
 	r.out = nil
 	return r.files.Close()
 }

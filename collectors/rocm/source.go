@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"warpgauge/collectors/rocm/internal/gpumetrics"
 	"warpgauge/collectors/rocm/internal/sysfs"
@@ -56,20 +57,14 @@ type source struct {
 	frame      frame
 	time       timebase
 	partitions uint64 // as in gpu_metrics in Open
-	said       [sayings]string
+	power      state
+	unreadable state // gpu_metrics
 }
 
 var (
 	_ collector.Source    = (*source)(nil)
 	_ collector.CallMeter = (*source)(nil)
 	_ collector.Explainer = (*source)(nil)
-)
-
-// States of a source whose changes are logged.
-const (
-	sayPower = iota
-	sayMetrics
-	sayings
 )
 
 func (s *source) Devices() []collector.Device { return s.devices }
@@ -80,12 +75,12 @@ func (s *source) Columns() []collector.Column { return s.columns }
 // collector.ErrColumnsChanged.
 func (s *source) Sample(row []float64, due []bool) error {
 	if s.files.Suspended() {
-		s.logState(sayPower, "suspended, not read")
+		s.logPower(errSuspended)
 		s.blank(row, due, s.blanks.suspended)
 		s.time.reset()
 		return nil
 	}
-	s.logState(sayPower, "")
+	s.logPower(nil)
 	err := s.readFrame(s.plan(due))
 	if errors.Is(err, collector.ErrDeviceLost) {
 		s.blank(row, due, math.NaN())
@@ -181,11 +176,11 @@ func (s *source) readMetrics() error {
 		return nil
 	case err != nil:
 		if !errors.Is(err, fs.ErrNotExist) { // older boards have none
-			s.logError(sayMetrics, err)
+			s.logMetrics(err)
 		}
 		return nil
 	}
-	s.logError(sayMetrics, nil)
+	s.logMetrics(nil)
 	f.unread[unreadMetrics], f.unread[unreadAttributes] = 0, float64(f.metrics.Unknown())
 	var frozen bool
 	f.now, frozen = s.time.advance(&f.metrics)
@@ -220,32 +215,33 @@ func (c *cell) value(f *frame) float64 {
 	return math.NaN()
 }
 
-func (s *source) logError(about int, err error) {
-	if err == nil {
-		s.logState(about, "")
-		return
-	}
-	if s.said[about] == "" {
-		s.logState(about, err.Error())
-	}
+var errSuspended = errors.New("suspended")
+
+func (s *source) logPower(err error) {
+	s.power.log(s.log, zap.InfoLevel, "gpu is suspended; not reading it, because that would wake it", "gpu is no longer suspended", err)
 }
 
-// logState logs a change of state.
-func (s *source) logState(about int, what string) {
-	before := s.said[about]
-	if before == what {
+func (s *source) logMetrics(err error) {
+	s.unreadable.log(s.log, zap.WarnLevel, "cannot read some fields of a gpu", "reading all fields of a gpu again", err)
+}
+
+// state is the last logged problem of something, "" without one. One goroutine uses it.
+type state string
+
+// log logs a problem when it begins or changes, and its end, when err is nil.
+func (s *state) log(to *zap.Logger, level zapcore.Level, begins, ends string, err error) {
+	what := ""
+	if err != nil {
+		what = err.Error()
+	}
+	if string(*s) == what {
 		return
 	}
-	s.said[about] = what
-	device := zap.String("device", s.devices[0].ID)
-	switch {
-	case what == "":
-		s.log.Info("reading all fields of a gpu again", device, zap.String("after", before))
-	case about == sayPower:
-		s.log.Info("gpu is suspended; not reading it, because that would wake it", device)
-	default:
-		s.log.Warn("cannot read some fields of a gpu", device, zap.String("err", what))
+	if *s = state(what); err == nil {
+		to.Info(ends)
+		return
 	}
+	to.Log(level, begins, zap.Error(err))
 }
 
 // Calls returns the cost of the library's functions.

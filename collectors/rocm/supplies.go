@@ -4,7 +4,6 @@ import (
 	"slices"
 	"sync"
 
-	"warpgauge/collectors/rocm/internal/smi"
 	"warpgauge/collectors/rocm/internal/sysfs"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
@@ -21,7 +20,7 @@ var known = sync.OnceValue(func() map[field.ID]bool {
 			ids[s.field] = true
 		}
 	}
-	for _, list := range []map[field.ID]string{texts(&sysfs.GPU{UniqueID: 1}, collector.Device{}, ""), addedTexts(smi.Facts{})} {
+	for _, list := range []map[field.ID]string{texts(&sysfs.GPU{UniqueID: 1}, collector.Device{}, ""), addedTexts(boardFacts{})} {
 		for id := range list {
 			ids[id] = true
 		}
@@ -32,7 +31,7 @@ var known = sync.OnceValue(func() map[field.ID]bool {
 // everySpec returns all possible columns of a GPU, a partition and a link.
 func everySpec() [3][]spec {
 	whole := sysfs.GPU{Card: "card1", Compute: "SPX", Memory: "NPS1", Instances: []sysfs.Instance{{Units: 1, Memory: 1}}}
-	return [3][]spec{boardSpecs(&whole, node{count: 1}, smi.Facts{}), instanceSpecs(whole.Instances[0], 0), linkSpecs(0)}
+	return [3][]spec{boardSpecs(&whole, node{count: 1}, boardFacts{}), instanceSpecs(whole.Instances[0], 0), linkSpecs(0)}
 }
 
 // files returns the files that the terms of a column need, in the order of the terms, without duplicates.

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	gm "warpgauge/collectors/rocm/internal/gpumetrics"
-	"warpgauge/collectors/rocm/internal/smi"
 	"warpgauge/collectors/rocm/internal/sysfs"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
@@ -46,7 +45,7 @@ var residencies = []struct { //nolint:gochecknoglobals // a constant
 }
 
 // boardSpecs returns the possible columns of a GPU.
-func boardSpecs(g *sysfs.GPU, n node, more smi.Facts) []spec {
+func boardSpecs(g *sysfs.GPU, n node, more boardFacts) []spec {
 	return slices.Concat(
 		identitySpecs(g, n), clockSpecs(), temperatureSpecs(), powerSpecs(g), utilisationSpecs(), memorySpecs(more),
 		busSpecs(), errorSpecs(), throttleSpecs(g), fabricSpecs(), hardwareSpecs(g), processSpecs(-1, units(g)), addedSpecs(more),
@@ -241,7 +240,7 @@ func utilisationSpecs() []spec {
 	}
 }
 
-func memorySpecs(more smi.Facts) []spec {
+func memorySpecs(more boardFacts) []spec {
 	total := sysfs.Reading{Kind: sysfs.MemoryTotal, Index: sysfs.MemoryVRAM}
 	used := sysfs.Reading{Kind: sysfs.MemoryUsed, Index: sysfs.MemoryVRAM}
 	out := []spec{

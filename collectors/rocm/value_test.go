@@ -408,16 +408,6 @@ func TestPartitionFiles(t *testing.T) {
 	s.wantOf(part(2), "amd_gpu_xcc_busy_ratio", "xcc=1", 0.77)
 }
 
-// TestLinkUp checks that a status that a virtual function does not know is blank.
-func TestLinkUp(t *testing.T) {
-	s := simulate(t, rocmtest.Options{Model: rocmtest.MI300X, Metrics: "1.9", GPUs: 1})
-	s.state(func(s *rocmtest.State) { s.XGMIUp = [8]uint64{0, 1, 2, 3} })
-	s.sample()
-	for i, want := range []float64{0, 1, nan, nan} {
-		s.want(0, "amd_gpu_xgmi_link_up", "link="+strconv.Itoa(i), want)
-	}
-}
-
 func TestPartitions(t *testing.T) {
 	s := simulate(t, rocmtest.Options{Model: rocmtest.MI300X, Metrics: "1.8", Partition: "CPX", Memory: "NPS4"})
 	s.tree.Start(t, rocmtest.Process{PID: 7, Uses: []rocmtest.Use{{GPU: 1, Instance: 3, VRAM: 2 << 30, CUs: 19}}})

@@ -103,12 +103,8 @@ func wanted(word uint64) (f Field, ok bool) {
 
 // decodeList reads a file of attributes. It has the sum over all partitions, which is stored as the first partition.
 func (d *Decoder) decodeList(file []byte, m *Metrics) error {
-	if err := check(file); err != nil {
-		return err
-	}
 	m.begin(d, &d.list)
-	m.attributes(file, 0, func(Field) bool { return true })
-	return nil
+	return m.attributes(file, 0, func(Field) bool { return true })
 }
 
 // DecodePartition adds the engines of one partition, from its own file, to a decoded GPU file. ClearPartitions must be
@@ -122,11 +118,13 @@ func (d *Decoder) DecodePartition(file []byte, partition int, m *Metrics) error 
 		m.unknown++
 		return ErrRevision
 	}
-	if err := check(file); err != nil {
-		return err
+	if err = m.attributes(file, partition, func(f Field) bool { return f.perPartition() > 0 }); err != nil {
+		for f := XCPGfxBusy; f <= XCPBelowLimitTotal; f++ {
+			first := m.start[f] + uint16(partition*f.perPartition())
+			m.blank(first, first+uint16(f.perPartition()))
+		}
 	}
-	m.attributes(file, partition, func(f Field) bool { return f.perPartition() > 0 })
-	return nil
+	return err
 }
 
 // ClearPartitions removes the engines that came from the GPU's file.
@@ -134,29 +132,19 @@ func (m *Metrics) ClearPartitions() {
 	m.blank(m.start[XCPGfxBusy], m.start[XCPBelowLimitTotal+1])
 }
 
-// check reports whether a list has as many attributes as its header says.
-func check(file []byte) error {
+// attributes reads a list: the fields that keep accepts, stored for a partition. If a field appears twice, the first
+// counts. After an error, of a list with fewer attributes than its header says, some of the fields are stored.
+func (m *Metrics) attributes(file []byte, partition int, keep func(Field) bool) error {
 	if len(file) < listHeaderSize {
 		return ErrShort
 	}
-	list := file[listHeaderSize:]
-	for n := binary.LittleEndian.Uint32(file[headerSize:]); n > 0; n-- {
-		_, _, rest, ok := next(list)
-		if !ok {
-			return ErrShort
-		}
-		list = rest
-	}
-	return nil
-}
-
-// attributes reads a checked list: the fields that keep accepts, stored for a partition. If a field appears twice, the
-// first counts.
-func (m *Metrics) attributes(file []byte, partition int, keep func(Field) bool) {
 	var seen [fields]bool
 	list := file[listHeaderSize:]
 	for n := binary.LittleEndian.Uint32(file[headerSize:]); n > 0; n-- {
-		word, values, rest, _ := next(list)
+		word, values, rest, ok := next(list)
+		if !ok {
+			return ErrShort
+		}
 		list = rest
 		f, ok := wanted(word)
 		if !ok || seen[f] {
@@ -171,4 +159,5 @@ func (m *Metrics) attributes(file []byte, partition int, keep func(Field) bool) 
 		first := m.start[f] + uint16(partition*f.perPartition())
 		m.widenRun(run{word: first, count: uint8(instances(word)), width: m.width[f]}, values)
 	}
+	return nil
 }

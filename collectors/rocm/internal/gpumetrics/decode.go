@@ -68,7 +68,6 @@ func New() *Decoder {
 	for c := uint8(4); c <= 5; c++ {
 		add(1, c, func(b *builder) { v14(b, c) })
 	}
-	add(1, 6, v16early)
 	for c := uint8(6); c <= 8; c++ {
 		add(1, c, func(b *builder) { v16(b, c) })
 	}
@@ -105,6 +104,7 @@ func (d *Decoder) Decode(file []byte, m *Metrics) error {
 	switch l := d.find(h); {
 	case h.Format == d.list.format && h.Content == d.list.content:
 		if err := d.decodeList(file, m); err != nil {
+			m.Reset()
 			return err
 		}
 	case l == nil:

@@ -1,7 +1,6 @@
 package gpumetrics_test
 
 import (
-	"encoding/binary"
 	"errors"
 	"math"
 	"os"
@@ -176,28 +175,6 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// The first form of 1.6 differs from the second in its size.
-func TestEarly16(t *testing.T) {
-	b := make([]byte, 384)
-	copy(b, []byte{0x80, 0x01, 1, 6})
-	put16 := func(at int, v uint16) { binary.LittleEndian.PutUint16(b[at:], v) }
-	put16(4, 62)                                   // temperature_hotspot
-	put16(16, 21)                                  // vcn_activity[0]
-	binary.LittleEndian.PutUint32(b[104:], 6101)   // accumulation_counter
-	binary.LittleEndian.PutUint64(b[160:], 800000) // pcie_bandwidth_inst, Mb/s
-	put16(376, 1002)                               // current_uclk
-	m := new(gm.Metrics)
-	must(t, gm.New().Decode(b, m))
-	for f, want := range map[gm.Field]float64{
-		gm.TemperatureHotspot: 62, gm.VCNActivity: 21, gm.AccumulationCounter: 6101,
-		gm.PCIeBandwidthInst: 100, gm.CurrentUclk: 1002,
-	} {
-		if got := m.Float(f, 0); got != want {
-			t.Errorf("field %d = %v, want %v", f, got, want)
-		}
-	}
-}
-
 // UINT_MAX in the energy means "not available".
 func TestNoEnergy(t *testing.T) {
 	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.RX7900, GPUs: 1})
@@ -241,17 +218,6 @@ func TestRefused(t *testing.T) {
 	f("text", []byte("Query currently inaccessible\n"), gm.ErrShort)
 }
 
-func TestWraps(t *testing.T) {
-	d, m := gm.New(), new(gm.Metrics)
-	if m.Wraps(gm.GfxActivityAcc) || m.Raw(gm.GfxActivityAcc, 0) != gm.NA {
-		t.Error("the zero value has something")
-	}
-	must(t, d.Decode(file(t, "1.5"), m))
-	if !m.Wraps(gm.GfxActivityAcc) || m.Wraps(gm.EnergyAccumulator) || m.Wraps(gm.TemperatureHBM) {
-		t.Error("Wraps is not that of revision 1.5")
-	}
-}
-
 func TestDecodeAllocatesNothing(t *testing.T) {
 	d, m := gm.New(), new(gm.Metrics)
 	for _, revision := range []string{"1.3", "1.8", "1.9", "3.0"} {
@@ -273,7 +239,6 @@ func FuzzDecode(f *testing.F) {
 		f.Add(b)
 		f.Add(b[:len(b)-1])
 	}
-	f.Add([]byte{0x80, 0x01, 1, 6})
 	d := gm.New()
 	f.Fuzz(func(t *testing.T, b []byte) {
 		a, z := new(gm.Metrics), new(gm.Metrics)

@@ -5,8 +5,7 @@ import (
 	"math"
 )
 
-// layout is one revision's structure. Revision 1.6 has two: kernels changed it under the same number before boards came
-// out.
+// layout is one revision's structure.
 type layout struct {
 	format, content uint8
 	size            int

@@ -65,23 +65,6 @@ func v14(b *builder, content uint8) {
 	b.skip(2, 1)
 }
 
-// v16early is 1.6 as kernels first had it, with the bandwidths in Mb/s.
-func v16early(b *builder) {
-	b.socket()
-	b.u16s(VCNs, VCNActivity)
-	b.u16s(JPEGs, JPEGActivity)
-	b.u64(EnergyAccumulator, SystemClockCounter)
-	b.residencies()
-	b.u32(ThrottleStatus, GfxclkLockStatus)
-	b.links()
-	b.pcie()
-	b.unit(1.0/8000, PCIeBandwidthAcc, PCIeBandwidthInst)
-	b.u32(PCIeNAKSent, PCIeNAKReceived)
-	b.xgmi()
-	b.socketClocks()
-	b.skip(2, 1)
-}
-
 // v16 is 1.6, 1.7 and 1.8, which differ in the members of a partition.
 func v16(b *builder, content uint8) {
 	b.socket()

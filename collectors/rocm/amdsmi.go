@@ -1,4 +1,4 @@
-package smi
+package rocm
 
 import (
 	"bytes"
@@ -27,10 +27,10 @@ const (
 	fnVRAM
 )
 
-// amdAPI describes AMD SMI. Structures grow from release to release without a new soname: layout.go has the layouts of the
+// amdAPI describes AMD SMI. Structures grow from release to release without a new soname: amdsmi_layout.go has the amdLayouts of the
 // known releases. Nothing reads structures of other releases. Records of every release are read, because they have their
 // own byte format (UEFI, appendix N). Soname 27 is ROCm 10, 26 is 7, 25 is 6.4, 24 is 6.1 to 6.3.
-var amdAPI = API{
+var amdAPI = libraryAPI{
 	Name: "AMD SMI", Folders: []string{"lib", "lib64", "share/amd_smi/amdsmi"}, Prefix: "AMDSMI_STATUS_",
 	Sonames:   []string{"libamd_smi.so.27", "libamd_smi.so.26", "libamd_smi.so.25", "libamd_smi.so.24", "libamd_smi.so"},
 	Functions: amdFunctions,
@@ -44,7 +44,7 @@ var amdAPI = API{
 // moreData is the status of every answer except the last.
 const moreData = 39
 
-var amdFunctions = []Function{
+var amdFunctions = []libraryFunction{
 	fnInit:       {Name: "amdsmi_init", Required: true},
 	fnShutDown:   {Name: "amdsmi_shut_down", Required: true},
 	fnVersion:    {Name: "amdsmi_get_lib_version"},
@@ -72,8 +72,8 @@ const (
 	slack = 65536 * sectionSize
 )
 
-// memory holds the buffers that the library writes to.
-type memory struct {
+// amdMemory holds the buffers that the library writes to.
+type amdMemory struct {
 	number  [8]uint64
 	sockets [maxHandles]uintptr
 	handles [maxHandles]uintptr
@@ -84,34 +84,35 @@ type memory struct {
 	records [ringSize + slack]byte
 }
 
-// AMD is a loaded libamd_smi. One goroutine uses it; Calls and Version are safe for any goroutine.
-type AMD struct {
-	*Caller
-	memory  *memory
+// amdSMI is a loaded libamd_smi. One goroutine uses it and keeps its thread, because libraries before ROCm 6.1.1 bind locks
+// to the thread that starts them. Calls and Version are safe for any goroutine.
+type amdSMI struct {
+	*caller
+	memory  *amdMemory
 	gpus    map[string]uintptr // by PCI address
 	started bool
-	version atomic.Pointer[Version]
+	version atomic.Pointer[amdVersion]
 }
 
-// LoadAMD loads AMD SMI; see Open.
-func LoadAMD(named string) (*AMD, error) {
-	c, err := Open(&amdAPI, named)
+// loadAMD loads AMD SMI; see openLibrary.
+func loadAMD(named string) (*amdSMI, error) {
+	c, err := openLibrary(&amdAPI, named)
 	if err != nil {
 		return nil, err
 	}
-	return &AMD{Caller: c, memory: New[memory]()}, nil
+	return &amdSMI{caller: c, memory: cNew[amdMemory]()}, nil
 }
 
 // Version returns the version. It is zero before Start, or if the library does not report one.
-func (l *AMD) Version() Version {
+func (l *amdSMI) Version() amdVersion {
 	if v := l.version.Load(); v != nil {
 		return *v
 	}
-	return Version{}
+	return amdVersion{}
 }
 
 // Start starts the library and lists its GPUs. It may take seconds or hang.
-func (l *AMD) Start() error {
+func (l *amdSMI) Start() error {
 	const amdGPUs = 1 << 1 // AMDSMI_INIT_AMD_GPUS
 	if err := l.Must(fnInit, amdGPUs); err != nil {
 		return err
@@ -119,19 +120,19 @@ func (l *AMD) Start() error {
 	l.started = true
 	m := l.memory
 	clear(m.number[:])
-	if l.Call(fnVersion, Address(&m.number)) == Success {
+	if l.Call(fnVersion, addressOf(&m.number)) == smiSuccess {
 		a, b := m.number[0], m.number[1] // each holds two words
 		v := versionOf(&[4]uint32{uint32(a), uint32(a >> 32), uint32(b), uint32(b >> 32)})
 		l.version.Store(&v)
 	}
 	l.gpus = map[string]uintptr{}
 	m.number[0] = maxHandles
-	if err := l.Must(fnSockets, Address(&m.number), Address(&m.sockets)); err != nil {
+	if err := l.Must(fnSockets, addressOf(&m.number), addressOf(&m.sockets)); err != nil {
 		return errors.Join(err, l.Stop())
 	}
 	for _, socket := range m.sockets[:min(uint32(m.number[0]), maxHandles)] {
 		m.number[0] = maxHandles
-		if l.Call(fnProcessors, uint64(socket), Address(&m.number), Address(&m.handles)) != Success {
+		if l.Call(fnProcessors, uint64(socket), addressOf(&m.number), addressOf(&m.handles)) != smiSuccess {
 			continue
 		}
 		for _, h := range m.handles[:min(uint32(m.number[0]), maxHandles)] {
@@ -143,30 +144,30 @@ func (l *AMD) Start() error {
 
 // list records the handle of a GPU by its PCI address. A partition's address has the partition number as its function.
 // The first handle with an address counts.
-func (l *AMD) list(h uintptr) {
+func (l *amdSMI) list(h uintptr) {
 	const gpu = 1
 	m := l.memory
 	clear(m.number[:])
-	if h == 0 || l.Call(fnKind, uint64(h), Address(&m.number)) != Success || uint32(m.number[0]) != gpu {
+	if h == 0 || l.Call(fnKind, uint64(h), addressOf(&m.number)) != smiSuccess || uint32(m.number[0]) != gpu {
 		return
 	}
 	m.number[0] = 0
-	s := l.Call(fnAddress, uint64(h), Address(&m.number))
+	s := l.Call(fnAddress, uint64(h), addressOf(&m.number))
 	id, domain := m.number[0], m.number[0]>>16
-	if s != Success || id == 0 { // as without /dev/dri: use the address from /sys
-		if s = l.Call(fnAddressID, uint64(h), Address(&m.number)); s != Success || m.number[0]>>28&0xf != 0 { // a partition
+	if s != smiSuccess || id == 0 { // as without /dev/dri: use the address from /sys
+		if s = l.Call(fnAddressID, uint64(h), addressOf(&m.number)); s != smiSuccess || m.number[0]>>28&0xf != 0 { // a partition
 			return
 		}
 		id, domain = m.number[0], m.number[0]>>32
 	}
-	pci := PCI(domain, id)
+	pci := pciOf(domain, id)
 	if _, twice := l.gpus[pci]; !twice {
 		l.gpus[pci] = h
 	}
 }
 
-// Stop ends the library. It may be called without Start. The AMD cannot be started again.
-func (l *AMD) Stop() error {
+// Stop ends the library. It may be called without Start. The amdSMI cannot be started again.
+func (l *amdSMI) Stop() error {
 	var err error
 	if l.started {
 		l.started, l.gpus = false, nil
@@ -176,19 +177,14 @@ func (l *AMD) Stop() error {
 }
 
 // Free releases the memory that the library writes to. No call may be running.
-func (l *AMD) Free() { Free(l.memory) }
+func (l *amdSMI) Free() { cFree(l.memory) }
 
 // Lists reports whether the library lists the GPU.
-func (l *AMD) Lists(pci string) bool { return l.gpus[pci] != 0 }
+func (l *amdSMI) Lists(pci string) bool { return l.gpus[pci] != 0 }
 
-// RefusesRecords returns why records cannot be read, or "" if they can. Without a version every existing function may be
+// refusal returns why a function must not be called, or "" if it may be. Without a version every existing function may be
 // called, because Start may still report a version.
-func (l *AMD) RefusesRecords() string { return l.refusal(fnRecords) }
-
-// RefusesMemory is RefusesRecords for the memory's width and bandwidth in Facts.
-func (l *AMD) RefusesMemory() string { return l.refusal(fnVRAM) }
-
-func (l *AMD) refusal(f int) string {
+func (l *amdSMI) refusal(f int) string {
 	v := l.version.Load()
 	switch {
 	case !l.Has(f):
@@ -198,23 +194,23 @@ func (l *AMD) refusal(f int) string {
 	case f == fnRecords && recordsCrash(*v):
 		return "reading records with libamd_smi " + v.String() + " ends the process; 26.5 (ROCm 7.14) does not"
 	case f >= fnBoard && layoutOf(*v) == nil:
-		return fmt.Sprintf("the structures of libamd_smi %v are not known: those of %v to %v are, in part", v, layouts[0].first, layouts[len(layouts)-1].last)
+		return fmt.Sprintf("the structures of libamd_smi %v are not known: those of %v to %v are, in part", v, amdLayouts[0].first, amdLayouts[len(amdLayouts)-1].last)
 	}
 	return ""
 }
 
 // structure reads a structure of a GPU and returns its bytes.
-func (l *AMD) structure(f int, pci string, size int) ([]byte, error) {
+func (l *amdSMI) structure(f int, pci string, size int) ([]byte, error) {
 	m := l.memory
 	clear(m.info[:])
-	if err := l.Must(f, uint64(l.gpus[pci]), Address(&m.info)); err != nil {
+	if err := l.Must(f, uint64(l.gpus[pci]), addressOf(&m.info)); err != nil {
 		return nil, err
 	}
 	return m.info[:size], nil
 }
 
-// Facts are the constant properties of a board.
-type Facts struct {
+// boardFacts are the constant properties of a board.
+type boardFacts struct {
 	Number, FRU, Manufacturer        string // of the board
 	VBIOSName, VBIOSDate, PartNumber string
 	MemoryKind, MemoryMaker          string
@@ -222,8 +218,8 @@ type Facts struct {
 }
 
 // Facts reads the facts of a GPU. Unknown facts are empty.
-func (l *AMD) Facts(pci string) Facts {
-	f := Facts{MemoryWidth: math.NaN(), MemoryBandwidth: math.NaN()}
+func (l *amdSMI) Facts(pci string) boardFacts {
+	f := boardFacts{MemoryWidth: math.NaN(), MemoryBandwidth: math.NaN()}
 	known := layoutOf(l.Version())
 	if known == nil || !l.Lists(pci) {
 		return f
@@ -259,7 +255,7 @@ func (l *AMD) Facts(pci string) Facts {
 }
 
 // decode returns the text, or "" for a placeholder. The library writes a number instead of an unknown name.
-func (t text) decode(b []byte) string {
+func (t textAt) decode(b []byte) string {
 	s, _, _ := bytes.Cut(b[t.at:t.at+t.size], []byte{0})
 	out := strings.TrimSpace(strings.ToValidUTF8(string(s), ""))
 	if out == "N/A" || strings.HasPrefix(out, "0x") {

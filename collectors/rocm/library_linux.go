@@ -1,6 +1,6 @@
 //go:build cgo && (amd64 || arm64)
 
-package smi
+package rocm
 
 /*
 #cgo CFLAGS: -std=c11 -Wall -Wextra
@@ -26,12 +26,12 @@ import (
 
 // load loads the first existing library of names and looks up all functions. It calls none. Errors: those of dl.Open, or
 // a missing required function.
-func load(names []string, api *API) (*Library, error) {
+func load(names []string, api *libraryAPI) (*library, error) {
 	l, err := dl.Open(names)
 	if err != nil {
 		return nil, err
 	}
-	out := &Library{api, l.Path(), make([]unsafe.Pointer, len(api.Functions))}
+	out := &library{api, l.Path(), make([]unsafe.Pointer, len(api.Functions))}
 	for i, f := range api.Functions {
 		p, err := l.Lookup(f.Name)
 		if err == nil {
@@ -43,20 +43,20 @@ func load(names []string, api *API) (*Library, error) {
 	return out, nil
 }
 
-func (l *Library) call(f int, a *[maxArgs]uint64) int32 {
+func (l *library) call(f int, a *[maxArgs]uint64) int32 {
 	return int32(C.native_call(l.address[f], C.uint64_t(a[0]), C.uint64_t(a[1]), C.uint64_t(a[2]), C.uint64_t(a[3]),
 		C.uint64_t(a[4]), C.uint64_t(a[5]), C.uint64_t(a[6])))
 }
 
-// New returns zeroed C memory, which a library may write to and keep pointers into.
-func New[T any]() *T {
+// cNew returns zeroed C memory, which a library may write to and keep pointers into.
+func cNew[T any]() *T {
 	p := (*T)(C.malloc(C.size_t(unsafe.Sizeof(*new(T))))) // malloc aborts if memory is exhausted
 	*p = *new(T)
 	return p
 }
 
-// Free releases memory from New. No running call may use it.
-func Free[T any](p *T) { C.free(unsafe.Pointer(p)) }
+// cFree releases memory from cNew. No running call may use it.
+func cFree[T any](p *T) { C.free(unsafe.Pointer(p)) }
 
-// Address returns the argument that points to memory from New.
-func Address[T any](p *T) uint64 { return uint64(uintptr(unsafe.Pointer(p))) }
+// addressOf returns the argument that points to memory from cNew.
+func addressOf[T any](p *T) uint64 { return uint64(uintptr(unsafe.Pointer(p))) }

@@ -1,4 +1,4 @@
-package smi
+package rocm
 
 import (
 	"bytes"
@@ -8,24 +8,24 @@ import (
 	"time"
 )
 
-// Severity of a record, in AMD's numbering (amdsmi_cper_sev_t, cper_error_severity in the kernel).
-type Severity uint32
+// severity is that of a record, in AMD's numbering (amdsmi_cper_sev_t, cper_error_severity in the kernel).
+type severity uint32
 
 // Severities.
 const (
-	Uncorrected Severity = iota // but not fatal
-	Fatal
-	Corrected
-	Severities
+	uncorrected severity = iota // but not fatal
+	fatal
+	corrected
+	severities
 )
 
-func (s Severity) String() string {
+func (s severity) String() string {
 	return [...]string{"non_fatal_uncorrected", "fatal", "non_fatal_corrected"}[s]
 }
 
 // Sizes and offsets of a record in UEFI's appendix N, without padding.
 const (
-	headerSize  = 128
+	cperHeader  = 128
 	sectionSize = 72 // descriptor of a section
 
 	atSections  = 10
@@ -39,34 +39,34 @@ const (
 
 // record is one record of a ring.
 type record struct {
-	severity Severity
+	severity severity
 	time     time.Time // zero if missing or invalid
 	bytes    []byte
 }
 
-// split splits consecutive records. It stops at the first invalid record, because it cannot find the next one.
-func split(b []byte) (out []record, err error) {
+// splitRecords splits consecutive records. It stops at the first invalid record, because it cannot find the next one.
+func splitRecords(b []byte) (out []record, err error) {
 	for len(b) > 0 {
-		r, err := parse(b)
+		r, err := parseRecord(b)
 		if err != nil {
 			return out, fmt.Errorf("record %d: %w", len(out)+1, err)
 		}
-		if b = b[len(r.bytes):]; r.severity < Severities {
+		if b = b[len(r.bytes):]; r.severity < severities {
 			out = append(out, r)
 		}
 	}
 	return out, nil
 }
 
-func parse(b []byte) (record, error) {
-	if len(b) < headerSize || !bytes.HasPrefix(b, []byte("CPER")) || binary.LittleEndian.Uint32(b[6:]) != 0xffffffff {
+func parseRecord(b []byte) (record, error) {
+	if len(b) < cperHeader || !bytes.HasPrefix(b, []byte("CPER")) || binary.LittleEndian.Uint32(b[6:]) != 0xffffffff {
 		return record{}, errors.New("no header")
 	}
 	length := binary.LittleEndian.Uint32(b[atLength:])
-	if length < headerSize || uint64(length) > uint64(len(b)) {
+	if length < cperHeader || uint64(length) > uint64(len(b)) {
 		return record{}, fmt.Errorf("%d bytes, but only %d available", length, len(b))
 	}
-	r := record{severity: Severity(binary.LittleEndian.Uint32(b[atSeverity:])), bytes: b[:length]}
+	r := record{severity: severity(binary.LittleEndian.Uint32(b[atSeverity:])), bytes: b[:length]}
 	if binary.LittleEndian.Uint32(b[atValid:])&validTimestamp != 0 {
 		r.time = timestamp(b[atTimestamp:])
 	}
@@ -88,11 +88,11 @@ func timestamp(b []byte) time.Time {
 // sound reports whether a record's sections lie within it. The library's decoder does not check that.
 func (r *record) sound() bool {
 	n := int(binary.LittleEndian.Uint16(r.bytes[atSections:]))
-	if len(r.bytes) > maxRecord || headerSize+n*sectionSize > len(r.bytes) {
+	if len(r.bytes) > maxRecord || cperHeader+n*sectionSize > len(r.bytes) {
 		return false
 	}
 	for i := range n {
-		d := r.bytes[headerSize+i*sectionSize:]
+		d := r.bytes[cperHeader+i*sectionSize:]
 		begin, size := uint64(binary.LittleEndian.Uint32(d)), uint64(binary.LittleEndian.Uint32(d[4:]))
 		if begin+size > uint64(len(r.bytes)) {
 			return false
@@ -101,11 +101,11 @@ func (r *record) sound() bool {
 	return true
 }
 
-// MaxAFIDs is the maximum number of field IDs per record; no record of the kernel has more.
-const MaxAFIDs = 12
+// maxAFIDs is the maximum number of field IDs per record; no record of the kernel has more.
+const maxAFIDs = 12
 
-// Records summarises the driver's records of one severity for a GPU.
-type Records struct {
+// recordSum summarises the driver's records of one severity for a GPU.
+type recordSum struct {
 	Count int
 	Time  time.Time // of the newest record; zero if unknown
 	AFIDs []uint64  // of the newest record
@@ -113,22 +113,22 @@ type Records struct {
 
 // Records reads the records of a GPU, by severity. If reading fails midway, it returns the records before the error. It
 // returns nil if the first call fails.
-func (l *AMD) Records(pci string, now time.Time) (*[Severities]Records, error) {
+func (l *amdSMI) Records(pci string, now time.Time) (*[severities]recordSum, error) {
 	if why := l.refusal(fnRecords); why != "" {
 		return nil, errors.New(why)
 	}
-	out := new([Severities]Records)
+	out := new([severities]recordSum)
 	var err error
-	var newest [Severities]*record
+	var newest [severities]*record
 	for cursor, answer := uint64(0), 0; answer < maxAnswers; answer++ {
 		m := l.memory
 		m.number = [8]uint64{ringSize, maxHeaders, cursor}
-		s := l.Call(fnRecords, uint64(l.gpus[pci]), 1<<Uncorrected|1<<Fatal|1<<Corrected,
-			Address(&m.records), Address(&m.number[0]), Address(&m.headers), Address(&m.number[1]), Address(&m.number[2]))
-		if s != Success && s != moreData {
+		s := l.Call(fnRecords, uint64(l.gpus[pci]), 1<<uncorrected|1<<fatal|1<<corrected,
+			addressOf(&m.records), addressOf(&m.number[0]), addressOf(&m.headers), addressOf(&m.number[1]), addressOf(&m.number[2]))
+		if s != smiSuccess && s != moreData {
 			return nil, l.Failed(fnRecords, s)
 		}
-		found, bad := split(m.records[:min(m.number[0], ringSize)])
+		found, bad := splitRecords(m.records[:min(m.number[0], ringSize)])
 		for i := range found {
 			r := &found[i]
 			if r.time.After(now.Add(maxAhead)) {
@@ -141,7 +141,7 @@ func (l *AMD) Records(pci string, now time.Time) (*[Severities]Records, error) {
 				newest[r.severity] = r
 			}
 		}
-		if err = errors.Join(err, bad); s == Success || bad != nil || m.number[2] <= cursor {
+		if err = errors.Join(err, bad); s == smiSuccess || bad != nil || m.number[2] <= cursor {
 			break
 		}
 		cursor = m.number[2]
@@ -158,16 +158,16 @@ func (l *AMD) Records(pci string, now time.Time) (*[Severities]Records, error) {
 const maxAhead = time.Minute
 
 // afids returns AMD's field IDs of a record, or nil if the record is not sound.
-func (l *AMD) afids(r *record) []uint64 {
+func (l *amdSMI) afids(r *record) []uint64 {
 	m := l.memory
 	if !r.sound() || !l.Has(fnAFIDs) {
 		return nil
 	}
 	clear(m.record[copy(m.record[:], r.bytes):])
 	m.number[0] = uint64(len(m.afids)) / 2
-	if l.Call(fnAFIDs, Address(&m.record), uint64(len(r.bytes)), Address(&m.afids), Address(&m.number[0])) != Success {
+	if l.Call(fnAFIDs, addressOf(&m.record), uint64(len(r.bytes)), addressOf(&m.afids), addressOf(&m.number[0])) != smiSuccess {
 		return nil
 	}
-	n := min(uint32(m.number[0]), MaxAFIDs) // some releases report more than they write
+	n := min(uint32(m.number[0]), maxAFIDs) // some releases report more than they write
 	return append([]uint64(nil), m.afids[:n]...)
 }

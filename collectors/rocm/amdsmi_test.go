@@ -1,8 +1,13 @@
-package smi
+package rocm
 
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,16 +23,16 @@ func FuzzRecords(f *testing.F) {
 	f.Add(append(bytes.Clone(fatal), fatal[:200]...))
 	f.Add([]byte("CPER"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		records, err := split(b)
+		records, err := splitRecords(b)
 		sum := 0
 		for _, r := range records {
-			if len(r.bytes) < headerSize || r.severity >= Severities || !bytes.Contains(b, r.bytes) {
+			if len(r.bytes) < cperHeader || r.severity >= severities || !bytes.Contains(b, r.bytes) {
 				t.Fatalf("record %+v", r)
 			}
 			if !r.time.IsZero() && (r.time.Year() < 2000 || r.time.Year() > 2099) {
 				t.Fatalf("time %v", r.time)
 			}
-			if r.sound() && (len(r.bytes) > maxRecord || headerSize+sectionSize*int(uint16(r.bytes[atSections])|uint16(r.bytes[atSections+1])<<8) > len(r.bytes)) {
+			if r.sound() && (len(r.bytes) > maxRecord || cperHeader+sectionSize*int(uint16(r.bytes[atSections])|uint16(r.bytes[atSections+1])<<8) > len(r.bytes)) {
 				t.Fatal("sections beyond the record")
 			}
 			sum += len(r.bytes)
@@ -50,7 +55,7 @@ func TestSectionsWithinTheRecord(t *testing.T) {
 		}
 	}
 	le := binary.LittleEndian
-	const begin, size = headerSize, headerSize + 4 // of the first section, in its descriptor
+	const begin, size = cperHeader, cperHeader + 4 // of the first section, in its descriptor
 	f("one section up to the end", true, func([]byte) {})
 	f("a section one byte too long", false, func(b []byte) { le.PutUint32(b[size:], le.Uint32(b[size:])+1) })
 	f("a section that begins behind the end", false, func(b []byte) { le.PutUint32(b[begin:], uint32(len(b))+1); le.PutUint32(b[size:], 0) })
@@ -82,38 +87,31 @@ func TestTimestamp(t *testing.T) {
 	f([8]byte{}, "")
 }
 
-// TestVersionOf checks the words that releases write.
-func TestVersionOf(t *testing.T) {
-	for words, want := range map[[4]uint32]string{
-		{24, 5, 3, 0}: "24.5", {24, 7, 1, 0}: "24.7", {25, 1, 0, 0}: "25.1", {25, 25, 2, 0}: "25.2", {25, 3, 0, 0}: "25.3",
-		{26, 1, 0, 0xffffffff}: "26.1", {27, 0, 0, 0}: "27.0",
-	} {
-		if got := versionOf(&words).String(); got != want {
-			t.Errorf("%v is %s, want %s", words, got, want)
+// TestNames checks both directory amdLayouts of installed releases, newest first, after the administrator's choice.
+func TestNames(t *testing.T) {
+	dir := t.TempDir()
+	api := libraryAPI{Sonames: []string{"lib.so.7", "lib.so.5", "lib.so"}, Folders: []string{"lib", "lib64", "share/lib"}}
+	files := []string{
+		"rocm/lib64/lib.so.5", "rocm/core-10.1/lib/lib.so.7", "rocm/core-10.0/share/lib/lib.so", "rocm-6.10.0/lib/lib.so.7",
+		"rocm-6.2.4/lib/lib.so.7", "rocm-6.2.4/lib/lib.so", "rocm-5.7.1/lib/lib.so.5",
+	}
+	want := slices.Clone(api.Sonames)
+	for i, file := range append(files, "rocm-6.10.0/lib/lib.so.7.3.60100", "rocm-7.0.0/lib/another.so") {
+		path := filepath.Join(dir, file)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o750), os.WriteFile(path, nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		if i < len(files) {
+			want = append(want, path)
 		}
 	}
-}
-
-// TestLayouts checks that layouts are in order, do not overlap, and lie within their structures.
-func TestLayouts(t *testing.T) {
-	before := Version{}
-	for _, l := range layouts {
-		if l.first.compare(before) <= 0 || l.last.compare(l.first) < 0 || l.rocm == "" {
-			t.Errorf("%v to %v after %v", l.first, l.last, before)
-		}
-		before = l.last
-		for size, parts := range map[int][]text{
-			l.board: {l.number, l.fru, l.manufacturer}, l.vbios: {l.vbiosName, l.vbiosDate, l.partNo},
-			l.vram: {l.maker, {l.width, 4}, {l.bandwidth, 8}},
-		} {
-			for _, p := range parts {
-				if p.at < 0 || p.at+p.size > size {
-					t.Errorf("%s: %+v is beyond %d bytes", l.rocm, p, size)
-				}
-			}
-		}
-		if size := max(l.board, l.vbios, l.vram); size > len(memory{}.info) {
-			t.Errorf("%s: %d bytes", l.rocm, size)
-		}
+	if got := api.names("", dir); !slices.Equal(got, want) {
+		t.Errorf("names\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if got := api.names("", filepath.Join(dir, "nowhere")); !slices.Equal(got, api.Sonames) {
+		t.Errorf("without releases: %q", got)
+	}
+	if got := api.names("/some/lib.so", dir); !slices.Equal(got, []string{"/some/lib.so"}) {
+		t.Errorf("named: %q", got)
 	}
 }
