@@ -299,6 +299,13 @@ gpu-check: build bin/gpu-check ## Compare with nvidia-smi on this machine's GPUs
 bin/gpu-check:
 	@$(GO) build -trimpath -o $@ ./cmd/gpu-check
 
+.PHONY: gpu-check-simulated
+gpu-check-simulated: build bin/gpu-check ## The same on a simulated node, to see that the check works
+	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
+	$(GO) run ./collectors/nvml/nvmltest/cmd/nvmlfake --dir="$$dir" --gpus=2 >/dev/null; \
+	$(GO) build -o "$$dir/nvidia-smi" ./collectors/nvml/nvmltest/cmd/nvidia-smi; \
+	LD_LIBRARY_PATH="$$dir" bin/gpu-check --nvidia-smi="$$dir/nvidia-smi" $(ARGS)
+
 GPU_CHECK_BUNDLE = dist/warpgauge-gpu-check-$(VERSION)-$(shell $(GO) env GOARCH)
 
 .PHONY: gpu-check-bundle

@@ -231,17 +231,6 @@ func TestEngineFallsSilent(t *testing.T) {
 	})
 }
 
-// TestNothingToRead checks that Open returns ErrNoDevices for an engine without GPUs.
-func TestNothingToRead(t *testing.T) {
-	onBoth(t, hardware{gpus: 1}, func(t *testing.T, m machine) {
-		m.remove(0)
-		if _, err := openAs(t, m.options(), temperature); !errors.Is(err, collector.ErrNoDevices) {
-			t.Errorf("got %v, want %v", err, collector.ErrNoDevices)
-		}
-		nothingLeft(t, m)
-	})
-}
-
 // TestCalls checks the reported costs of library calls. A call that the library gives up is an error of the source, which
 // recovers with the engine.
 func TestCalls(t *testing.T) {

@@ -81,12 +81,10 @@ func newBuffered(read samplesReader, fields []field.Reading, supplied map[column
 		}
 		b := &driverBuffer{Buffer: collector.NewBuffer(keptSamples[i].perSecond, r.Interval), kept: keptSamples[i], first: len(p.cols), heard: p.now(), log: log.With(zap.String("field", r.Desc.Name))}
 		newest, code := p.newest(b)
-		switch {
-		case lost(code):
-			return nil, gpuError(p.cost.Call, code)
-		case isFatal(code):
-			return nil, fatal(code)
-		case newest == 0:
+		if err := fatal(p.cost.Call, code); err != nil {
+			return nil, err
+		}
+		if newest == 0 {
 			b.log.Info("driver buffers no samples; the histogram uses polled readings", zap.Error(code))
 			continue
 		}
@@ -111,11 +109,8 @@ func (p *bufferedPart) sample(row []float64, due []bool) error {
 		code := p.appendSamples(b, now)
 		b.Put(row[b.first:][:b.Width()])
 		logChange(b.log, &b.state, code, "buffered samples for a histogram")
-		switch {
-		case lost(code):
-			return gpuError(p.cost.Call, code)
-		case isFatal(code):
-			return fatal(code)
+		if err := fatal(p.cost.Call, code); err != nil {
+			return err
 		}
 	}
 	return nil

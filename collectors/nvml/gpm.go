@@ -38,8 +38,7 @@ const (
 type gpmPart struct {
 	api     nvml.Interface
 	cols    []collector.Column
-	metrics []uint32   // by column
-	scales  []gpmScale // by column
+	metrics []gpmMetric // by column
 	groups  []*gpmGroup
 	samples []nvml.GpmSample // of groups
 	changed func() bool      // whether the GPU has another MIG layout
@@ -50,13 +49,14 @@ type gpmPart struct {
 	takes, reads *collector.Meter
 }
 
-// gpmScale converts GPM's value to the field's unit.
-type gpmScale struct {
+// gpmMetric is a metric with the conversion of GPM's value to the field's unit.
+type gpmMetric struct {
+	id     uint32
 	factor float64
 	whole  bool // the field is an integer
 }
 
-func (s gpmScale) convert(v float64) float64 {
+func (s gpmMetric) convert(v float64) float64 {
 	if math.IsInf(v, 0) || v < 0 {
 		return math.NaN()
 	}
@@ -102,8 +102,8 @@ type gpmCandidate struct {
 	field.Reading
 	profiling
 
-	metric uint32
-	code   nvml.Return // GPM's answer when it was tried
+	gpm  gpmMetric
+	code nvml.Return // GPM's answer when it was tried
 }
 
 var _ part = (*gpmPart)(nil)
@@ -122,8 +122,8 @@ func (p *gpmPart) sample(row []float64, due []bool) error {
 		code := g.takeSample(g.newer)
 		p.takes.Record(1, start)
 		p.fill(g, code, row, due)
-		if lost(code) || isFatal(code) {
-			return gpmError(code) // the device's state reports it
+		if err := fatal("nvmlGpmSampleGet", code); err != nil {
+			return err // the device's state reports it
 		}
 		logChange(g.log, &g.state, code, "profiling samples")
 		if code != nvml.SUCCESS && g.mig && p.changed() {
@@ -151,7 +151,7 @@ func (p *gpmPart) fill(g *gpmGroup, code nvml.Return, row []float64, due []bool)
 			switch {
 			case !due[at+i]:
 			case nvml.Return(m.NvmlReturn) == nvml.SUCCESS:
-				row[at+i] = p.scales[at+i].convert(m.Value)
+				row[at+i] = p.metrics[at+i].convert(m.Value)
 			default:
 				row[at+i] = p.why.blank(nvml.Return(m.NvmlReturn))
 			}
@@ -162,12 +162,12 @@ func (p *gpmPart) fill(g *gpmGroup, code nvml.Return, row []float64, due []bool)
 }
 
 // readMetrics computes metrics between the two samples of a group. The result is valid until the next call.
-func (p *gpmPart) readMetrics(g *gpmGroup, metrics []uint32) []nvml.GpmMetric {
+func (p *gpmPart) readMetrics(g *gpmGroup, metrics []gpmMetric) []nvml.GpmMetric {
 	start := time.Now()
 	p.scratch.NumMetrics, p.scratch.Sample1, p.scratch.Sample2 = uint32(len(metrics)), g.older, g.newer
 	out := p.scratch.Metrics[:len(metrics)]
 	for i, m := range metrics {
-		out[i] = nvml.GpmMetric{MetricId: m, Value: math.NaN()}
+		out[i] = nvml.GpmMetric{MetricId: m.id, Value: math.NaN()}
 	}
 	code := p.api.GpmMetricsGet(&p.scratch)
 	p.reads.Record(1, start)
@@ -177,14 +177,6 @@ func (p *gpmPart) readMetrics(g *gpmGroup, metrics []uint32) []nvml.GpmMetric {
 		}
 	}
 	return out
-}
-
-// gpmError converts the answer to a sample into an error about the GPU.
-func gpmError(code nvml.Return) error {
-	if lost(code) {
-		return gpuError("nvmlGpmSampleGet", code)
-	}
-	return fmt.Errorf("nvmlGpmSampleGet: %w", fatal(code))
 }
 
 // logChange logs that a call begins or ceases to fail. What the device does not support is no warning.
@@ -283,7 +275,7 @@ func planGPM(g *gpu, targets []target, fields []field.Reading, perInstance bool)
 				group := *of
 				i, out = len(out), append(out, &group)
 			}
-			out[i].all = append(out[i].all, gpmCandidate{target: t, Reading: f, profiling: row, metric: m})
+			out[i].all = append(out[i].all, gpmCandidate{target: t, Reading: f, profiling: row, gpm: gpmMetric{m, row.scale, f.Desc.Kind == field.Int64}})
 		}
 	}
 	return out
@@ -326,13 +318,13 @@ func (p *gpmPart) try(groups []*gpmGroup) error {
 		}
 		_ = g.takeSample(g.older) // readMetrics reports the same error
 		code := g.takeSample(g.newer)
-		if lost(code) || isFatal(code) {
-			return gpmError(code)
+		if err := fatal("nvmlGpmSampleGet", code); err != nil {
+			return err
 		}
 		for part := range slices.Chunk(g.all, gpmAtOnce) {
-			metrics := make([]uint32, len(part))
+			metrics := make([]gpmMetric, len(part))
 			for i := range part {
-				metrics[i], part[i].code = part[i].metric, code
+				metrics[i], part[i].code = part[i].gpm, code
 			}
 			if code == nvml.SUCCESS {
 				for i, m := range p.readMetrics(g, metrics) {
@@ -359,11 +351,10 @@ func (p *gpmPart) bind(groups []*gpmGroup) {
 			case c.code == nvml.ERROR_NOT_SUPPORTED, c.code == nvml.ERROR_FUNCTION_NOT_FOUND:
 				p.why.Note(c.device, c.Desc.ID, collector.Explanation{Reason: collector.ReasonUnsupported, Detail: "GPM does not offer it for this GPU"})
 			case c.code == nvml.ERROR_INVALID_ARGUMENT && valid:
-				p.why.Note(c.device, c.Desc.ID, collector.Explanation{Reason: collector.ReasonNoSymbol, Detail: fmt.Sprintf("driver %s lacks metric %d of GPM", p.why.driver, c.metric)})
+				p.why.Note(c.device, c.Desc.ID, collector.Explanation{Reason: collector.ReasonNoSymbol, Detail: fmt.Sprintf("driver %s lacks metric %d of GPM", p.why.driver, c.gpm.id)})
 			default:
 				p.cols = append(p.cols, collector.Column{Device: c.device, Field: c.Desc.ID})
-				p.scales = append(p.scales, gpmScale{c.scale, c.Desc.Kind == field.Int64})
-				p.metrics = append(p.metrics, c.metric)
+				p.metrics = append(p.metrics, c.gpm)
 			}
 		}
 		g.n = len(p.cols) - g.first

@@ -114,7 +114,7 @@ func (s *processSubject) sample(block []float64, now time.Time, up time.Duration
 	switch code := s.codes[askBusy]; {
 	case s.means == nil:
 	case isFatal(code):
-		return fatal(code)
+		return fatal(processCalls[askBusy][0].symbol, code)
 	case code == nvml.SUCCESS:
 		s.means.addSamples(s.samples)
 	case code == nvml.ERROR_NOT_FOUND:
@@ -144,10 +144,8 @@ func (s *processSubject) listed() (nvml.Return, error) {
 	answered := false
 	for i := range numLists {
 		switch code := s.codes[i]; {
-		case isFatal(code):
-			return code, fatal(code)
-		case lost(code):
-			return code, gpuError(processCalls[i][0].symbol, code)
+		case lost(code), isFatal(code):
+			return code, fatal(processCalls[i][0].symbol, code)
 		case code == nvml.SUCCESS:
 			answered = true
 		case i == listCompute:

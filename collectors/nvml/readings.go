@@ -47,7 +47,7 @@ func (p *readingsPart) sample(row []float64, due []bool) error {
 		}
 	}
 	if code := p.batch.run(); code != nvml.SUCCESS {
-		return fatal(code)
+		return fatal("read the fields", code)
 	}
 	return p.fill(row, due)
 }
@@ -232,7 +232,7 @@ func (b *binder) round(all []*candidate) ([]*candidate, error) {
 		c.cell.want(batch)
 	}
 	if code := batch.run(); code != nvml.SUCCESS {
-		return nil, fatal(code)
+		return nil, fatal("read the fields", code)
 	}
 	var again []*candidate
 	for _, c := range all {
@@ -308,12 +308,15 @@ func (b *binder) part() *readingsPart {
 	return out
 }
 
-// fatal converts a fatal answer into an error.
-func fatal(code nvml.Return) error {
-	if code == nvml.ERROR_GPU_IS_LOST || code == nvml.ERROR_RESET_REQUIRED {
-		return fmt.Errorf("%w: %w", collector.ErrDeviceLost, code)
+// fatal returns an error if a call's answer concerns the whole GPU or driver, nil for all other answers.
+func fatal(call string, code nvml.Return) error {
+	switch {
+	case lost(code):
+		return gpuError(call, code)
+	case isFatal(code):
+		return fmt.Errorf("%w: %s: %w", collector.ErrOutdated, call, code)
 	}
-	return fmt.Errorf("%w: %w", collector.ErrOutdated, code)
+	return nil
 }
 
 // isFatal reports whether an answer concerns every call: further calls are useless, and on a GPU that is gone each may

@@ -74,11 +74,9 @@ type world struct {
 
 // Load returns the verdicts on the present rows.
 func (w *world) Load() *events.Snapshot {
-	r := rows.New(nil, nil)
-	judge := health.New(health.Options{Rows: r, Status: w.Status, Rules: fewRules, Logger: zap.NewNop()})
-	r.Read(w.board.Load(), w.clock())
-	judge.Sync(w.clock())
-	return judge.Board().Load()
+	watch := health.New(health.Options{Rows: rows.New(&w.board, nil), Status: w.Status, Rules: fewRules, Logger: zap.NewNop()})
+	watch.Sync(w.clock())
+	return watch.Board().Load()
 }
 
 func (*world) Interval(r field.Reading) time.Duration { return session.Options{}.IntervalOf(r) }
