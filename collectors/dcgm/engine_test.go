@@ -204,12 +204,6 @@ func TestNothingLeftBehind(t *testing.T) {
 	}
 }
 
-// gpuKinds lists a field for each part of the source of GPUs.
-var gpuKinds = []string{
-	temperature, power, "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_DEV_NVLINK_GET_STATE", "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL",
-	xidCount, peersName, healthName, "DCGM_EXP_CLOCK_EVENTS_COUNT", "label DCGM_FI_DRIVER_VERSION",
-}
-
 // TestEngineFallsSilent checks that a sample waits for an engine that does not answer, and succeeds when the engine
 // continues.
 func TestEngineFallsSilent(t *testing.T) {
