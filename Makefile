@@ -33,7 +33,11 @@ DEADCODE     := .tools/deadcode-$(shell awk '$$1 == "golang.org/x/tools" { print
 
 # What make test leaves to make test-all and CI: end-to-end tests of the real binary,
 # and tests that take more than some seconds on a quiet core, by their names.
-SLOW_TESTS := ^(TestE2E.*|TestEachMissingSymbol|TestSoak|TestTornRows|TestSimulatedNode|TestSimulatedOldBoard|TestRulesByPromtool|TestBrowser.*)$$
+LONG_TESTS := TestEachMissingSymbol|TestSoak|TestSimulatedNode|TestSimulatedOldBoard|TestRulesByPromtool|TestBrowser.*
+SLOW_TESTS := ^(TestE2E.*|TestTornRows|$(LONG_TESTS))$$
+# End-to-end tests that the race detector does not run: of rules, dashboards and manifests, where the binary only
+# serves, and of limits of memory and times.
+E2E_WITHOUT_RACE := TestE2E(Alerts|AMDGPUOperator|Attack|Chart|Dashboards|GPUOperator|Isolation|Slurm).*
 
 # Prints each package as it ends, and what was skipped and why.
 RESULTS := $(GO) run ./internal/gate/results
@@ -129,6 +133,11 @@ test: ## All tests but the slow ones: about 3 minutes on two cores
 test-all: ## All tests, those of the real binary with a real Prometheus included: what CI runs
 	@$(GO) test -json ./... | $(RESULTS)
 
+# What CI runs after test and race: nothing twice.
+.PHONY: test-rest
+test-rest: ## The slow tests that make race does not run
+	@$(GO) test -p 4 -json -run '^($(E2E_WITHOUT_RACE)|$(LONG_TESTS))$$' ./... | $(RESULTS)
+
 .PHONY: test-times
 test-times: ## All tests again, and the slowest by name
 	@$(GO) test -count=1 -json ./... | $(RESULTS) -slowest=40
@@ -140,9 +149,8 @@ race: race-packages race-e2e ## All tests under the race detector
 .PHONY: race-packages race-e2e
 race-packages:
 	$(GO) test -race -skip '^Test(E2E|Browser)' ./benchmarks/... ./cmd/... ./collectors/... ./internal/... ./extensions/... ./pkg/...
-# Left out is what tests rules, dashboards and manifests: the binary only serves there.
 race-e2e:
-	$(GO) test -race -count=1 -v -run '^TestE2E' -skip '^TestE2E(Alerts|AMDGPUOperator|Attack|Chart|Dashboards|GPUOperator|Slurm)' ./cmd/warpgauge
+	$(GO) test -race -count=1 -v -run '^TestE2E' -skip '^$(E2E_WITHOUT_RACE)$$' ./cmd/warpgauge
 
 .PHONY: attack
 attack: ## Attack the real binary over loopback, ATTACK_SECONDS each way, and measure an honest scraper
@@ -245,7 +253,7 @@ fuzz: ## Every fuzz target for FUZZTIME (default 5s)
 
 .PHONY: bench
 bench: ## Every benchmark once, to see that it still runs
-	$(GO) test -run='^$$' -bench=. -benchtime=1x ./...
+	$(GO) test -short -run='^$$' -bench=. -benchtime=1x ./...
 
 .PHONY: bench-compare
 bench-compare: $(BENCHSTAT) ## Benchmarks of the last release, or of BASE, and of this tree in turns; fails if one got slower
@@ -290,6 +298,13 @@ gpu-check: build bin/gpu-check ## Compare with nvidia-smi on this machine's GPUs
 .PHONY: bin/gpu-check
 bin/gpu-check:
 	@$(GO) build -trimpath -o $@ ./cmd/gpu-check
+
+.PHONY: gpu-check-simulated
+gpu-check-simulated: build bin/gpu-check ## The same on a simulated node, to see that the check works
+	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
+	$(GO) run ./collectors/nvml/nvmltest/cmd/nvmlfake --dir="$$dir" --gpus=2 >/dev/null; \
+	$(GO) build -o "$$dir/nvidia-smi" ./collectors/nvml/nvmltest/cmd/nvidia-smi; \
+	LD_LIBRARY_PATH="$$dir" bin/gpu-check --nvidia-smi="$$dir/nvidia-smi" $(ARGS)
 
 GPU_CHECK_BUNDLE = dist/warpgauge-gpu-check-$(VERSION)-$(shell $(GO) env GOARCH)
 

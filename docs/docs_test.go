@@ -156,6 +156,7 @@ var othersFlags = map[string]bool{
 	"pause":     true,                                                                          // dcgmi profile
 	"build-arg": true, "cap-drop": true, "read-only": true, "security-opt": true, "user": true, // docker
 	"set": true, "set-file": true, "set-json": true, "subresource": true, // helm, kubectl
+	"reread": true, "restart": true, // nvmlfake, dcgmfake
 	"no-dcgm-validation": true, "target-max-value": true, // dcgmproftester
 	"query-gpu":      true, // nvidia-smi
 	"now":            true, // systemctl

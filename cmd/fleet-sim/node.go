@@ -15,10 +15,12 @@ import (
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/owner"
+	"warpgauge/pkg/rows"
 	"warpgauge/pkg/selfmetrics"
 	"warpgauge/pkg/server"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/supervisor"
+	"warpgauge/pkg/view"
 )
 
 // node is one exporter, from simulated GPUs to the page.
@@ -27,6 +29,7 @@ type node struct {
 
 	sampler  *supervisor.Supervisor
 	owners   *owner.Keeper // nil without pods
+	board    *view.Board
 	pods     *pods
 	self     *selfmetrics.Page
 	renderer *exposition.Renderer
@@ -38,7 +41,8 @@ type node struct {
 const selfInterval = 15 * time.Second
 
 func newNode(o options, i int, loads *fake.Curves, list field.List) (*node, error) {
-	n := &node{host: fmt.Sprintf("sim-%05d", i), profile: o.profiles[i%len(o.profiles)]}
+	var merger view.Merger
+	n := &node{board: merger.Board(), host: fmt.Sprintf("sim-%05d", i), profile: o.profiles[i%len(o.profiles)]}
 	gpus, err := fake.Factory(fake.Options{
 		Profile: n.profile, Devices: o.devices, Spec: o.spec, Seed: uint64(i) + 1, Curves: loads,
 	})
@@ -46,12 +50,12 @@ func newNode(o options, i int, loads *fake.Curves, list field.List) (*node, erro
 		return nil, fmt.Errorf("simulate node %d: %w", i, err)
 	}
 	registry := selfmetrics.NewRegistry("simulated", "")
-	store := accumulate.New(accumulate.Options{})
-	registry.MustRegister(store)
 	n.sampler = supervisor.New(supervisor.Wanted{List: list}, supervisor.Options{
-		Name: fake.Name, Open: gpus, Session: session.Options{Interval: o.interval, SlowInterval: max(o.interval, 30*time.Second)},
+		Name: fake.Name, Open: gpus, Page: merger.Part(),
+		Session: session.Options{Interval: o.interval, SlowInterval: max(o.interval, 30*time.Second)},
 	})
-	registry.MustRegister(n.sampler)
+	store := accumulate.New(accumulate.Options{Rows: rows.New(n.board, nil)})
+	registry.MustRegister(n.sampler, store)
 	stale := max(3*o.interval, 30*time.Second)
 	pages := exposition.Options{Hostname: n.host, StaleAfter: stale, Store: store, Registerer: registry}
 	if o.pods.perDevice > 0 {
@@ -60,15 +64,15 @@ func newNode(o options, i int, loads *fake.Curves, list field.List) (*node, erro
 	}
 	n.self = selfmetrics.New(registry, selfmetrics.Options{Lean: true, Interval: selfInterval, Registerer: registry})
 	pages.Self = n.self
-	n.renderer = exposition.New(n.sampler.Board(), pages)
+	n.renderer = exposition.New(n.board, pages)
 	n.handler = server.New(n.renderer, server.Options{Routes: server.Page(page.Handler(page.Options{Version: "simulated"})), Registerer: registry, Status: n.status}).Handler()
 	return n, nil
 }
 
 // addOwners adds a scripted kubelet that assigns the node's GPUs to pods.
 func (n *node) addOwners(o podOptions, i int, stale time.Duration, reg prometheus.Registerer) {
-	n.pods = newPods(o, n.host, i, n.sampler.Board())
-	n.owners = owner.New(n.sampler.Board(), owner.Options{
+	n.pods = newPods(o, n.host, i, n.board)
+	n.owners = owner.New(n.board, owner.Options{
 		Allocations: n.pods.snapshot.Load, Virtual: o.perDevice > 1, StaleAfter: stale, Registerer: reg,
 	})
 }

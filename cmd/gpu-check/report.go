@@ -12,11 +12,12 @@ import (
 
 // report is the result of a run.
 type report struct {
-	when    time.Time
-	gpus    []gpu
-	driver  string
-	results []result
-	alone   map[string]bool // families without a counterpart in nvidia-smi
+	when      time.Time
+	gpus      []gpu
+	driver    string
+	results   []result
+	alone     map[string]bool // families without a counterpart in nvidia-smi
+	simulated bool
 }
 
 func (r *report) add(g gpu, results ...result) {
@@ -44,11 +45,17 @@ func (r *report) count(v ...verdict) (n int) {
 
 func (r *report) failed() int { return r.count(fail, missing) }
 
+// banner says that the values are not measurements.
+const banner = "SIMULATED GPUs: this shows that the check works, nothing about any GPU"
+
 // print writes the report as Markdown. GPUs with the same good result share one line, with the first GPU's values.
 func (r *report) print(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 1, ' ', 0)
 	line := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format+"\n", args...) } // Flush has the error
 	title := fmt.Sprintf("%d × %s, driver %s, %s", len(r.gpus), r.gpus[0].name, r.driver, r.when.Format(time.DateOnly))
+	if r.simulated {
+		title += " (" + banner + ")"
+	}
 	line("## %s\n", title)
 	row := func(cells ...string) { line("| %s\t|", strings.Join(cells, "\t| ")) }
 	row("GPU", "Field", "warpgauge", "nvidia-smi", "Tolerance", "Verdict")

@@ -46,6 +46,8 @@ func run(ctx context.Context, o options) (*report, error) {
 		index, _ := strconv.Atoi(one["csv:index"])
 		r.rep.driver = one["csv:driver_version"]
 		r.rep.gpus = append(r.rep.gpus, gpu{index, uuid, one["csv:name"]})
+		// The simulated NVML (collectors/nvml/nvmltest) marks its UUIDs.
+		r.rep.simulated = r.rep.simulated || strings.HasPrefix(uuid, "GPU-fa4e")
 	}
 	if len(r.rep.gpus) == 0 {
 		return nil, errors.New("nvidia-smi lists no GPU")

@@ -25,7 +25,9 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/rows"
 	"warpgauge/pkg/supervisor"
+	"warpgauge/pkg/view"
 )
 
 // goldenCounters is the default CSV plus one row of each missing kind.
@@ -106,8 +108,9 @@ func simulate(t *testing.T, factory collector.Factory, list field.List, each fun
 // runNode samples and renders until f returns.
 func runNode(t *testing.T, factory collector.Factory, list field.List, f func(*exposition.Renderer)) {
 	t.Helper()
-	s := supervisor.New(supervisor.Wanted{List: list}, supervisor.Options{Name: factory().Name(), Open: factory})
-	r := exposition.New(s.Board(), exposition.Options{Hostname: "node-1", Store: accumulate.New(accumulate.Options{})})
+	var page view.Merger
+	s := supervisor.New(supervisor.Wanted{List: list}, supervisor.Options{Name: factory().Name(), Page: page.Part(), Open: factory})
+	r := exposition.New(page.Board(), exposition.Options{Hostname: "node-1", Store: accumulate.New(accumulate.Options{Rows: rows.New(page.Board(), nil)})})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 2)
 	go func() { ended <- s.Run(ctx) }()

@@ -20,6 +20,7 @@ import (
 
 	"warpgauge/collectors/fake"
 	"warpgauge/collectors/nvml"
+	"warpgauge/internal/testkit/eventually"
 	"warpgauge/internal/testkit/golden"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
@@ -27,6 +28,7 @@ import (
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/selfmetrics"
 	"warpgauge/pkg/supervisor"
+	"warpgauge/pkg/view"
 )
 
 // TestMetricsPage compares docs/metrics.md with the registry of an exporter of simulated GPUs: with its descriptions, and with
@@ -138,16 +140,24 @@ func sampleFamilies(t *testing.T) (metrics map[string]*ownMetric) {
 	must(t, err)
 	p.FindOwners()
 	// Nothing is isolated here, and there is no failover.
-	p.Registry.MustRegister(supervisor.Examples("dcgm"))
-	p.Registry.MustRegister(supervisor.NewFailover(supervisor.FailoverOptions{Primary: "dcgm", Secondary: "nvml"}))
+	isolated := supervisor.New(supervisor.Wanted{}, supervisor.Options{Name: "dcgm", Page: new(view.Merger).Part(), Command: []string{"warpgauge", "child"}})
+	p.Registry.MustRegister(isolated, supervisor.NewFailover(supervisor.FailoverOptions{Primary: "dcgm", Secondary: "nvml", Logger: zap.NewNop()}))
 	p.ServeLists(parsed, files)
 	must(t, p.Extend())
 	p.Registry.MustRegister(exporter.NewBacklog(io.Discard).Metric())
 	must(t, p.Sample(t.Context(), 10*time.Second, func(context.Context) error {
 		p.AddPages()
 		p.NewServer()
-		metrics = metricsOf(t, p.Registry)
-		return nil
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		stopped := make(chan error, 1)
+		go func() { stopped <- isolated.Run(ctx) }()
+		eventually.True(t, "metrics of a child", func() bool {
+			metrics = metricsOf(t, p.Registry)
+			return metrics["warpgauge_collector_child_resident_bytes"] != nil
+		})
+		cancel()
+		return <-stopped
 	}))
 	return metrics
 }

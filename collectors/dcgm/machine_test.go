@@ -45,7 +45,6 @@ type machine interface {
 	sick(gpu int)
 	lose(gpu int)
 	restore(gpu int)
-	remove(gpu int) // only before the engine reads the GPU
 	setMIG(gpu int, profiles ...string)
 	uuids(gpu int) map[string]string // of compute instances, by "GPU instance/compute instance"
 	setLink(gpu, link int, up bool)
@@ -244,8 +243,6 @@ func (m *simulated) uuids(gpu int) map[string]string {
 	}
 	return out
 }
-
-func (m *simulated) remove(gpu int) { m.Remove(dcgmtest.GPU(gpu)) }
 
 func (m *simulated) setLink(gpu, link int, up bool) {
 	state := dcgmtest.LinkDown

@@ -256,7 +256,7 @@ func TestReasons(t *testing.T) {
 }
 
 // TestRefusals checks that Open skips a field only if the engine does not know or support it. Any other refusal makes Open
-// fail, and so does an engine that offers no field.
+// fail, and so does an engine that offers no field or has no GPU.
 func TestRefusals(t *testing.T) {
 	for code, leftOut := range map[int]bool{-6: true, -13: true, -17: true, -36: true, -3: false, -24: false, -26: false, -34: false, -54: false} {
 		e := dcgmtest.New(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
@@ -276,6 +276,11 @@ func TestRefusals(t *testing.T) {
 	if _, err := openAs(t, remote(e), "DCGM_FI_DEV_CPU_UTIL_TOTAL"); !errors.Is(err, collector.ErrNothingToRead) {
 		t.Errorf("a list for CPUs on a node without: %v", err)
 	}
+	e.Remove(dcgmtest.GPU(0))
+	if _, err := openAs(t, remote(e), temperature); !errors.Is(err, collector.ErrNoDevices) {
+		t.Errorf("an engine without GPUs: %v, want %v", err, collector.ErrNoDevices)
+	}
+	nothingLeft(t, &simulated{Engine: e})
 }
 
 // TestStarting checks that Sample fails and events wait until the profiling fields have their first values, which come

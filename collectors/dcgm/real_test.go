@@ -115,13 +115,6 @@ func (m *nvidia) uuids(gpu int) map[string]string {
 	return out
 }
 
-// remove restarts the engine, because an engine lists the GPUs that exist when it starts.
-func (m *nvidia) remove(gpu int) {
-	m.node.Remove(gpu)
-	m.stop()
-	m.start()
-}
-
 // migNames returns NVML's profiles of an H100: "3g" is "3g.40gb", "3g/2" has two compute instances of one slice.
 func migNames(profiles []string) (out []string) {
 	for _, p := range profiles {

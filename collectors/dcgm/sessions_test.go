@@ -16,8 +16,10 @@ import (
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/accumulate"
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/rows"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/supervisor"
+	"warpgauge/pkg/view"
 )
 
 const xidTotal = "DCGM_EXP_XID_ERRORS_TOTAL"
@@ -25,6 +27,7 @@ const xidTotal = "DCGM_EXP_XID_ERRORS_TOTAL"
 // served is a collector under a supervisor, with the counters of its rows.
 type served struct {
 	*supervisor.Supervisor
+	view.Merger
 	store    *accumulate.Store
 	registry *prometheus.Registry
 }
@@ -32,11 +35,12 @@ type served struct {
 func serve(t *testing.T, o Options) *served {
 	t.Helper()
 	o.Interval = 10 * time.Millisecond
-	s := &served{store: accumulate.New(accumulate.Options{}), registry: prometheus.NewRegistry()}
-	s.registry.MustRegister(s.store)
+	s := &served{registry: prometheus.NewRegistry()}
 	s.Supervisor = supervisor.New(supervisor.Wanted{List: list(t, temperature, xidTotal)}, supervisor.Options{
-		Name: "dcgm", Open: func() collector.Collector { return New(o) }, Session: session.Options{Interval: o.Interval},
+		Name: "dcgm", Page: s.Part(), Open: func() collector.Collector { return New(o) }, Session: session.Options{Interval: o.Interval},
 	})
+	s.store = accumulate.New(accumulate.Options{Rows: rows.New(s.Board(), nil)})
+	s.registry.MustRegister(s.store)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
@@ -51,7 +55,7 @@ func serve(t *testing.T, o Options) *served {
 	return s
 }
 
-func (s *served) sync() { s.store.Sync(s.Board().Load(), time.Now()) }
+func (s *served) sync() { s.store.Sync(time.Now()) }
 
 // reload requests another list with the same fields.
 func (s *served) reload(t *testing.T) <-chan error {
@@ -201,17 +205,12 @@ func (c *opened) keepsReading(tb testing.TB, m machine, names []string) {
 // stamp returns when the engine read a field of a GPU, Unix µs.
 func (c *opened) stamp(tb testing.TB, gpu int, name string) int64 {
 	tb.Helper()
-	return c.newest(tb, gpu, uint16(settable[name].id))[0].micros
-}
-
-// newest returns the engine's current values of a GPU's fields.
-func (c *opened) newest(tb testing.TB, gpu int, fields ...uint16) []cell {
-	tb.Helper()
-	cells := make([]cell, len(fields))
-	if err := c.engine.latest([]entity{{kindGPU, uint32(gpu)}}, fields, false, c.engine.newScratch(len(fields)), cells); err != nil {
+	cells := make([]cell, 1)
+	fields := []uint16{uint16(settable[name].id)}
+	if err := c.engine.latest([]entity{{kindGPU, uint32(gpu)}}, fields, false, c.engine.newScratch(1), cells); err != nil {
 		tb.Fatal(err)
 	}
-	return cells
+	return cells[0].micros
 }
 
 // gpus returns the number of GPUs of the first source.

@@ -37,11 +37,6 @@ func discoveryOn(tb testing.TB, n *nvmltest.Node) *simulatedNode {
 	return &simulatedNode{d, l}
 }
 
-// collector returns a collector that has the library open.
-func (d *simulatedNode) collector() *Collector {
-	return &Collector{o: d.o, lib: d.lib, pending: d.pending, gpus: *d.discovery}
-}
-
 func (d *discovery) mustFind(tb testing.TB) []*gpu {
 	tb.Helper()
 	gpus, err := d.gpus(tb.Context())

@@ -56,7 +56,7 @@ var (
 // costs holds the meters of a source's library calls, one for each function. Parts add theirs in Open.
 type costs []*collector.Meter
 
-// meter returns the meter of a function. A nil *costs measures for nobody.
+// meter returns the meter of a function. A nil *costs keeps no measurements.
 func (c *costs) meter(call string) *collector.Meter {
 	if c == nil {
 		return &collector.Meter{Call: call}

@@ -161,27 +161,6 @@ func TestProcessesThatAreNotKnown(t *testing.T) {
 	l.want(t, "too many", 0, 0, -1)
 }
 
-// TestProcessesOfAGPUThatHangs checks that a hanging GPU blocks only its own source.
-func TestProcessesOfAGPUThatHangs(t *testing.T) {
-	l := openProcesses(t, rocmtest.Options{Model: rocmtest.MI300X})
-	l.tree.Start(t, rocmtest.Process{PID: 8, Uses: []rocmtest.Use{{GPU: 0, VRAM: 5}, {GPU: 1, VRAM: 6}}})
-	pipe := l.tree.Occupy(t, 8, 0, "cu_occupancy")
-	done := make(chan error)
-	go func() { done <- l.sample(0) }()
-	for range 3 {
-		l.want(t, "the other", 1, 0, 1, computes(8, 6, 0))
-	}
-	select {
-	case err := <-done:
-		t.Fatalf("it did not hang: %v", err)
-	default:
-	}
-	pipe.Feed(t, "152\n")
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
-}
-
 func TestNoComputeSide(t *testing.T) {
 	tree := rocmtest.NewTree(t, rocmtest.Options{NoKFD: true})
 	c := NewProcesses(Options{Root: tree.Root})

@@ -128,14 +128,6 @@ func (w *Watch) Observe(o Observation) {
 	}
 }
 
-// Once judges one snapshot of rows and states.
-func Once(v *view.View, status []session.CollectorStatus, rules Rules, now time.Time) *events.Snapshot {
-	w := New(Options{Rows: rows.New(nil, nil), Status: func() []session.CollectorStatus { return status }, Rules: rules, Logger: zap.NewNop()})
-	w.o.Rows.Read(v, now)
-	w.Sync(now)
-	return w.board.Load()
-}
-
 // Run judges once a second until ctx ends. A second goroutine writes the file, so that a hanging
 // disk delays no verdict; it ends before Run returns.
 func (w *Watch) Run(ctx context.Context) error {

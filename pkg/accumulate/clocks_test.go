@@ -15,11 +15,11 @@ func TestClockEvents(t *testing.T) {
 	const powerCap, swThermal, unknown = 0x4, 0x20, 0x1000
 	b := newBoard(64, "GPU-a", "GPU-silent")
 	v := viewOf(b)
-	s := New(Options{})
+	s, sync := newStore()
 	step := func(seconds, mask float64) {
 		*b.cell(0, cellClocks) = mask
 		b.row(at(seconds))
-		s.Sync(v, at(seconds))
+		sync(v, at(seconds))
 	}
 	check := func(reason string, count, total float64) {
 		t.Helper()

@@ -9,6 +9,7 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
+	"warpgauge/pkg/rows"
 	"warpgauge/pkg/view"
 )
 
@@ -87,6 +88,18 @@ func viewOf(boards ...*board) *view.View {
 		v.Sources = append(v.Sources, b.Source)
 	}
 	return v
+}
+
+// newStore returns a Store, and a function that shows a View and counts its rows.
+func newStore() (*Store, func(v *view.View, now time.Time)) {
+	board := new(view.Board)
+	s := New(Options{Rows: rows.New(board, nil)})
+	return s, func(v *view.View, now time.Time) {
+		if v != board.Load() {
+			board.Store(v)
+		}
+		s.Sync(now)
+	}
 }
 
 // start has no monotonic reading, so that tests can move it.

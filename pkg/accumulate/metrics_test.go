@@ -10,7 +10,7 @@ import (
 // TestMetricsBesideSync is for the race detector.
 func TestMetricsBesideSync(t *testing.T) {
 	b := newBoard(16, "GPU-a")
-	s := New(Options{})
+	s, read := newStore()
 	reg := prometheus.NewPedanticRegistry()
 	reg.MustRegister(s)
 	var wg sync.WaitGroup
@@ -24,7 +24,7 @@ func TestMetricsBesideSync(t *testing.T) {
 	})
 	for i := range 500 {
 		tick(b, i, 1, 100)
-		s.Sync(viewOf(b), at(float64(i)))
+		read(viewOf(b), at(float64(i)))
 	}
 	wg.Wait()
 }

@@ -84,11 +84,11 @@ func TestModel(t *testing.T) {
 	for seed := range uint64(40) {
 		w := &world{Rand: rand.New(rand.NewPCG(seed, 7)), xids: map[float64]float64{}, last: -10}
 		w.want = peer(newHistogram(&testFields().Fields[0]))
-		s := New(Options{})
+		s, read := newStore()
 		v := viewOf()
 		var before *Histogram
 		sync := func(now int) {
-			s.Sync(v, at(float64(now)))
+			read(v, at(float64(now)))
 			if e := find(s, "GPU-a", descPower.Name); e != nil {
 				checkSums(t, e.Histogram)
 				if before != nil {

@@ -33,12 +33,11 @@ type Series struct {
 	Created *int64
 }
 
-// Options of New. The zero value is usable.
+// Options of New. Rows is required; the other fields may be zero.
 type Options struct {
 	XIDWindow        time.Duration // window of DCGM_EXP_XID_ERRORS_COUNT; 0 means 5 minutes
 	ClockEventWindow time.Duration // window of DCGM_EXP_CLOCK_EVENTS_COUNT; 0 means 5 minutes
-	// Rows is the reader whose rows are counted. nil: the Store creates one.
-	Rows *rows.Reader
+	Rows             *rows.Reader  // whose rows are counted
 }
 
 // defaultWindow is dcgm-exporter's.
@@ -76,21 +75,15 @@ func New(o Options) *Store {
 			Help: "Times in which XIDs of a GPU may have been missed, because no source of this collector or another was watching.",
 		}, []string{"collector"}),
 	}
-	if s.reader == nil {
-		s.reader = rows.New(nil, nil)
-	}
 	s.reader.Follow(s)
 	return s
 }
 
-// Join makes Sync read the Views of board.
-func (s *Store) Join(board *view.Board) { s.reader.Join(board) }
-
-// Sync reads the new rows of v, or of the reader's board, and returns the View that Series belong to. It
-// allocates nothing unless the View or the set of series changed. State is kept by device id, field name and
-// labels, as long as the reader remembers the device: it survives Views without the device for an hour.
-func (s *Store) Sync(v *view.View, now time.Time) *view.View {
-	s.reader.Read(v, now)
+// Sync reads the new rows and returns the View that Series belong to. It allocates nothing unless the View or the
+// set of series changed. State is kept by device id, field name and labels, as long as the reader remembers the
+// device: it survives Views without the device for an hour.
+func (s *Store) Sync(now time.Time) *view.View {
+	s.reader.Sync(now)
 	s.Lock()
 	defer s.Unlock()
 	s.axis.advance(now)

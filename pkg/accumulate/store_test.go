@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"testing"
-	"time"
 
 	"warpgauge/pkg/collector"
 )
@@ -26,9 +25,9 @@ func TestPercentsOnBounds(t *testing.T) {
 		b := newBoard(16, "GPU-a")
 		fd := &b.Fields.Fields[0]
 		fd.Scale, fd.Buckets = 0.01, bounds
-		s := New(Options{})
+		s, sync := newStore()
 		tick(b, 0, 1, math.Round(bound*100))
-		s.Sync(viewOf(b), at(1))
+		sync(viewOf(b), at(1))
 		if h := power(t, s, "GPU-a"); h.Counts[i] != 1000 {
 			t.Errorf("%v %%: buckets %v, want it in the one up to %v", math.Round(bound*100), h.Counts, bound)
 		}
@@ -39,10 +38,10 @@ func TestHistogramPerColumn(t *testing.T) {
 	b := newBoard(16, "GPU-a")
 	link := []collector.Label{{Name: "nvlink", Value: "3"}}
 	b.Columns[cellXID2] = collector.Column{Field: descPower.ID, Labels: link}
-	s := New(Options{})
+	s, sync := newStore()
 	*b.cell(0, cellPower), *b.cell(0, cellXID2) = 10, 20
 	b.row(at(0))
-	s.Sync(viewOf(b), at(0))
+	sync(viewOf(b), at(0))
 	checkHistogram(t, power(t, s, "GPU-a"), 1, 10)
 	if e := find(s, "GPU-a", descPower.Name, "nvlink", "3"); e == nil {
 		t.Error("the column with labels has no histogram")
@@ -53,7 +52,7 @@ func TestHistogramPerColumn(t *testing.T) {
 
 func TestStampsThatMakeNoSense(t *testing.T) {
 	b := newBoard(16, "GPU-a")
-	s := New(Options{})
+	s, sync := newStore()
 	row := func(stamp, now int64) {
 		*b.cell(0, cellXID) = 48
 		*b.cell(0, cellClocks) = float64(now & 1)
@@ -63,49 +62,27 @@ func TestStampsThatMakeNoSense(t *testing.T) {
 		row(stamp, stamp)
 		row(int64(i), -stamp)
 	}
-	s.Sync(viewOf(b), at(0))
+	sync(viewOf(b), at(0))
 	next := newBoard(16, "GPU-a")
 	tick(next, 0, 2, 100)
-	s.Sync(viewOf(next), at(2))
+	sync(viewOf(next), at(2))
 	if h := power(t, s, "GPU-a"); h.Sum != 200_000 {
 		t.Errorf("sum after nonsense: got %v, want the 200 W for a second each of the new ring", h.Sum)
 	}
 	checkSums(t, power(t, s, "GPU-a"))
 }
 
-func TestStateOutlivesAbsence(t *testing.T) {
-	f := func(absent time.Duration, want uint64) {
-		t.Helper()
-		s := New(Options{})
-		b := newBoard(16, "GPU-a")
-		tick(b, 0, 3, 100)
-		s.Sync(viewOf(b), at(3))
-		away := viewOf()
-		for d := time.Duration(0); d <= absent; d += 30 * time.Second {
-			s.Sync(away, at(3).Add(d))
-		}
-		next := newBoard(16, "GPU-a")
-		tick(next, 3+int(absent.Seconds()), 2, 100)
-		s.Sync(viewOf(next), at(5).Add(absent))
-		checkHistogram(t, power(t, s, "GPU-a"), want, 100*float64(want))
-	}
-	f(0, 5)
-	f(time.Minute, 5)
-	f(59*time.Minute, 5)
-	f(2*time.Hour, 2)
-}
-
 // TestReloadWithOtherBuckets: the series starts again, the others continue.
 func TestReloadWithOtherBuckets(t *testing.T) {
 	b := newBoard(16, "GPU-a")
-	s := New(Options{})
+	s, sync := newStore()
 	*b.cell(0, cellXID) = 48
 	tick(b, 0, 3, 100)
-	s.Sync(viewOf(b), at(3))
+	sync(viewOf(b), at(3))
 	next := newBoard(16, "GPU-a")
 	next.Fields.Fields[0].Buckets = []float64{1, 2}
 	tick(next, 3, 2, 100)
-	s.Sync(viewOf(next), at(5))
+	sync(viewOf(next), at(5))
 	checkHistogram(t, power(t, s, "GPU-a"), 2, 200)
 	if got := value(s, "GPU-a", xidTotal, "xid", "48"); got != 1 {
 		t.Errorf("total of xid 48: got %v, want 1", got)
@@ -115,7 +92,7 @@ func TestReloadWithOtherBuckets(t *testing.T) {
 func TestSyncAllocatesNothing(t *testing.T) {
 	b := newBoard(64, "GPU-a", "GPU-b")
 	v := viewOf(b)
-	s := New(Options{})
+	_, sync := newStore()
 	now := 0
 	step := func() {
 		for d := range b.Devices {
@@ -124,7 +101,7 @@ func TestSyncAllocatesNothing(t *testing.T) {
 			*b.cell(d, cellXID) = 79
 		}
 		b.row(at(float64(now)))
-		s.Sync(v, at(float64(now)))
+		sync(v, at(float64(now)))
 		now++
 	}
 	for range 10 {
@@ -137,7 +114,8 @@ func TestSyncAllocatesNothing(t *testing.T) {
 
 // TestStatesAreBounded: a device whose fields have another name each time keeps the states in use.
 func TestStatesAreBounded(t *testing.T) {
-	s, kept := New(Options{}), map[any]any{"of another follower": 1}
+	s, _ := newStore()
+	kept := map[any]any{"of another follower": 1}
 	state := func(name string) *int {
 		n, _ := claim(s, kept, key{name, ""}, always, func() *int { return new(int) })
 		return n

@@ -13,12 +13,12 @@ import (
 // TestPartsOfAMillisecondAreCarried covers ticks that come a little early or late.
 func TestPartsOfAMillisecondAreCarried(t *testing.T) {
 	b := newBoard(1024, "GPU-a")
-	s := New(Options{})
+	s, sync := newStore()
 	*b.cell(0, cellPower) = 1
 	for i := range 1000 {
 		b.row(start.Add(time.Duration(i) * 1_234_567))
 	}
-	s.Sync(viewOf(b), start)
+	sync(viewOf(b), start)
 	// The first sample counts for an interval of one second.
 	if got, want := power(t, s, "GPU-a").Count, uint64(1000+999*1_234_567/1_000_000); got != want {
 		t.Errorf("count: got %d ms, want %d", got, want)
@@ -35,7 +35,7 @@ func TestBufferedSamplesReplaceTheReading(t *testing.T) {
 	b.Ring = ring.Make(64, 1, len(b.cells))
 	block := b.cells[cellsPerDevice:]
 	buffer.Start(1_000_000)
-	s := New(Options{})
+	s, sync := newStore()
 	v := viewOf(b)
 	*b.cell(0, cellPower) = 390 // the driver's mean
 	row := func(second int, values ...float64) {
@@ -44,7 +44,7 @@ func TestBufferedSamplesReplaceTheReading(t *testing.T) {
 		}
 		buffer.Put(block)
 		b.row(at(float64(second)))
-		s.Sync(v, at(float64(second)))
+		sync(v, at(float64(second)))
 	}
 	row(0, 60, 60, 300)
 	row(1, 60, 3001, 70) // implausible values are not counted

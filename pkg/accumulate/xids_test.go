@@ -21,10 +21,10 @@ const (
 func TestXIDs(t *testing.T) {
 	b := newBoard(64, "GPU-a", "GPU-b")
 	v := viewOf(b)
-	s := New(Options{})
+	s, sync := newStore()
 	check := func(seconds float64, device string, none float64, codes map[string][2]float64) {
 		t.Helper()
-		s.Sync(v, at(seconds))
+		sync(v, at(seconds))
 		if got := value(s, device, xidCount, "window_size_in_ms", fiveMin); !same(got, none) {
 			t.Errorf("%s at %vs: count without xid: got %v, want %v", device, seconds, got, none)
 		}
@@ -96,7 +96,7 @@ func TestXIDCodesAreBounded(t *testing.T) {
 
 // TestGaps: a gap that rows reports counts for the collector of the source with the gap.
 func TestGaps(t *testing.T) {
-	s := New(Options{})
+	s, sync := newStore()
 	micros := func(seconds float64) float64 { return float64(at(seconds).UnixMicro()) }
 	for i, name := range []string{"first", "first", "second"} { // one after the other, 10 s apart, the second one without a gap
 		b := newBoard(64, "GPU-a")
@@ -109,7 +109,7 @@ func TestGaps(t *testing.T) {
 		}
 		*b.cell(0, cellXID) = 48
 		b.row(at(float64(10 * i)))
-		s.Sync(viewOf(b), at(float64(10*i)))
+		sync(viewOf(b), at(float64(10*i)))
 	}
 	for name, want := range map[string]float64{"first": 0, "second": 1} {
 		if got := testutil.ToFloat64(s.gaps.WithLabelValues(name)); got != want {

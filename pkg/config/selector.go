@@ -108,6 +108,9 @@ func (s Selector) MatchWhole(index int) bool { return s.flexible || s.whole.has(
 // MatchPart reports whether the instance, link or core with that index is selected.
 func (s Selector) MatchPart(index int) bool { return s.flexible || s.part.has(index) }
 
+// Named returns the single indices and the ends of the ranges, for messages about devices that do not exist.
+func (s Selector) Named() (wholes, parts []int) { return s.whole.ends(), s.part.ends() }
+
 // String returns the text that ParseSelector has read.
 func (s Selector) String() string { return s.text }
 
@@ -116,4 +119,15 @@ func (x *indices) has(index int) bool {
 		return false
 	}
 	return x.spans == nil || slices.ContainsFunc(x.spans, func(s span) bool { return s.first <= index && index <= s.last })
+}
+
+func (x *indices) ends() (out []int) {
+	if x == nil {
+		return nil
+	}
+	for _, s := range x.spans {
+		out = append(out, s.first, s.last)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }

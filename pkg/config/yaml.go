@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -166,15 +167,31 @@ func decodeStrictly(data []byte, into any) error {
 }
 
 var (
-	unknownKey = regexp.MustCompile(`field (\S+) not found in type \S+`)
-	wrongType  = regexp.MustCompile(`cannot unmarshal !!(\w+)( ` + "`.*?`" + `)? into .*`)
-	oneLine    = strings.NewReplacer("yaml: unmarshal errors:\n  ", "", "yaml: ", "", "\n  ", "; ", "\n", " ")
+	goType    = regexp.MustCompile(`field (\S+) not found in type \S+`)
+	wrongType = regexp.MustCompile(`cannot unmarshal !!(\w+)(?: (` + "`.*?`" + `))? into (.*)`)
 )
 
 // plainYAML turns an error of the library into one line, without names of Go types.
 func plainYAML(err error) string {
-	text := unknownKey.ReplaceAllString(err.Error(), "key $1 is unknown in this version")
-	return oneLine.Replace(wrongType.ReplaceAllString(text, "$1$2 does not fit here"))
+	text := goType.ReplaceAllString(err.Error(), "key $1 is unknown in this version")
+	text = wrongType.ReplaceAllStringFunc(text, func(s string) string {
+		m := wrongType.FindStringSubmatch(s)
+		is := map[string]string{"seq": "a list", "map": "a mapping"}[m[1]]
+		want, known := map[string]string{"int": "a whole number", "bool": "true or false", "string": "a text"}[m[3]]
+		switch {
+		case !known && strings.HasPrefix(m[3], "[]"):
+			want = "a list"
+		case !known:
+			want = "keys with values"
+		}
+		return cmp.Or(strings.Trim(m[2], "`"), is) + " is in the place of " + want
+	})
+	text = strings.TrimPrefix(strings.TrimPrefix(text, "yaml: "), "unmarshal errors:\n")
+	var lines []string
+	for line := range strings.Lines(text) {
+		lines = append(lines, strings.TrimSpace(line))
+	}
+	return strings.Join(lines, "; ")
 }
 
 func (y *YAML) version1(v *yamlVersion1) error {

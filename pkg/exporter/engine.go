@@ -148,13 +148,10 @@ func (e *Engine) pages(cfg *config.Config, all []Vendor, page *view.Merger, reg 
 		if _, wanted := out[v.Fallback]; !wanted {
 			continue
 		}
-		patience := patience(cfg)
 		e.failover = supervisor.NewFailover(supervisor.FailoverOptions{
 			Node:    &failoverNode{page.Part(), e, v.Fallback},
 			Primary: v.Name, Secondary: v.Fallback,
-			Patience:   patience,
-			Confidence: 2 * patience,
-			Logger:     log,
+			Patience: patience(cfg), Logger: log,
 		})
 		register(reg, e.failover)
 		out[v.Name], out[v.Fallback] = e.failover.Ends()

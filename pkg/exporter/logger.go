@@ -67,7 +67,7 @@ type Backlog struct {
 	started bool
 	ended   bool
 	waiting []byte
-	reports *zap.Logger // of dropped lines; writes to to
+	reports *zap.Logger // of dropped lines; its output is the field to
 	dropped uint64      // lines
 	unsaid  uint64      // dropped lines that no line has reported yet
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"warpgauge/pkg/rows"
 	"warpgauge/pkg/view"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -41,11 +42,12 @@ func TestRenderAllocatesOnlyThePage(t *testing.T) {
 		next[i] = &view.Shares{Set: 1, Series: owners.shares.Series, Values: []float64{float64(i), 99.5}}
 	}
 	owners.shares = next[0]
-	r := New(boardOf(f), Options{
+	board := boardOf(f)
+	r := New(board, Options{
 		Hostname:   "node",
 		Owners:     owners,
 		Self:       &testSelf{text: []byte("self 1\n")},
-		Store:      accumulate.New(accumulate.Options{}),
+		Store:      accumulate.New(accumulate.Options{Rows: rows.New(board, nil)}),
 		Registerer: prometheus.NewRegistry(),
 	})
 	n := 0

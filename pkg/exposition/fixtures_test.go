@@ -157,15 +157,16 @@ func labelsFrom(pairs ...string) (l []collector.Label) {
 // testStore is a store whose series a test sets.
 type testStore struct {
 	sync.Mutex
+	board   *view.Board
 	version uint64
 	series  []accumulate.Series
 	synced  int
 }
 
-func (s *testStore) Sync(v *view.View, _ time.Time) *view.View { s.synced++; return v }
-func (s *testStore) Rows() uint64                              { return 0 }
-func (s *testStore) Version() uint64                           { return s.version }
-func (s *testStore) Series() []accumulate.Series               { return s.series }
+func (s *testStore) Sync(time.Time) *view.View   { s.synced++; return s.board.Load() }
+func (s *testStore) Rows() uint64                { return 0 }
+func (s *testStore) Version() uint64             { return s.version }
+func (s *testStore) Series() []accumulate.Series { return s.series }
 
 // testSelf is a part of the page about ourselves.
 type testSelf struct {
@@ -272,7 +273,8 @@ func node(t testing.TB) (*view.Board, Options, store) {
 			"switch0": {ownerOf("pod", "never")},
 		}},
 	}
-	return boardOf(f), o, &testStore{version: 1, series: series}
+	board := boardOf(f)
+	return board, o, &testStore{board: board, version: 1, series: series}
 }
 
 // accumulated returns series of every kind for GPUs 0 and 1 of node.

@@ -12,6 +12,7 @@ import (
 	"warpgauge/pkg/accumulate"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
+	"warpgauge/pkg/rows"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -23,8 +24,9 @@ func TestRunLosesNothing(t *testing.T) {
 		fields := []field.Field{{Desc: power, Name: "H", Type: field.Histogram, Scale: 1, Buckets: []float64{100}}}
 		f := one("0", fields, power)
 		f.Ring, f.Interval = ring.Make(1024, 1, 1), 10*time.Millisecond // a session's ring size for that tick
-		store := accumulate.New(accumulate.Options{})
-		r := New(boardOf(f), Options{Store: store})
+		board := boardOf(f)
+		store := accumulate.New(accumulate.Options{Rows: rows.New(board, nil)})
+		r := New(board, Options{Store: store})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- r.Run(ctx) }()

@@ -64,8 +64,9 @@ func FuzzLabels(f *testing.F) {
 		feed := newFeed(fields, []collector.Device{d}, []collector.Column{{Field: descTemp.ID}, {Field: descXID.ID}})
 		feed.row[0], feed.row[1] = 1, 79
 		feed.tick(time.Now())
-		r := New(boardOf(feed), Options{Owners: &testOwners{by: map[string][]view.Owner{"d": {ownerOf("pod", pod)}}}})
-		r.store = &testStore{series: []accumulate.Series{{Source: feed.Source, Field: &field.Field{Desc: descPower, Name: "H", Type: field.Histogram, Help: help},
+		board := boardOf(feed)
+		r := New(board, Options{Owners: &testOwners{by: map[string][]view.Owner{"d": {ownerOf("pod", pod)}}}})
+		r.store = &testStore{board: board, series: []accumulate.Series{{Source: feed.Source, Field: &field.Field{Desc: descPower, Name: "H", Type: field.Histogram, Help: help},
 			Histogram: &accumulate.Histogram{Count: 1, Bounds: []float64{1}, Counts: []uint64{1, 0}}}}}
 
 		text := parse(t, pageOf(t, r, Text), Text)

@@ -109,7 +109,8 @@ func TestAccumulatedSeries(t *testing.T) {
 	h := &accumulate.Histogram{Count: 1, Sum: 2, Bounds: []float64{1}, Counts: []uint64{0, 1}}
 	count := 7.0
 	named := func(name string) *field.Field { return &field.Field{Desc: descTemp, Name: name, Type: field.Histogram} }
-	store := &testStore{series: []accumulate.Series{
+	board := boardOf(feed)
+	store := &testStore{board: board, series: []accumulate.Series{
 		{Source: feed.Source, Field: named("H"), Histogram: h},
 		{Source: feed.Source, Field: named("M"), Histogram: h},
 		{Source: feed.Source, Field: named("T"), Value: &count},                                  // the cell was first
@@ -119,7 +120,7 @@ func TestAccumulatedSeries(t *testing.T) {
 		{Source: feed.Source, Field: named("V"), Value: &count, Device: 1},
 		{Source: other.Source, Field: named("V"), Value: &count}, // of another View
 	}}
-	r := New(boardOf(feed), Options{})
+	r := New(board, Options{})
 	r.store = store
 	want := `# TYPE H histogram
 H_bucket{cpu="0",le="1"} 0

@@ -53,8 +53,8 @@ func TestEveryPartChangesThePage(t *testing.T) {
 	f.tick(time.Now())
 	owners := &testOwners{version: 1, by: map[string][]view.Owner{}}
 	self := &testSelf{version: 1, text: []byte("self 1\n")}
-	accumulated := &testStore{version: 1}
 	board := boardOf(f)
+	accumulated := &testStore{board: board, version: 1}
 	r := New(board, Options{Owners: owners, Self: self})
 	r.store = accumulated
 	last, layout := pageOf(t, r, Text), r.layout

@@ -56,7 +56,7 @@ const (
 // store is the part of accumulate.Store that a Renderer uses. The lock is held while series are read.
 type store interface {
 	sync.Locker
-	Sync(v *view.View, now time.Time) *view.View
+	Sync(now time.Time) *view.View
 	Rows() uint64
 	Version() uint64
 	Series() []accumulate.Series
@@ -134,7 +134,6 @@ func New(board *view.Board, o Options) *Renderer {
 	}
 	if o.Store != nil {
 		r.store = o.Store
-		o.Store.Join(board)
 	}
 	return r
 }
@@ -243,7 +242,7 @@ func (r *Renderer) capture(v *view.View, now time.Time) *view.View {
 		if r.store == nil {
 			return v
 		}
-		counted := r.store.Sync(v, now)
+		counted := r.store.Sync(now)
 		if counted == v {
 			return v
 		}
@@ -379,7 +378,7 @@ func (r *Renderer) Sync(now time.Time) {
 	}
 	v := r.board.Load()
 	if r.store != nil {
-		v = r.store.Sync(v, now)
+		v = r.store.Sync(now)
 		r.store.Lock()
 		defer r.store.Unlock()
 	}

@@ -8,6 +8,7 @@ import (
 	"warpgauge/pkg/accumulate"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/rows"
 )
 
 // TestCreated reads the start of counts with Prometheus' own parser.
@@ -25,7 +26,8 @@ func TestCreated(t *testing.T) {
 	f := newFeed(field.List{Fields: fields}, []collector.Device{{ID: "0", Level: field.CPU, Labels: labelsFrom("cpu", "0")}},
 		[]collector.Column{{Field: power.ID}, {Field: xid.ID}})
 	f.Interval = time.Second
-	r := New(boardOf(f), Options{Store: accumulate.New(accumulate.Options{})})
+	board := boardOf(f)
+	r := New(board, Options{Store: accumulate.New(accumulate.Options{Rows: rows.New(board, nil)})})
 	first := time.Now().Truncate(time.Millisecond).Add(-3 * time.Second)
 	for i := range 3 {
 		f.row[0], f.row[1] = 50, math.NaN()

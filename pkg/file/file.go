@@ -38,7 +38,7 @@ type Reader struct {
 // NewReader returns a Reader of files with at most limit bytes.
 func NewReader(limit int64) *Reader {
 	return &Reader{
-		read:  func(path string) ([]byte, error) { return readRegular(disk{}, path, limit) },
+		read:  func(path string) ([]byte, error) { return ReadIn(disk{}, path, limit) },
 		calls: make(chan struct{}, maxCalls),
 	}
 }
@@ -73,12 +73,6 @@ func (r *Reader) Read(ctx context.Context, path string) ([]byte, error) {
 	return nil, fmt.Errorf("%q: %w for %v; is its file system on a network?", path, ErrHangs, patience)
 }
 
-// ReadIn returns the content of a file below root, or an error. It does not wait for a FIFO or a device, but it does
-// wait for a file system.
-func ReadIn(root *os.Root, name string, limit int64) ([]byte, error) {
-	return readRegular(root, name, limit)
-}
-
 // directory opens files by name: an *os.Root, or disk.
 type directory interface {
 	Stat(name string) (fs.FileInfo, error)
@@ -92,8 +86,9 @@ func (disk) OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error) 
 	return os.OpenFile(name, flag, perm)
 }
 
-// readRegular never waits for a FIFO's writer, and never opens a device, because opening it could have side effects.
-func readRegular(from directory, name string, limit int64) ([]byte, error) {
+// ReadIn returns the content of a file in a directory, usually an *os.Root. It waits for a file system, but never for a
+// FIFO's writer, and never opens a device, because opening it could have side effects.
+func ReadIn(from directory, name string, limit int64) ([]byte, error) {
 	info, err := from.Stat(name)
 	if err != nil {
 		return nil, err

@@ -102,7 +102,7 @@ func TestReplacedMeanwhile(t *testing.T) {
 	must(t, os.WriteFile(large, make([]byte, 1<<20+1), 0o644))
 	must(t, syscall.Mkfifo(fifo, 0o644))
 	for second, want := range map[string]error{fifo: ErrNotRegular, "/dev/zero": ErrNotRegular, large: ErrTooLarge} {
-		if _, err := readRegular(replaced(second), "name", 1<<20); !errors.Is(err, want) {
+		if _, err := ReadIn(replaced(second), "name", 1<<20); !errors.Is(err, want) {
 			t.Errorf("a file that becomes %q: %v, want %v", second, err, want)
 		}
 	}

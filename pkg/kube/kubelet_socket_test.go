@@ -15,12 +15,10 @@ import (
 	"testing/iotest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/kube/kubetest"
@@ -29,9 +27,8 @@ import (
 // rig is a Kubelet that runs against a socket.
 type rig struct {
 	*Kubelet
-	t       testing.TB
-	logs    *observer.ObservedLogs
-	changes atomic.Int64
+	t    testing.TB
+	logs *observer.ObservedLogs
 }
 
 // start runs a Kubelet. set changes its limits.
@@ -39,7 +36,7 @@ func start(t testing.TB, socket string, period time.Duration, set func(*Kubelet)
 	t.Helper()
 	core, logs := observer.New(zap.InfoLevel)
 	r := &rig{t: t, logs: logs}
-	r.Kubelet = NewKubelet(KubeletOptions{Socket: socket, Period: period, Log: zap.New(core), Keep: gpus, OnChange: func() { r.changes.Add(1) }})
+	r.Kubelet = NewKubelet(KubeletOptions{Socket: socket, Period: period, Log: zap.New(core), Keep: gpus})
 	set(r.Kubelet)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -60,29 +57,6 @@ func (r *rig) failing(reason string) string {
 	r.t.Helper()
 	eventually.True(r.t, "it fails for "+reason, func() bool { return r.Health.State().Failing == reason })
 	return r.Health.State().Problem.Error()
-}
-
-// owners waits until the Snapshot has those pods and calls succeed.
-func (r *rig) owners(want ...string) {
-	r.t.Helper()
-	r.has(want...)
-	eventually.True(r.t, "all is well", func() bool { return r.Health.State().Failing == "" })
-}
-
-// has waits until the Snapshot has those pods.
-func (r *rig) has(want ...string) {
-	r.t.Helper()
-	eventually.True(r.t, "the owners are "+strings.Join(want, " "), func() bool {
-		var names []string
-		for _, p := range r.Snapshot().Pods {
-			names = append(names, p.Name)
-		}
-		return cmp.Equal(want, names)
-	})
-}
-
-func train(name string, ids ...string) *v1.PodResources {
-	return kubetest.Pod("ml", name, kubetest.Container("main", kubetest.Devices("nvidia.com/gpu", ids...)))
 }
 
 const quick = 20 * time.Millisecond // between polls
@@ -194,34 +168,6 @@ func TestReasonsOfErrors(t *testing.T) {
 			t.Errorf("clip(%q) = %q, want %q", in, got, want)
 		}
 	}
-}
-
-// The client detects a restarted kubelet, and keeps pods that the new kubelet does not list yet.
-func TestRestart(t *testing.T) {
-	kubelet := kubetest.Start(t)
-	kubelet.Set(train("a", "GPU-1"), train("b", "GPU-2"))
-	r := start(t, kubelet.Socket(), quick, func(k *Kubelet) { k.limits.steady = 300 * time.Millisecond })
-	r.owners("a", "b")
-	before := r.Snapshot()
-
-	kubelet.Restart()
-	if said := r.failing(ReasonRecovering); !strings.Contains(said, "restarted") {
-		t.Errorf("%q does not say that the kubelet has restarted", said)
-	}
-	if got := r.Snapshot(); got.Version != before.Version || !got.Time.Equal(before.Time) {
-		t.Errorf("an empty list was believed: %v", got)
-	}
-	kubelet.Set(train("a", "GPU-1"), train("b", "GPU-2"))
-	r.owners("a", "b")
-	if got := r.Snapshot().Version; got != before.Version {
-		t.Errorf("version %d, want %d: nothing has changed", got, before.Version)
-	}
-
-	kubelet.Restart(train("c", "GPU-2"), kubetest.Pod("kube-system", "proxy"))
-	r.has("a", "c")
-	kubelet.Restart(train("a", "GPU-1"))
-	r.has("a", "c")
-	r.owners("a")
 }
 
 // Fifty readers watch while a kubelet goes through all its faults. No reader sees fewer pods than the healthy kubelet

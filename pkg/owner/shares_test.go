@@ -116,13 +116,6 @@ func TestSharesWithoutNames(t *testing.T) {
 	f("a static pod", r.use(uuid(0), true, proc("hash", 5, mib)), "a pod_uid=api-a: 5 1", "b pod_uid=api-b: 0 0")
 }
 
-// TestSharesOfContainers: a pod has one value, whichever of its containers have the GPU.
-func TestSharesOfContainers(t *testing.T) {
-	r := newRig(virtual, machine()...).know("ml/a uid-a").
-		give("ml/a/main: nvidia.com/gpu "+uuid(0)+"::0", "ml/a/side: nvidia.com/gpu "+uuid(0)+"::1")
-	r.use(uuid(0), true, proc("uid-a", 30, 100*mib), proc("uid-a", 5, 10*mib)).shows(t, "two", uuid(0), "namespace=ml pod=a pod_uid=uid-a: 35 110")
-}
-
 // TestSplit checks which devices show values per user in each mode.
 func TestSplit(t *testing.T) {
 	f := func(what string, plain, virtualised bool, given ...string) {

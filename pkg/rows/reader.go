@@ -41,12 +41,12 @@ const maxQueue = 4096
 
 // Reader reads all rows of a board.
 type Reader struct {
+	board    *view.Board
 	bus      *events.Bus // nil: events are not published
 	wake     chan struct{}
 	overruns atomic.Uint64
 
 	mu        sync.Mutex // its holder only computes
-	board     *view.Board
 	view      *view.View
 	cursor    Cursor
 	followers []Follower
@@ -55,24 +55,11 @@ type Reader struct {
 	found     []events.Event
 }
 
-// New returns a Reader of board, which may be nil (see Join and Read). The goroutine of Run publishes the
-// events on bus, unless bus is nil.
+// New returns a Reader of board, which it must read until the end. The goroutine of Run publishes the events on
+// bus, unless bus is nil.
 func New(board *view.Board, bus *events.Bus) *Reader {
-	r := &Reader{bus: bus, wake: make(chan struct{}, 1), pause: maxPause}
-	if board != nil {
-		r.Join(board)
-	}
-	return r
-}
-
-// Join makes the Reader read board, unless it does already. The Reader must then read it until the end.
-func (r *Reader) Join(board *view.Board) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.board != board {
-		r.board = board
-		board.AddReader()
-	}
+	board.AddReader()
+	return &Reader{board: board, bus: bus, wake: make(chan struct{}, 1), pause: maxPause}
 }
 
 // Follow adds a Follower, which gets the rows that are not read yet.
@@ -110,19 +97,13 @@ func (r *Reader) nextPause() time.Duration {
 
 // Sync reads every new row of the board. Any goroutine may call it. On return the followers have all rows
 // that were in the rings before the call.
-func (r *Reader) Sync(now time.Time) { r.Read(nil, now) }
-
-// Read is Sync for a Reader without a board: it reads the rows of v, or of the last View if v is nil. A Reader
-// with a board ignores v and reads the board's View.
-func (r *Reader) Read(v *view.View, now time.Time) {
+func (r *Reader) Sync(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.board != nil {
-		v = r.board.Load()
-	}
+	v := r.board.Load()
 	r.row.Read = now
 	r.read() // also in rings that leave: their last rows are not read later
-	if v != nil && v != r.view {
+	if v != r.view {
 		for _, next := range v.After(r.view) { // with sources that came and went since
 			r.bind(next, now)
 			r.read()
@@ -182,7 +163,7 @@ func (r *Reader) queue() {
 
 // add keeps an event for Run. The caller holds the lock.
 func (r *Reader) add(e events.Event) {
-	if r.bus != nil && len(r.found) < maxQueue {
+	if len(r.found) < maxQueue {
 		r.found = append(r.found, e)
 	}
 }

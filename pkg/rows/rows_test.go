@@ -118,6 +118,18 @@ func (a *account) want(t *testing.T, what string, want ...string) {
 	a.rows = nil
 }
 
+// newReader returns a Reader, and a function that shows a View, unless it is nil, and reads.
+func newReader(bus *events.Bus) (*Reader, func(v *view.View, now time.Time)) {
+	board := new(view.Board)
+	r := New(board, bus)
+	return r, func(v *view.View, now time.Time) {
+		if v != nil && v != board.Load() {
+			board.Store(v)
+		}
+		r.Sync(now)
+	}
+}
+
 func follow(r *Reader) *account {
 	a := &account{}
 	r.Follow(a)
@@ -125,7 +137,7 @@ func follow(r *Reader) *account {
 }
 
 func TestRowsAndTheTimeTheyApply(t *testing.T) {
-	r := New(nil, nil)
+	r, read := newReader(nil)
 	a := follow(r)
 	s := newSource("x", 16, []string{"a", "b"})
 	v := viewOf(s)
@@ -133,80 +145,80 @@ func TestRowsAndTheTimeTheyApply(t *testing.T) {
 	s.row(at(1), 1)
 	s.row(at(3), 1) // within three intervals
 	s.row(at(9))    // after more
-	r.Read(v, at(9))
+	read(v, at(9))
 	a.want(t, "first reading", "x 0: a=1000 b=1000", "x 1: a=1000 b=-", "x 3: a=2000 b=-", "x 9: a=1000 b=1000")
-	r.Read(v, at(9))
+	read(v, at(9))
 	a.want(t, "nothing new")
 	if a.binds != 1 {
 		t.Errorf("%d bindings of one View", a.binds)
 	}
 	s.row(at(9.5))
-	r.Read(viewOf(s), at(10))
+	read(viewOf(s), at(10))
 	a.want(t, "another View with the same ring", "x 9.5: a=500 b=500")
 	s.row(at(2)) // the clock was set back
-	r.Read(nil, at(2))
+	read(nil, at(2))
 	a.want(t, "a clock that was set back", "x 2: a=1000 b=1000")
 }
 
 // TestOverlap: a source that takes over may hold rows from before the takeover.
 func TestOverlap(t *testing.T) {
-	r := New(nil, nil)
+	r, read := newReader(nil)
 	a := follow(r)
 	one, two := newSource("one", 16, []string{"a"}), newSource("two", 16, []string{"a"})
 	for i := range 3 {
 		one.row(at(float64(i)))
 		two.row(at(float64(i)))
 	}
-	r.Read(viewOf(one), at(2))
+	read(viewOf(one), at(2))
 	a.want(t, "the first source", "one 0: a=1000", "one 1: a=1000", "one 2: a=1000")
 	one.row(at(3)) // not read when the View changes
 	two.row(at(3))
 	two.row(at(4))
-	r.Read(viewOf(two), at(4))
+	read(viewOf(two), at(4))
 	a.want(t, "the second source", "one 3: a=1000", "two 0: a=-!", "two 1: a=-!", "two 2: a=-!", "two 3: a=-!", "two 4: a=1000")
 	back := newSource("back", 16, []string{"a"}) // an hour back: the clock was set
 	back.row(at(-3600))
-	r.Read(viewOf(back), at(-3600))
+	read(viewOf(back), at(-3600))
 	a.want(t, "a clock that was set back", "back -3600: a=1000")
 }
 
 func TestTwoSourcesOfADevice(t *testing.T) {
-	r := New(nil, nil)
+	r, read := newReader(nil)
 	a := follow(r)
 	one, two := newSource("one", 16, []string{"a"}), newSource("two", 16, []string{"a", "b", "b"})
 	one.row(at(0))
 	two.row(at(0))
-	r.Read(viewOf(one, two), at(0))
+	read(viewOf(one, two), at(0))
 	a.want(t, "both", "one 0: a=1000", "two 0: a=. b=1000 b=.")
 	if got := fmt.Sprint(a.sources[0].Supplies, a.sources[1].Supplies); got != "[true] [false true false]" {
 		t.Errorf("devices are supplied by %s", got)
 	}
 	two.row(at(1), 0) // read before the View changes
-	r.Read(viewOf(two), at(1))
+	read(viewOf(two), at(1))
 	a.want(t, "the first has left", "two 1: a=. b=1000 b=.")
 	two.row(at(2), 0) // the second source's stamp of a is old
-	r.Read(nil, at(2))
+	read(nil, at(2))
 	a.want(t, "only the second", "two 2: a=- b=1000 b=.")
 	two.row(at(3))
-	r.Read(nil, at(3))
+	read(nil, at(3))
 	a.want(t, "when it samples both", "two 3: a=3000 b=1000 b=.")
 }
 
 // TestRingIsLapped: overwritten rows are counted and never delivered.
 func TestRingIsLapped(t *testing.T) {
-	r := New(nil, nil)
+	r, read := newReader(nil)
 	a := follow(r)
 	s := newSource("x", 4, []string{"a"})
 	v := viewOf(s)
-	r.Read(v, at(0))
+	read(v, at(0))
 	for i := range 10 {
 		s.row(at(float64(i)))
 	}
-	r.Read(v, at(10))
+	read(v, at(10))
 	if len(a.rows) != 4 || r.Overruns() != 6 {
 		t.Errorf("%d rows and %d overruns, want 4 and 6", len(a.rows), r.Overruns())
 	}
-	r.Read(viewOf(), at(11))
+	read(viewOf(), at(11))
 	if r.Overruns() != 6 {
 		t.Errorf("%d overruns after the ring has left, want 6", r.Overruns())
 	}
@@ -216,7 +228,6 @@ func TestRingIsLapped(t *testing.T) {
 func TestViewsBetween(t *testing.T) {
 	var board view.Board
 	r := New(&board, nil)
-	r.Join(&board) // once is enough
 	a := follow(r)
 	for i := range 5 {
 		s := newSource(fmt.Sprint("s", i), 16, []string{"a"})
@@ -242,7 +253,7 @@ func TestViewsBetween(t *testing.T) {
 // TestXIDs: XIDs of a device that could not be sampled count, repeats of the last XID do not, and a source
 // with a history fills the gap of another one.
 func TestXIDs(t *testing.T) {
-	r := New(nil, nil)
+	r, read := newReader(nil)
 	a := follow(r)
 	micros := func(seconds float64) float64 { return float64(at(seconds).UnixMicro()) }
 	newXIDs := func(name string) *source {
@@ -260,24 +271,24 @@ func TestXIDs(t *testing.T) {
 	one.row(at(0))
 	one.cells[1] = 79
 	one.row(at(1), 0)
-	r.Read(viewOf(one), at(1))
+	read(viewOf(one), at(1))
 	f("a lost device", 0, 79)
 	two := newXIDs("two")
 	two.cells[2] = micros(10)
 	two.row(at(11))
-	r.Read(viewOf(two), at(11))
+	read(viewOf(two), at(11))
 	f("a source that began later", 1)
 	three := newXIDs("three")
 	for _, x := range []struct{ code, at float64 }{{63, 5}, {64, 10.5}} { // source two reported the second one
 		three.cells[1], three.cells[3] = x.code, micros(x.at)
 		three.row(at(x.at))
 	}
-	r.Read(viewOf(three), at(12))
+	read(viewOf(three), at(12))
 	f("a source with a history", 0, 63)
 	four := newSource("four", 16, []string{"a"}, collector.Column{Field: field.XIDsSince}, collector.Column{Field: field.XIDEvent})
 	four.cells[1], four.cells[2] = micros(5), 65
 	four.row(at(5))
-	r.Read(viewOf(four), at(12))
+	read(viewOf(four), at(12))
 	f("a row in the gap of a source that does not say up to when it has XIDs", 0)
 }
 
@@ -445,11 +456,11 @@ func TestHammer(t *testing.T) {
 
 // TestSteadyStateAllocatesNothing: rows without events cost no memory.
 func TestSteadyStateAllocatesNothing(t *testing.T) {
-	r := New(nil, new(events.Bus))
+	_, read := newReader(new(events.Bus))
 	s := newSource("x", 64, []string{"a"}, collector.Column{Field: field.XIDEvent}, collector.Column{Field: field.ClockEventReasons})
 	s.cells[2] = 4
 	v, now := viewOf(s), start
-	if n := testing.AllocsPerRun(200, func() { now = now.Add(time.Second); s.row(now); r.Read(v, now) }); n != 0 {
+	if n := testing.AllocsPerRun(200, func() { now = now.Add(time.Second); s.row(now); read(v, now) }); n != 0 {
 		t.Errorf("%v allocations per row, want 0", n)
 	}
 }
@@ -473,13 +484,13 @@ func TestFastWriter(t *testing.T) {
 // TestRowsAfterBinding: only rows from before the binding can be in another ring. A later row is new, even if the clock
 // was set back.
 func TestRowsAfterBinding(t *testing.T) {
-	r := New(nil, nil)
+	r, read := newReader(nil)
 	a := follow(r)
 	one, two := newSource("one", 16, []string{"a"}), newSource("two", 16, []string{"a"})
 	one.row(at(9))
-	r.Read(viewOf(one), at(9))
-	r.Read(viewOf(two), at(9))
+	read(viewOf(one), at(9))
+	read(viewOf(two), at(9))
 	two.row(at(8))
-	r.Read(nil, at(9))
+	read(nil, at(9))
 	a.want(t, "a clock that was set back by a second", "one 9: a=1000", "two 8: a=1000")
 }

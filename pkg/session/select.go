@@ -16,9 +16,10 @@ import (
 // Selector chooses devices of one kind by number, as --devices, --switch-devices and --cpu-devices do. config.Selector
 // implements it.
 type Selector interface {
-	MatchWhole(n int) bool // a GPU, switch or CPU; n is -1 if it has no number
-	MatchPart(n int) bool  // an instance of a GPU, a link of a switch, a core of a CPU
-	Flexible() bool        // for readings that instances have, use them instead of their GPU
+	MatchWhole(n int) bool        // a GPU, switch or CPU; n is -1 if it has no number
+	MatchPart(n int) bool         // an instance of a GPU, a link of a switch, a core of a CPU
+	Named() (wholes, parts []int) // the numbers in the flag
+	Flexible() bool               // for readings that instances have, use them instead of their GPU
 	String() string
 }
 
@@ -43,8 +44,12 @@ func (s Selection) over(sources []collector.Source, log *zap.Logger) *selecting 
 	if s.GPUs == nil {
 		return out
 	}
+	present := map[string]bool{}
 	for _, src := range sources {
 		devices := src.Devices()
+		for i := range devices {
+			notePresent(present, &devices[i])
+		}
 		for _, c := range src.Columns() {
 			d := &devices[c.Device]
 			if d.Level != field.Instance && d.Level != field.ComputeInstance {
@@ -54,6 +59,42 @@ func (s Selection) over(sources []collector.Source, log *zap.Logger) *selecting 
 				out.instances[d.Parent] = map[field.ID]bool{}
 			}
 			out.instances[d.Parent][c.Field] = true
+		}
+	}
+	if missing := s.missing(present); len(missing) > 0 {
+		log.Warn("selected devices do not exist yet", zap.String("device", strings.Join(missing, ", ")))
+	}
+	return out
+}
+
+// notePresent adds the names that may select a device.
+func notePresent(present map[string]bool, d *collector.Device) {
+	for kind, name := range map[string]string{
+		"GPU": d.GPU, "MIG instance": d.Instance.ID, "switch": strings.TrimPrefix(d.Label("nvswitch"), "nvswitch"),
+		"CPU": d.Label("cpu"), "core": d.Label("cpucore"),
+	} {
+		if name != "" {
+			present[kind+" "+name] = true
+		}
+	}
+}
+
+// missing returns the selected names that no device has.
+func (s Selection) missing(present map[string]bool) (out []string) {
+	for _, k := range []struct {
+		by          Selector
+		whole, part string
+	}{{s.GPUs, "GPU", "MIG instance"}, {s.Switches, "switch", ""}, {s.CPUs, "CPU", "core"}} {
+		wholes, parts := k.by.Named()
+		for _, n := range wholes {
+			if name := fmt.Sprintf("%s %d", k.whole, n); !present[name] {
+				out = append(out, name)
+			}
+		}
+		for _, n := range parts {
+			if name := fmt.Sprintf("%s %d", k.part, n); k.part != "" && !present[name] {
+				out = append(out, name)
+			}
 		}
 	}
 	return out

@@ -170,6 +170,14 @@ func TestSelectionOfNothing(t *testing.T) {
 	}
 }
 
+func TestSelectionNamesWhatDoesNotExist(t *testing.T) {
+	core, logs := observer.New(zap.InfoLevel)
+	bind(t, oneField, Options{Select: choose(t, "g:0,40-41+i:3", "g:9", "i:7"), Logger: zap.New(core)}, hardware(2, 1, 1, nil)...)
+	if logs.Len() != 1 || logs.All()[0].ContextMap()["device"] != "GPU 40, GPU 41, MIG instance 3, switch 9, core 7" {
+		t.Errorf("log = %v, want one line that names what does not exist", logs.All())
+	}
+}
+
 // Hidden columns are never due, and the others keep their values while they are not due.
 func TestHiddenColumnsAreNotRead(t *testing.T) {
 	var dues []bool

@@ -157,7 +157,6 @@ func TestHungCall(t *testing.T) {
 		if got := s.Costs().Sources["GPU-0"].MissedTicks; got < 57 || got > 60 {
 			t.Errorf("%v missed ticks in a minute, want about 59", got)
 		}
-		_, _ = s.stop()
 	})
 }
 
@@ -182,7 +181,6 @@ func TestFailuresBackOff(t *testing.T) {
 		if st := s.state(t, "GPU-0"); st.State != Up || st.Reason != "" {
 			t.Errorf("after it came back the device is %+v", st)
 		}
-		_, _ = s.stop()
 	})
 }
 

@@ -156,7 +156,6 @@ func TestSourceWithoutColumns(t *testing.T) {
 				t.Errorf("%s is %+v, want %v", id, st, want)
 			}
 		}
-		_, _ = s.stop()
 	})
 }
 

@@ -539,17 +539,15 @@ func (c *child) checkHang(now time.Time) {
 		}
 		return
 	}
-	hangs := func(d session.DeviceStatus) bool { return d.Cause == session.CauseHung }
-	switch {
-	case !slices.ContainsFunc(all, func(d session.DeviceStatus) bool { return !hangs(d) }):
-		if c.hungFrom.IsZero() {
-			c.hungFrom = now
-		}
-		if now.Sub(c.hungFrom) > 2*c.o.Session.Deadline {
-			c.kill(ReasonHung, "no library call returns")
-		}
-	default:
+	if slices.ContainsFunc(all, func(d session.DeviceStatus) bool { return d.Cause != session.CauseHung }) {
 		c.hungFrom = time.Time{}
+		return
+	}
+	if c.hungFrom.IsZero() {
+		c.hungFrom = now
+	}
+	if now.Sub(c.hungFrom) > 2*c.o.Session.Deadline {
+		c.kill(ReasonHung, "no library call returns")
 	}
 }
 

@@ -166,6 +166,7 @@ const temperature, power = "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_POWER_USAGE"
 // supervised is a running Supervisor of children.
 type supervised struct {
 	*Supervisor
+	view.Merger
 	t    *testing.T
 	logs *observer.ObservedLogs
 	stop func() error // ends Run and returns its error, once
@@ -176,7 +177,9 @@ func supervise(t *testing.T, mode string, o Options) *supervised {
 	core, logs := observer.New(zap.DebugLevel)
 	o.Name, o.Command, o.Logger = "toy", []string{"toy", "child", mode}, zap.New(core)
 	o.Environment = append(o.Environment, "WARPGAUGE_TEST_")
-	v := &supervised{t: t, logs: logs, Supervisor: New(Wanted{List: fieldsOf(t, temperature)}, o)}
+	v := &supervised{t: t, logs: logs}
+	o.Page = v.Part()
+	v.Supervisor = New(Wanted{List: fieldsOf(t, temperature)}, o)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- v.Run(ctx) }()
@@ -415,7 +418,7 @@ func TestAChildWithNothingToSample(t *testing.T) {
 		t.Errorf("%v restarts, want none", n)
 	}
 	absent := v.logs.FilterMessageSnippet("nothing to sample").All()
-	if opened := v.logs.FilterMessage("opened").Len(); len(absent) != 1 || opened != 1 {
+	if opened := v.logs.FilterLevelExact(zap.InfoLevel).FilterMessage("opened").Len(); len(absent) != 1 || opened != 1 {
 		t.Fatalf("%d lines that there is nothing, and %d of the child's, want one each", len(absent), opened)
 	}
 	if absent[0].Level != zap.WarnLevel {

@@ -1,7 +1,6 @@
 package supervisor
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"math"
@@ -32,27 +31,16 @@ type Node interface {
 	TakenOver(collector string)
 }
 
-// FailoverOptions configure NewFailover. Node and the names are required; the other fields may be zero.
+// FailoverOptions configure NewFailover.
 type FailoverOptions struct {
 	Node               Node
 	Primary, Secondary string // names of the collectors, for logs and metrics
 
-	// Patience is how long the primary's GPUs may have no new values; 0 means 5 s.
+	// Patience is how long the primary's GPUs may have no new values. They must have new values for twice as long
+	// before the primary serves the GPUs again. At start it serves them at once.
 	Patience time.Duration
-	// Confidence is how long they must have new values before the primary serves the GPUs again; 0 means 10 s. At
-	// start it serves them at once.
-	Confidence time.Duration
 
-	Logger *zap.Logger // may be nil
-}
-
-func (o FailoverOptions) withDefaults() FailoverOptions {
-	o.Patience = cmp.Or(o.Patience, 5*time.Second)
-	o.Confidence = cmp.Or(o.Confidence, 10*time.Second)
-	if o.Logger == nil {
-		o.Logger = zap.NewNop()
-	}
-	return o
+	Logger *zap.Logger
 }
 
 // Failover decides which of two collectors serves the GPUs that both can read, so that every readable GPU is reported
@@ -60,7 +48,7 @@ func (o FailoverOptions) withDefaults() FailoverOptions {
 //
 // The primary (DCGM) serves while its values advance. When they have not advanced for Patience, the secondary (NVML)
 // takes over with each of its sources that has rows; its other sources follow when they are ready. The primary serves
-// again when its values have advanced, without long gaps, for Confidence and its view is complete. While the primary
+// again when its values have advanced, without long gaps, for twice Patience and its view is complete. While the primary
 // serves, the secondary is on standby, unless it has GPUs that the primary does not know.
 //
 // Its methods may be called from any goroutine; it starts none.
@@ -99,7 +87,6 @@ const (
 
 // NewFailover returns a Failover with the secondary active and nothing to publish.
 func NewFailover(o FailoverOptions) *Failover {
-	o = o.withDefaults()
 	f := &Failover{
 		o: o, log: o.Logger.Named("failover"),
 		active: prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -213,9 +200,9 @@ func (f *Failover) decide(now time.Time) {
 			next = bySecondary
 		}
 	case bySecondary:
-		ready := !f.failed || f.advancing >= f.o.Confidence || !f.fresh(f.secondary, now)
+		ready := !f.failed || f.advancing >= 2*f.o.Patience || !f.fresh(f.secondary, now)
 		rows := uint64(math.MaxUint64) // do not give up waiting for any cell of the primary
-		if f.advancing >= 3*f.o.Confidence {
+		if f.advancing >= 6*f.o.Patience {
 			rows = 0
 		}
 		if fresh && ready && f.behind == 0 && complete(f.published, f.primary, now, f.o.Patience, rows) {
@@ -229,7 +216,7 @@ func (f *Failover) decide(now time.Time) {
 		f.kept = nil
 	}
 	f.publish(now)
-	f.want(f.serving == byPrimary && fresh && f.behind == 0 && now.Sub(f.began) >= f.o.Confidence && !f.lacking())
+	f.want(f.serving == byPrimary && fresh && f.behind == 0 && now.Sub(f.began) >= 2*f.o.Patience && !f.lacking())
 }
 
 // forgotten reports whether the primary's withdrawn sources are too old for any page: --stale-after has ended their

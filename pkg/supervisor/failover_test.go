@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/zap"
+
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
@@ -116,7 +118,7 @@ func newRig(t *testing.T) *rig {
 		dcgm: []*view.Source{part("dcgm", 1, "a", "b"), part("dcgm", 1, "switch0")},
 		nvml: []*view.Source{part("nvml", 1, "a"), part("nvml", 1, "b")},
 	}
-	r.Failover = NewFailover(FailoverOptions{Node: r, Primary: "dcgm", Secondary: "nvml"})
+	r.Failover = NewFailover(FailoverOptions{Node: r, Primary: "dcgm", Secondary: "nvml", Patience: 5 * time.Second, Logger: zap.NewNop()})
 	r.primary, r.secondary = r.Ends()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -240,7 +242,7 @@ func TestValuesThatMoveNowAndThen(t *testing.T) {
 	f(15, "nvml")
 }
 
-// A slow list makes new values look current for longer than Confidence: the primary must make up for the time without
+// A slow list makes new values look current for longer than it must advance: the primary must make up for the time without
 // values.
 func TestSlowValuesThatMoveNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

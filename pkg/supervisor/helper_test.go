@@ -39,6 +39,7 @@ func list(n int) (l field.List) {
 // bubble is a Supervisor with sessions in this process, under the clock of a bubble.
 type bubble struct {
 	*Supervisor
+	view.Merger
 	t      *testing.T
 	logs   *observer.ObservedLogs
 	cancel context.CancelFunc
@@ -53,7 +54,9 @@ func start(t *testing.T, l *sessiontest.Library, o Options) *bubble {
 		o.Open = l.Open
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	b := &bubble{Supervisor: New(Wanted{List: list(1)}, o), t: t, logs: logs, cancel: cancel, ended: make(chan error, 1)}
+	b := &bubble{t: t, logs: logs, cancel: cancel, ended: make(chan error, 1)}
+	o.Page = b.Part()
+	b.Supervisor = New(Wanted{List: list(1)}, o)
 	go func() { b.ended <- b.Run(ctx) }()
 	t.Cleanup(cancel)
 	synctest.Wait()

@@ -145,21 +145,3 @@ func (s *Supervisor) Costs() session.Costs {
 	}
 	return session.Costs{Collector: s.o.Name}
 }
-
-// Examples collects the metrics that a Supervisor has only while a child runs, for the generated
-// documentation.
-func Examples(name string) prometheus.Collector { return examples(name) }
-
-type examples string
-
-func (examples) Describe(chan<- *prometheus.Desc) {}
-
-func (e examples) Collect(ch chan<- prometheus.Metric) {
-	for _, d := range []*prometheus.Desc{descChildUp, descChildPID, descChildMemory, descAbandoned} {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, 1, string(e))
-	}
-	ch <- prometheus.MustNewConstMetric(descChildCPU, prometheus.CounterValue, 1, string(e))
-	c := newCounts(string(e))
-	c.restarts.Collect(ch)
-	c.ends.Collect(ch)
-}

@@ -46,8 +46,7 @@ type output struct {
 	dropped int
 	ticks   int  // since shown began
 	shown   int  // lines of libraries that are not at level debug, or would not be without the limit
-	held    bool // entries are held back
-	kept    []func()
+	quiet   bool // nothing has level info
 }
 
 // Write receives pieces of lines. It never fails and never blocks.
@@ -100,20 +99,11 @@ func (o *output) showAgain() {
 	o.ticks, o.shown = 0, 0
 }
 
-// hold holds entries back until release: a child that starts only to find no devices again would repeat its log.
-func (o *output) hold() {
+// setQuiet logs entries at level debug: a child that starts only to find no devices again would repeat its log.
+func (o *output) setQuiet(quiet bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.held = true
-}
-
-func (o *output) release() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for _, write := range o.kept {
-		write()
-	}
-	o.held, o.kept = false, nil
+	o.quiet = quiet
 }
 
 func (o *output) line(line string) {
@@ -128,20 +118,10 @@ func (o *output) line(line string) {
 		o.dropped++
 		return
 	}
-	write := func() { o.write(line, entry) }
-	if o.held {
-		o.kept = append(o.kept, write)
-		return
-	}
-	write()
-}
-
-// write bounds the level, so that no entry of a child can end the parent.
-func (o *output) write(line string, entry map[string]any) {
 	if entry == nil {
 		// The log of the child's end has the important lines of a crash, and the echo has each line on standard error.
 		level := zapcore.DebugLevel
-		if line != "" && !o.tail.crashed() && o.echo == nil {
+		if line != "" && !o.tail.crashed() && o.echo == nil && !o.quiet {
 			if o.shown++; o.shown <= shownLines {
 				level = zapcore.InfoLevel
 			}
@@ -157,6 +137,9 @@ func (o *output) write(line string, entry map[string]any) {
 	if err != nil {
 		level = zapcore.InfoLevel
 	}
+	if o.quiet {
+		level = zapcore.DebugLevel
+	}
 	fields := []zap.Field{zap.String("collector", o.collector)}
 	for _, key := range slices.Sorted(maps.Keys(entry)) {
 		switch key {
@@ -165,6 +148,7 @@ func (o *output) write(line string, entry map[string]any) {
 			fields = append(fields, zap.Any(key, entry[key]))
 		}
 	}
+	// The bounds of the level: no entry of a child can end the parent.
 	log.Log(min(max(level, zapcore.DebugLevel), zapcore.ErrorLevel), entry["msg"].(string), append(fields, zap.Int64("pid", o.pid.Load()))...)
 }
 

@@ -122,27 +122,6 @@ func TestLibraryOutputIsShown(t *testing.T) {
 	}
 }
 
-// A child's log from a search for devices is written when the child finds some.
-func TestOutputIsHeldBack(t *testing.T) {
-	o, logs := newOutput(nil)
-	write(t, o, "at once\n")
-	o.hold()
-	write(t, o, "later\n{\"level\":\"info\",\"msg\":\"too\"}\n")
-	if logs.Len() != 1 {
-		t.Errorf("%d entries while they are held back, want the one before", logs.Len())
-	}
-	o.release()
-	write(t, o, "after\n")
-	var got []string
-	for _, e := range logs.All() {
-		got = append(got, fmt.Sprint(e.ContextMap()["library_output"], " ", e.Message))
-	}
-	want := []string{"at once output of a library", "later output of a library", "<nil> too", "after output of a library"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
 func FuzzOutput(f *testing.F) {
 	f.Add([]byte(`{"level":"info","msg":"x","pid":1e999,"a":[{"b":null}]}` + "\n"))
 	f.Add([]byte("SIGSEGV: x\r\n\n"))

@@ -65,7 +65,6 @@ func TestStateMetrics(t *testing.T) {
 		if got := b.count("device is up again"); got != 1 {
 			t.Errorf("%d lines that it is up again, want one", got)
 		}
-		_, _ = b.stop()
 	})
 }
 

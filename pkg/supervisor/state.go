@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/view"
@@ -191,15 +192,45 @@ func (q *quiet) found(log *zap.Logger, level zapcore.Level, reason string) {
 // maxNames bounds the field names in one log line.
 const maxNames = 12
 
-// logAdded logs the fields that are read in addition to the list, unless they are the last logged ones.
-func (s *Supervisor) logAdded(sources []*view.Source) {
-	names := view.Added(sources)
+// logFields logs the fields of the list that no device has, and the fields that are read in addition to the list.
+func (s *Supervisor) logFields(sources []*view.Source) {
+	s.logNames(&s.loggedAbsent, "no device has some fields of the list; run warpgauge check for the reasons", absentEverywhere(sources))
+	s.logNames(&s.loggedAdded, "reading fields that the list does not name; --health=off reads fewer", view.Added(sources))
+}
+
+// logNames logs names, unless they are the last logged ones.
+func (s *Supervisor) logNames(last *string, message string, names []string) {
 	n, text := len(names), strings.Join(names[:min(len(names), maxNames)], ", ")
 	if n > maxNames {
 		text += fmt.Sprintf(" and %d more", n-maxNames)
 	}
-	if n > 0 && text != s.loggedAdded {
-		s.log.Info("reading fields that the list does not name; --health=off reads fewer", zap.Int("fields", n), zap.String("field", text))
+	if n > 0 && text != *last {
+		s.log.Info(message, zap.Int("fields", n), zap.String("field", text))
 	}
-	s.loggedAdded = text
+	*last = text
+}
+
+// absentEverywhere returns the names of the list's fields that no device has.
+func absentEverywhere(sources []*view.Source) (names []string) {
+	columns, labels := map[field.ID]bool{}, map[string]bool{}
+	for _, s := range sources {
+		for _, c := range s.Columns {
+			columns[c.Field] = true
+		}
+		for i := range s.Devices {
+			for _, l := range s.Devices[i].Facts {
+				labels[l.Name] = true
+			}
+		}
+	}
+	for _, f := range sources[0].Fields.Fields {
+		id := f.Desc.ID
+		if in, computed := field.Input(f.Desc); computed {
+			id = in.ID
+		}
+		if !columns[id] && !labels[f.Name] && !slices.Contains(names, f.Name) {
+			names = append(names, f.Name)
+		}
+	}
+	return names
 }

@@ -12,19 +12,20 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// A new session logs the fields that it reads in addition to the list, unless the previous session logged the same.
-func TestAddedFieldsAreLogged(t *testing.T) {
+// A new session logs the fields that no device has, and those that it reads in addition to the list, unless the previous
+// session logged the same.
+func TestFieldsAreLogged(t *testing.T) {
 	core, logs := observer.New(zapcore.InfoLevel)
 	s := New(Wanted{}, Options{Name: "toy", Logger: zap.New(core)})
 	f := func(fields int, names string, columns ...field.ID) {
 		t.Helper()
-		src := &view.Source{Fields: fieldsOf(t, temperature), Devices: []collector.Device{{ID: "a"}}}
+		src := &view.Source{Fields: fieldsOf(t, temperature), Columns: []collector.Column{{Field: 150}}, Devices: []collector.Device{{ID: "a"}}}
 		for _, c := range columns {
 			d, _ := field.ByID(c)
 			src.Columns = append(src.Columns, collector.Column{Field: c})
 			src.Fields.Hidden = append(src.Fields.Hidden, field.Reading{Desc: d})
 		}
-		s.logAdded([]*view.Source{src})
+		s.logFields([]*view.Source{src})
 		all := logs.TakeAll()
 		if len(all) != min(fields, 1) || fields > 0 && (all[0].ContextMap()["fields"] != int64(fields) || all[0].ContextMap()["field"] != names) {
 			t.Errorf("the log is %v, want one line about %d fields: %s", all, fields, names)
@@ -35,4 +36,13 @@ func TestAddedFieldsAreLogged(t *testing.T) {
 	f(13, "DCGM_FI_DEV_SM_CLOCK, DCGM_FI_DEV_MEM_CLOCK, DCGM_FI_DEV_VIDEO_CLOCK, DCGM_FI_DEV_APP_SM_CLOCK, DCGM_FI_DEV_APP_MEM_CLOCK, "+
 		"DCGM_FI_DEV_MEMORY_TEMP, DCGM_FI_DEV_POWER_USAGE, DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION, DCGM_FI_DEV_FAN_SPEED, DCGM_FI_DEV_GPU_UTIL, "+
 		"DCGM_FI_DEV_MEM_COPY_UTIL, DCGM_FI_DEV_ENC_UTIL and 1 more", 100, 101, 102, 110, 111, 140, 155, 156, 191, 203, 204, 206, 207)
+	for range 2 {
+		s.logFields([]*view.Source{{
+			Fields:  fieldsOf(t, temperature, "DCGM_FI_DEV_SERIAL", "DCGM_FI_DEV_FAN_SPEED"),
+			Columns: []collector.Column{{Field: 150}}, Devices: []collector.Device{{ID: "a", Facts: []collector.Label{{Name: "DCGM_FI_DEV_SERIAL", Value: "1"}}}},
+		}})
+	}
+	if all := logs.TakeAll(); len(all) != 1 || all[0].ContextMap()["field"] != "DCGM_FI_DEV_FAN_SPEED" {
+		t.Errorf("the log is %v, want one line about the fan's speed", all)
+	}
 }

@@ -48,7 +48,7 @@ func (w Wanted) cause() (session.Cause, string) {
 	return session.CauseStandby, "on standby: another collector serves its devices"
 }
 
-// Options configure New. Name is required, and Open or Command; the other fields may be zero.
+// Options configure New. Name and Page are required, and Open or Command; the other fields may be zero.
 type Options struct {
 	Name    string            // of the collector
 	Open    collector.Factory // for sessions in this process
@@ -56,7 +56,7 @@ type Options struct {
 	// Environment lists the prefixes of variables that a child process may have for its library.
 	Environment []string
 	Session     session.Options       // sessions in this process use it; Deadline also applies to children
-	Page        Page                  // shows the sources; nil: they are on Board
+	Page        Page                  // shows the sources
 	Present     func() (string, bool) // reports cheaply whether this machine has the vendor's devices, or what was looked for; nil: always, because a user has named the collector
 	Hidden      bool                  // another collector exports the devices' metrics
 
@@ -109,21 +109,20 @@ type Supervisor struct {
 	over    bool // Run has returned
 
 	// Used by Run only.
-	spare       *child           // a process that waits for its next session; nil: none
-	shown       []*view.Source   // published sources
-	until       map[string]int64 // by device: time up to which its XIDs are in published rows
-	good        field.List       // list of the last published session
-	goodList    uint64           // its change of the list; 0: none
-	refused     uint64           // the change of the list that no session could open; good is used instead
-	pauses      pauses
-	quiet       quiet
-	notBefore   time.Time // of the next session
-	inventory   inventory
-	logged      map[string]string // by device: the last logged state
-	loggedAdded string            // the last logged names of fields that the list does not name
+	spare                     *child           // a process that waits for its next session; nil: none
+	shown                     []*view.Source   // published sources
+	until                     map[string]int64 // by device: time up to which its XIDs are in published rows
+	good                      field.List       // list of the last published session
+	goodList                  uint64           // its change of the list; 0: none
+	refused                   uint64           // the change of the list that no session could open; good is used instead
+	pauses                    pauses
+	quiet                     quiet
+	notBefore                 time.Time // of the next session
+	inventory                 inventory
+	logged                    map[string]string // by device: the last logged state
+	loggedAbsent, loggedAdded string            // the last logged names of fields that no device has, and that the list does not name
 
 	counts *counts
-	page   view.Merger // used without Options.Page
 }
 
 type waiter struct {
@@ -140,18 +139,12 @@ func New(w Wanted, o Options) *Supervisor {
 		pauses: pauses{longest: o.RestartMax}, logged: map[string]string{}, until: map[string]int64{},
 		counts: newCounts(o.Name),
 	}
-	if o.Page == nil {
-		s.o.Page = s.page.Part()
-	}
 	s.now.Store(&state{cause: session.CauseOpening, reason: "not opened yet"})
 	return s
 }
 
 // Name returns the collector's name.
 func (s *Supervisor) Name() string { return s.o.Name }
-
-// Board returns the board where readers find the sources, if Options.Page is nil.
-func (s *Supervisor) Board() *view.Board { return s.page.Board() }
 
 // Want changes the wanted state and returns when it is reached: the list is in service, the list does not concern this
 // collector, or the collector has released everything. An error tells why it is not reached. If a list cannot be
@@ -371,8 +364,8 @@ func (s *Supervisor) live(ctx context.Context, r *request) error {
 		s.failed(r, lists, ending{reason: ReasonStart, text: fmt.Sprintf("start child: %v", err)}, nil)
 		return nil
 	}
-	if c, ok := l.(*child); ok && s.quiet.reason != "" {
-		c.output.hold()
+	if c, ok := l.(*child); ok {
+		c.output.setQuiet(s.quiet.reason != "")
 	}
 	t := &turn{s: s, life: l, request: r, list: list, lists: lists, born: time.Now()}
 	s.show(t)
@@ -470,7 +463,6 @@ func (s *Supervisor) failed(r *request, lists uint64, e ending, t *turn) {
 	s.notBefore = time.Now().Add(pause)
 	fields := []zap.Field{zap.String("cause", cmp.Or(e.reason, string(cause))), zap.String("reason", e.text), zap.Duration("pause", pause)}
 	if t != nil {
-		t.releaseLog()
 		fields = append(fields, t.life.logFields()...)
 	}
 	err := fmt.Errorf("collector %q: %s", s.o.Name, e.text)
@@ -615,7 +607,9 @@ func (t *turn) obey() {
 func (t *turn) publish(now time.Time) {
 	s, sources := t.s, t.sources
 	t.published = now
-	t.releaseLog()
+	if c, ok := t.life.(*child); ok {
+		c.output.setQuiet(false)
+	}
 	s.counts.opens.WithLabelValues("success").Inc()
 	s.quiet = quiet{}
 	s.inventory.update(sources, s.shown, s.now.Load().devices(), s.log, now)
@@ -628,17 +622,10 @@ func (t *turn) publish(now time.Time) {
 	s.log.Log(s.routine(), "collector is in service",
 		zap.Int("sources", len(sources)), zap.Int("devices", n), zap.Duration("took", now.Sub(t.born).Round(time.Millisecond)))
 	if !s.o.Hidden {
-		s.logAdded(sources)
+		s.logFields(sources)
 	}
 	s.show(t) // before the answer, because a waiter may look at once
 	if t.lists == t.request.lists {
 		s.answer(t.request.version, nil)
-	}
-}
-
-// releaseLog writes the child's held-back log entries.
-func (t *turn) releaseLog() {
-	if c, ok := t.life.(*child); ok {
-		c.output.release()
 	}
 }

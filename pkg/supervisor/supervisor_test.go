@@ -91,7 +91,6 @@ func TestTheNextViewIsWaitedForNoLongerThanTheDeadline(t *testing.T) {
 		if took, err := b.want(setList(list(3))); took != 4*time.Second || err != nil {
 			t.Errorf("a reload took %v (%v) with a device that gives no values any more, want the deadline of 4 s", took, err)
 		}
-		_, _ = b.stop()
 	})
 }
 
@@ -138,7 +137,6 @@ func TestAListThatCannotBeOpened(t *testing.T) {
 		if st := b.Status(); st.Cause != session.CauseNone {
 			t.Errorf("status with another list is %+v, want no problem", st)
 		}
-		_, _ = b.stop()
 	})
 }
 
@@ -167,7 +165,6 @@ func TestTheFirstListIsTriedAgain(t *testing.T) {
 		if st := b.Status(); !st.Up || st.Cause != session.CauseNone {
 			t.Errorf("status %+v, want up", st)
 		}
-		_, _ = b.stop()
 	})
 }
 
@@ -216,7 +213,6 @@ func TestReleaseStandbyAndResume(t *testing.T) {
 		if got := b.count("has disappeared") + b.count("is back"); got != 0 {
 			t.Errorf("%d lines of devices that come or go", got)
 		}
-		_, _ = b.stop()
 	})
 }
 
@@ -286,7 +282,6 @@ func TestAnAbsentVendorStartsNothing(t *testing.T) {
 		if !b.Status().Up {
 			t.Errorf("status %+v, want up now that it is there", b.Status())
 		}
-		_, _ = b.stop()
 	})
 }
 
@@ -323,7 +318,6 @@ func TestACollectorWithNothingToSampleIsQuiet(t *testing.T) {
 		if st := b.Status(); st.Cause != session.CauseNothing || len(b.Board().Load().Sources) != 0 || l.Held() {
 			t.Errorf("without fields the status is %+v with %d sources", st, len(b.Board().Load().Sources))
 		}
-		_, _ = b.stop()
 	})
 }
 
@@ -369,7 +363,6 @@ func TestStatusDuringAPlannedHandoverStaysUp(t *testing.T) {
 		if st := b.Status(); st.Up || st.Cause != session.CauseOpening || st.Devices[0].State != session.Stalled {
 			t.Errorf("status %+v, want not up", st)
 		}
-		_, _ = b.stop()
 	})
 }
 
@@ -427,7 +420,6 @@ func TestReleaseWithACallThatHangs(t *testing.T) {
 		if _, err := b.want(resume); err != nil {
 			t.Errorf("resume: %v", err)
 		}
-		_, _ = b.stop()
 	})
 }
 
@@ -490,6 +482,5 @@ func TestInventory(t *testing.T) {
 		}
 		pass(absentFor + time.Minute)
 		expected(2)
-		_, _ = b.stop()
 	})
 }

@@ -2,8 +2,10 @@ package simulated
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 )
@@ -97,4 +99,13 @@ func (c *Control) text(from, to int64) string {
 	n, _ := c.file.ReadAt(b, from)
 	text, _, _ := strings.Cut(string(b[:n]), "\x00")
 	return text
+}
+
+// Tell increments a word of the library that Copy put into a directory; Generation makes it read its script again.
+func Tell(dir string, word int) error {
+	f, err := os.OpenFile(filepath.Join(dir, script+controlSuffix), os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join((&Control{file: f}).Next(word), f.Close())
 }

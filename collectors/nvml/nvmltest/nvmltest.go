@@ -22,6 +22,7 @@ import (
 	"sync"
 	"testing"
 
+	"warpgauge/collectors/internal/simulated"
 	"warpgauge/internal/testkit/programtest"
 )
 
@@ -168,6 +169,9 @@ func (s *stack) shown(n *Node) bool {
 	defer s.mu.Unlock()
 	return len(s.nodes) > 0 && s.nodes[len(s.nodes)-1] == n
 }
+
+// Reread makes the library that Write put into a directory read its script again.
+func Reread(dir string) error { return simulated.Tell(dir, simulated.Generation) }
 
 // Install copies the Node's library to path, creates the needed directories, and returns path. The loader takes it for
 // another library, but it answers as this process's Node.

@@ -79,14 +79,6 @@ func (t *Tree) ProcessFile(pid, gpu int, name string) string {
 	return t.Path(fmt.Sprintf("%s/%s_%d", proc(pid), name, id))
 }
 
-// Occupy replaces a file of a process by a pipe; see GPU.FIFO.
-func (t *Tree) Occupy(tb testing.TB, pid, gpu int, name string) *FIFO {
-	tb.Helper()
-	path := t.ProcessFile(pid, gpu, name)
-	must(tb, os.Remove(path))
-	return newFIFO(tb, path)
-}
-
 // End removes a process.
 func (t *Tree) End(tb testing.TB, pid int) {
 	tb.Helper()

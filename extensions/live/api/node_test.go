@@ -74,7 +74,9 @@ type world struct {
 
 // Load returns the verdicts on the present rows.
 func (w *world) Load() *events.Snapshot {
-	return health.Once(w.board.Load(), w.Status(), fewRules, w.clock())
+	watch := health.New(health.Options{Rows: rows.New(&w.board, nil), Status: w.Status, Rules: fewRules, Logger: zap.NewNop()})
+	watch.Sync(w.clock())
+	return watch.Board().Load()
 }
 
 func (*world) Interval(r field.Reading) time.Duration { return session.Options{}.IntervalOf(r) }

@@ -65,14 +65,6 @@ func TestReadMI250X(t *testing.T) {
 	}
 }
 
-// TestSecondDie checks that the second die of a package has no power, because the first reports the package's.
-func TestSecondDie(t *testing.T) {
-	f := open(t, rocmtest.Options{GPUs: 2}, 1)
-	f.read()
-	f.common(f.tree.GPUs[1])
-	f.want(PowerAverage, 0, nan)
-}
-
 func TestReadMI300X(t *testing.T) {
 	f := open(t, rocmtest.Options{Model: rocmtest.MI300X, GPUs: 2, Partition: "CPX"}, 1)
 	g := f.tree.GPUs[1]

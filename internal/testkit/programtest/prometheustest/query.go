@@ -26,12 +26,6 @@ func (s *Server) Await(tb testing.TB, what string, n int, expr string) {
 	s.await(tb, what, expr, func(v model.Vector) bool { return len(v) == n })
 }
 
-// AwaitValue waits until an instant query has one result with the value want.
-func (s *Server) AwaitValue(tb testing.TB, what string, want float64, expr string) {
-	tb.Helper()
-	s.await(tb, what, expr, func(v model.Vector) bool { return len(v) == 1 && float64(v[0].Value) == want })
-}
-
 // await retries, unless expr is not a valid query.
 func (s *Server) await(tb testing.TB, what, expr string, is func(model.Vector) bool) {
 	tb.Helper()
