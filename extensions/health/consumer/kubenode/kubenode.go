@@ -64,9 +64,9 @@ type Labels struct {
 
 // Writer writes to one Node.
 type Writer struct {
-	o      Options
-	log    *zap.Logger
-	client dynamic.Interface
+	o         Options
+	log       *zap.Logger
+	client    dynamic.Interface
 	announcer announcer
 
 	written corev1.NodeCondition // last written condition
