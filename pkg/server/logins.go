@@ -90,31 +90,29 @@ func (l *logins) before(toolkit http.Handler) http.Handler {
 		}
 		var c web.Config
 		user, password, ok := r.BasicAuth()
-		if !ok || yaml.Unmarshal(text, &c) != nil || len(c.Users) == 0 { // the toolkit compares nothing
-			toolkit.ServeHTTP(w, r)
-			return
+		if ok && yaml.Unmarshal(text, &c) == nil && len(c.Users) > 0 { // else the toolkit compares nothing
+			hash := cmp.Or(string(c.Users[user]), nobody)
+			key := sha256.Sum256(fmt.Appendf(nil, "%s:%s:%d:%s:%s", l.salt, hash, len(user), user, password))
+			if reason := l.check(r, key, hash, password); reason != "" {
+				l.refuse(w, reason)
+				return
+			}
 		}
-		hash := cmp.Or(string(c.Users[user]), nobody)
-		key := sha256.Sum256(fmt.Appendf(nil, "%s:%s:%d:%s:%s", l.salt, hash, len(user), user, password))
-		switch reason := l.check(r, key, hash, password); reason {
-		case "":
-			toolkit.ServeHTTP(w, r)
-		case reasonWrong:
-			l.refused.WithLabelValues(reason).Inc()
-			w.Header().Set("WWW-Authenticate", "Basic")
-			writeText(w, http.StatusUnauthorized, "Unauthorized\n")
-		default:
-			l.refuse(w, reason)
-		}
+		toolkit.ServeHTTP(w, r)
 	})
 }
 
 // maxWebConfig bounds the web config file, which lists users and names files.
 const maxWebConfig = 1 << 20
 
-// refuse answers a login whose password was not checked.
+// refuse answers a login whose password is wrong or was not compared.
 func (l *logins) refuse(w http.ResponseWriter, reason string) {
 	l.refused.WithLabelValues(reason).Inc()
+	if reason == reasonWrong {
+		w.Header().Set("WWW-Authenticate", "Basic")
+		writeText(w, http.StatusUnauthorized, "Unauthorized\n")
+		return
+	}
 	l.warn.Do(func() {
 		l.log.Warn("refusing logins without checking their passwords: too many at a time, or too many wrong ones from an address",
 			zap.String("reason", reason))
