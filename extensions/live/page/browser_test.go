@@ -248,6 +248,7 @@ func TestBrowserUse(t *testing.T) {
 	n.open(t, slices.DeleteFunc(n.fields, func(name string) bool { return strings.Contains(name, "TENSOR") }))
 	n.log.Add(&events.Event{Time: n.now(), Kind: events.Reload, Text: "field list reloaded"})
 	p.Wait(`warpgauge.model.columns.length > 0 && !warpgauge.model.columns.some((c) => c.field.includes('TENSOR'))`)
+	p.Wait(`warpgauge.model.list.size > 0 && ![...warpgauge.model.list.keys()].some((name) => name.includes('TENSOR'))`)
 	p.Wait(`document.querySelector('.tile .of-activity dd').innerText.includes('%')`)
 	if got := p.Problems(url); got != nil {
 		t.Errorf("%q", got)
