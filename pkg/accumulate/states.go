@@ -7,7 +7,7 @@ import (
 	"warpgauge/pkg/collector"
 )
 
-// maxStates bounds the states of a device. Above it, those that no series of the View uses are forgotten.
+// maxStates: a device with so many loses those that no series of the View uses, and again whenever they have doubled.
 const maxStates = 1024
 
 // key identifies a state of a device across Views.
@@ -41,7 +41,7 @@ func claim[T any](s *Store, kept map[any]any, k key, fits func(T) bool, fresh fu
 		return none, false
 	}
 	if h == nil || !fits(h.state.(T)) {
-		if len(kept) >= maxStates {
+		if n := len(kept); n >= maxStates && n&(n-1) == 0 {
 			maps.DeleteFunc(kept, func(_, v any) bool { h, ours := v.(*held); return ours && h.binding != s.bindings })
 		}
 		h = &held{state: fresh()}

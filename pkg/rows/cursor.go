@@ -19,7 +19,7 @@ const (
 	// The Cursor remembers devices for a while after they leave the View, so that a device that comes back
 	// continues.
 	retainFor = time.Hour
-	retainMax = 4096 // above it, any are forgotten
+	retainMax = 4096 // devices, and what is kept about them; above it, any are forgotten
 )
 
 // Row is one row of one source and marks its new parts. It is valid until the Follower returns, or until the
@@ -167,12 +167,12 @@ func (c *Cursor) newBound(s *view.Source, earlier *bound) *bound {
 	return b
 }
 
-// forget notes when devices have left the Views, and drops those that are too many.
+// forget notes when devices have left the Views. It drops some if they and what is kept about them are too many.
 func (c *Cursor) forget(now time.Time) {
 	unused := 0
 	for _, p := range c.progress {
 		if p.view != c.view {
-			unused++
+			unused += 1 + len(p.kept)
 		}
 		if p.view == c.view-1 {
 			p.left = now
@@ -181,7 +181,7 @@ func (c *Cursor) forget(now time.Time) {
 	for id, p := range c.progress {
 		if p.view != c.view && unused > retainMax {
 			delete(c.progress, id)
-			unused--
+			unused -= 1 + len(p.kept)
 		}
 	}
 }

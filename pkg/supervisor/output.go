@@ -99,7 +99,7 @@ func (o *output) showAgain() {
 	o.ticks, o.shown = 0, 0
 }
 
-// setQuiet logs entries at level debug: a child that starts only to find no devices again would repeat its log.
+// setQuiet logs entries of level info at level debug: a child that starts only to find no devices again would repeat its log.
 func (o *output) setQuiet(quiet bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -137,7 +137,7 @@ func (o *output) line(line string) {
 	if err != nil {
 		level = zapcore.InfoLevel
 	}
-	if o.quiet {
+	if o.quiet && level == zapcore.InfoLevel {
 		level = zapcore.DebugLevel
 	}
 	fields := []zap.Field{zap.String("collector", o.collector)}
