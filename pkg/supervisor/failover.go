@@ -205,7 +205,7 @@ func (f *Failover) decide(now time.Time) {
 		if f.advancing >= 6*f.o.Patience {
 			rows = 0
 		}
-		if fresh && ready && f.behind == 0 && complete(f.published, f.primary, now, f.o.Patience, rows) {
+		if fresh && ready && f.behind == 0 && complete(f.published, sampled(f.primary), now, f.o.Patience, rows) {
 			next = byPrimary
 		}
 	}
