@@ -277,8 +277,13 @@ func kernelGPUs(root string) []kernelGPU {
 	var out []kernelGPU
 	dir := filepath.Join("/", root, "proc/driver/nvidia/gpus")
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil
+	if err != nil { // a container without the driver's files: the addresses that the kernel gave to the driver
+		bound, _ := filepath.Glob(filepath.Join("/", root, "sys/bus/pci/drivers/nvidia/*:*"))
+		for _, path := range bound {
+			if at := parsePCI(filepath.Base(path)); at != "" {
+				out = append(out, kernelGPU{at: at})
+			}
+		}
 	}
 	for _, e := range entries {
 		g := kernelGPU{at: parsePCI(e.Name())}
