@@ -105,17 +105,8 @@ func NewFailover(o FailoverOptions) *Failover {
 	return f
 }
 
-// Describe sends the descriptions of the metrics.
-func (f *Failover) Describe(ch chan<- *prometheus.Desc) {
-	f.active.Describe(ch)
-	f.changes.Describe(ch)
-}
-
-// Collect sends the metrics.
-func (f *Failover) Collect(ch chan<- prometheus.Metric) {
-	f.active.Collect(ch)
-	f.changes.Collect(ch)
-}
+// Metrics returns what a registry needs: the serving collector and the takeovers.
+func (f *Failover) Metrics() []prometheus.Collector { return []prometheus.Collector{f.active, f.changes} }
 
 // Ends returns the pages of the two collectors.
 func (f *Failover) Ends() (primary, secondary Page) { return (*primaryEnd)(f), (*secondaryEnd)(f) }
