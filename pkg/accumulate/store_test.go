@@ -112,23 +112,54 @@ func TestSyncAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestStatesAreBounded: a device whose fields have another name each time keeps the states in use.
+// TestStatesAreBounded: devices whose fields have another name in each View keep the states in use. Further states of a
+// device are refused, and those of a device that the reader forgets go.
 func TestStatesAreBounded(t *testing.T) {
 	s, _ := newStore()
-	kept := map[any]any{"of another follower": 1}
-	state := func(name string) *int {
-		n, _ := claim(s, kept, key{name, ""}, always, func() *int { return new(int) })
+	f := &follow{source: newBoard(2, "a", "b").Source, claims: make([]int, 2)}
+	state := func(device int, name string) *int {
+		n, _ := claim(s, f, device, key{name, ""}, always, func() *int { return new(int) })
 		return n
 	}
-	first := state("first")
-	for i := range 3 * maxStates {
+	count := func() int { return len(s.states["a"]) + len(s.states["b"]) }
+	first := state(0, "first")
+	for i := range 8 {
 		s.bindings++
-		if state("first") != first {
-			t.Fatalf("the state in use was forgotten with name %d", i)
+		clear(f.claims)
+		if state(0, "first") != first {
+			t.Fatalf("the state in use was forgotten in View %d", i)
 		}
-		state(fmt.Sprint(i))
+		for j := range 2 * maxStates {
+			for device := range 2 {
+				if got := state(device, fmt.Sprint(i, " ", j)); got != nil != (j+1-device < maxStates) {
+					t.Fatalf("state %d of device %d in a View is %v", j+1-device, device, got)
+				}
+			}
+		}
+		s.dropUnused()
+		if got := count(); got > maxUnused+2*maxStates {
+			t.Fatalf("%d states after %d Views", got, i+1)
+		}
 	}
-	if len(kept) > maxStates || kept["of another follower"] == nil {
-		t.Errorf("%d states", len(kept))
+	if got := count(); got != maxUnused+2*maxStates {
+		t.Errorf("%d states, want %d unused and %d in use", got, maxUnused, 2*maxStates)
+	}
+	if s.Forget("b"); len(s.states) != 1 {
+		t.Error("the states of a forgotten device are kept")
+	}
+}
+
+// A device's counts go with the reader's memory of it, an hour after the last View with it.
+func TestCountsOfAForgottenDevice(t *testing.T) {
+	b := newBoard(16, "GPU-a")
+	s, sync := newStore()
+	tick(b, 0, 3, 100)
+	sync(viewOf(b), at(3))
+	sync(viewOf(), at(3))
+	if sync(viewOf(), at(3600)); len(s.states) != 1 {
+		t.Error("the counts are forgotten within an hour")
+	}
+	if sync(viewOf(), at(3604)); len(s.states) != 0 {
+		t.Error("the counts are kept for more than an hour")
 	}
 }

@@ -405,3 +405,29 @@ func TestStatesOfMostDevicesFit(t *testing.T) {
 		t.Errorf("a message of %d bytes and %d elements, %v", len(text), commas, err)
 	}
 }
+
+// A view of the most columns and absences that a session allows fits into a message; one that does not fit is not sent.
+func TestLargestView(t *testing.T) {
+	s := sourceMessage{Rows: 16, Source: view.Source{Interval: time.Second, Explanations: exampleView()[0].Explanations}}
+	for i := range 4096 { // the devices of 256 GPUs with 15 parts each
+		d := exampleView()[0].Devices[0]
+		d.ID = fmt.Sprintf("GPU-00000000-0000-0000-0000-000000000000/link%d", i)
+		s.Devices = append(s.Devices, d)
+	}
+	for i := range maxColumns {
+		s.Columns = append(s.Columns, collector.Column{Device: i % len(s.Devices), Field: math.MaxUint16})
+		s.Absent = append(s.Absent, collector.Absence{Device: i % len(s.Devices), Field: math.MaxUint16, Explanation: uint16(i % 2)})
+	}
+	text, err := json.Marshal(message{View: viewMessage{s}})
+	if commas := bytes.Count(text, []byte{','}); err != nil || len(text) > maxMessage || commas > maxCommas {
+		t.Errorf("a message of %d bytes and %d elements, %v", len(text), commas, err)
+	}
+	var got message
+	if err := json.Unmarshal(text, &got); err != nil || !slices.Equal(got.View[0].Absent, s.Absent) || got.View.validate() != nil {
+		t.Errorf("the view arrives changed: %v, %v", err, got.View.validate())
+	}
+	s.Every = make([]time.Duration, maxCommas)
+	if err := (&sender{}).send(&message{View: viewMessage{s}}, -1); err == nil || !strings.Contains(err.Error(), "elements") {
+		t.Errorf("a view of too many elements: %v", err)
+	}
+}

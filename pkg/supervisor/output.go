@@ -46,7 +46,7 @@ type output struct {
 	dropped int
 	ticks   int  // since shown began
 	shown   int  // lines of libraries that are not at level debug, or would not be without the limit
-	quiet   bool // nothing has level info
+	quiet   bool // entries have level debug in place of info
 }
 
 // Write receives pieces of lines. It never fails and never blocks.
@@ -99,7 +99,8 @@ func (o *output) showAgain() {
 	o.ticks, o.shown = 0, 0
 }
 
-// setQuiet logs entries at level debug: a child that starts only to find no devices again would repeat its log.
+// setQuiet logs entries of level info at level debug: a child that starts only to find no devices again would repeat
+// them.
 func (o *output) setQuiet(quiet bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -137,7 +138,7 @@ func (o *output) line(line string) {
 	if err != nil {
 		level = zapcore.InfoLevel
 	}
-	if o.quiet {
+	if o.quiet && level == zapcore.InfoLevel {
 		level = zapcore.DebugLevel
 	}
 	fields := []zap.Field{zap.String("collector", o.collector)}

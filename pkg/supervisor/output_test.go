@@ -122,6 +122,24 @@ func TestLibraryOutputIsShown(t *testing.T) {
 	}
 }
 
+// A quiet start lowers only entries and lines of level info: a warning of the session that works at last is shown.
+func TestQuietOutput(t *testing.T) {
+	o, logs := newOutput(nil)
+	o.setQuiet(true)
+	var b bytes.Buffer
+	for _, level := range []zapcore.Level{zapcore.DebugLevel, zapcore.InfoLevel, zapcore.WarnLevel, zapcore.ErrorLevel} {
+		ChildLogger(&b, zapcore.DebugLevel).Log(level, "entry")
+	}
+	write(t, o, b.String()+"line\n")
+	var got []string
+	for _, e := range logs.All() {
+		got = append(got, e.Level.String())
+	}
+	if want := "debug debug warn error debug"; strings.Join(got, " ") != want {
+		t.Errorf("levels %v, want %s", got, want)
+	}
+}
+
 func FuzzOutput(f *testing.F) {
 	f.Add([]byte(`{"level":"info","msg":"x","pid":1e999,"a":[{"b":null}]}` + "\n"))
 	f.Add([]byte("SIGSEGV: x\r\n\n"))

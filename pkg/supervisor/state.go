@@ -176,17 +176,15 @@ type quiet struct {
 	reason string
 }
 
-func (q *quiet) next(longest time.Duration) time.Duration {
-	q.pause = min(max(2*q.pause, time.Second), longest)
-	return q.pause
-}
-
-// found logs each reason once. A node without a vendor's GPUs is not a fault.
-func (q *quiet) found(log *zap.Logger, level zapcore.Level, reason string) {
+// quietly logs each reason once and returns the next pause. A node without a vendor's GPUs is not a fault.
+func (s *Supervisor) quietly(level zapcore.Level, reason string) time.Duration {
+	q := &s.quiet
+	q.pause = min(max(2*q.pause, time.Second), s.o.RestartMax)
 	if q.reason != reason {
 		q.reason = reason
-		log.Log(level, "collector found nothing to sample; looking again from time to time", zap.String("reason", reason))
+		s.log.Log(level, "collector found nothing to sample; looking again from time to time", zap.String("reason", reason))
 	}
+	return q.pause
 }
 
 // maxNames bounds the field names in one log line.

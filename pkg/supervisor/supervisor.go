@@ -271,9 +271,9 @@ func (s *Supervisor) Run(ctx context.Context) error {
 			s.rest(ctx, &r)
 		case !present:
 			s.setProblem(session.CauseNotLoaded, what)
-			s.quiet.found(s.log, s.routine(), what)
+			pause := s.quietly(s.routine(), what)
 			s.answer(r.version, nil)
-			s.pause(ctx, s.quiet.next(s.o.RestartMax))
+			s.pause(ctx, pause)
 		case time.Now().Before(s.notBefore):
 			s.pause(ctx, time.Until(s.notBefore))
 		default:
@@ -423,17 +423,16 @@ func (s *Supervisor) after(t *turn) {
 func (s *Supervisor) onQuiet(t *turn, e ending) {
 	cause := e.cause
 	s.counts.opens.WithLabelValues("error").Inc()
-	pause := s.quiet.next(s.o.RestartMax)
+	level := s.routine()
+	if s.o.Present == nil && cause != session.CauseNothing { // a user has named the collector
+		level = zap.WarnLevel
+	}
+	pause := s.quietly(level, e.text)
 	if cause == session.CauseNothing {
 		s.withdraw(cause, e.text) // devices that the list no longer needs
 		pause = max(pause, cmp.Or(s.o.Session.RescanInterval, time.Minute))
 	}
 	s.setProblem(cause, e.text)
-	level := s.routine()
-	if s.o.Present == nil && cause != session.CauseNothing { // a user has named the collector
-		level = zap.WarnLevel
-	}
-	s.quiet.found(s.log, level, e.text)
 	s.notBefore = time.Now().Add(pause)
 	s.answerTurn(t.request, nil)
 }
