@@ -1,6 +1,7 @@
 package accumulate
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -85,7 +86,7 @@ func (s *Store) tap(f *follow, cell int) {
 }
 
 func (s *Store) tapHistogram(f *follow, cell int, col *collector.Column, fd *field.Field) {
-	h, ok := claim(s, f, col.Device, keyOf(fd.Name, col.Labels),
+	h, ok := claim(s, f, col.Device, key{fd.Name, fmt.Sprintf("%q", col.Labels)},
 		func(h *Histogram) bool { return h.fits(fd) },
 		func() *Histogram { return newHistogram(fd) })
 	if ok {
@@ -143,7 +144,7 @@ func (s *Store) tapClocks(f *follow, cell int, col *collector.Column) {
 	if len(fields) == 0 {
 		return
 	}
-	c, ok := claim(s, f, col.Device, keyOf(stateClocks, col.Labels), always, func() *clocks { return newClocks(s.clockWindow) })
+	c, ok := claim(s, f, col.Device, key{stateClocks, fmt.Sprintf("%q", col.Labels)}, always, func() *clocks { return newClocks(s.clockWindow) })
 	if ok {
 		f.clocks = append(f.clocks, clockTap{c, col.Device, cell, fields, col.Labels})
 	}

@@ -1,11 +1,5 @@
 package accumulate
 
-import (
-	"fmt"
-
-	"warpgauge/pkg/collector"
-)
-
 const (
 	maxStates = 1024 // of a device in a View; further series are not counted
 	maxUnused = 4096 // states that no series of the View uses, of all devices; above it, any are forgotten
@@ -20,13 +14,6 @@ const (
 	stateClocks = " clock events"
 )
 
-func keyOf(field string, labels []collector.Label) key {
-	if len(labels) == 0 {
-		return key{field: field}
-	}
-	return key{field, fmt.Sprintf("%q", labels)}
-}
-
 // held is the state of a series.
 type held struct {
 	state   any
@@ -35,12 +22,11 @@ type held struct {
 
 // claim returns the state for k of a device of f, or a fresh one if none fits. It reports false if the device has too
 // many, or another series of the same View has claimed it: a device or line that is listed twice would count twice.
-func claim[T any](s *Store, f *follow, device int, k key, fits func(T) bool, fresh func() T) (T, bool) {
+func claim[T any](s *Store, f *follow, device int, k key, fits func(T) bool, fresh func() T) (state T, ok bool) {
 	id := f.source.Devices[device].ID
 	h := s.states[id][k]
 	if h != nil && h.binding == s.bindings || f.claims[device] == maxStates {
-		var none T
-		return none, false
+		return state, false
 	}
 	if h == nil || !fits(h.state.(T)) {
 		if s.states[id] == nil {

@@ -57,13 +57,12 @@ type Source struct {
 // collector may repeat instants of the source before. It belongs to one goroutine. The zero Cursor is ready
 // for use.
 type Cursor struct {
-	view     uint64 // number of the View
-	bound    []*bound
-	sources  []Source
-	progress map[string]*progress // by device
-	at, left int                  // the ring that Next reads, and its remaining rows
-	gone     uint64               // overruns of former rings
-
+	view      uint64 // number of the View
+	bound     []*bound
+	sources   []Source
+	progress  map[string]*progress  // by device
+	at, left  int                   // the ring that Next reads, and its remaining rows
+	gone      uint64                // overruns of former rings
 	forgotten []func(device string) // called when progress loses a device
 }
 

@@ -87,9 +87,7 @@ func (o Options) withDefaults() Options {
 	o.StopTimeout = cmp.Or(o.StopTimeout, 2*time.Second)
 	o.RestartMax = cmp.Or(o.RestartMax, 30*time.Second)
 	o.FreshFor = cmp.Or(o.FreshFor, 30*time.Second)
-	if o.Logger == nil {
-		o.Logger = zap.NewNop()
-	}
+	o.Logger = cmp.Or(o.Logger, zap.NewNop())
 	return o
 }
 
@@ -365,7 +363,7 @@ func (s *Supervisor) live(ctx context.Context, r *request) error {
 		return nil
 	}
 	if c, ok := l.(*child); ok {
-		c.output.setQuiet(s.quiet.reason != "")
+		c.output.quiet.Store(s.quiet.reason != "")
 	}
 	t := &turn{s: s, life: l, request: r, list: list, lists: lists, born: time.Now()}
 	s.show(t)
@@ -607,7 +605,7 @@ func (t *turn) publish(now time.Time) {
 	s, sources := t.s, t.sources
 	t.published = now
 	if c, ok := t.life.(*child); ok {
-		c.output.setQuiet(false)
+		c.output.quiet.Store(false)
 	}
 	s.counts.opens.WithLabelValues("success").Inc()
 	s.quiet = quiet{}
