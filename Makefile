@@ -341,15 +341,6 @@ pictures: build ## Draw docs/pictures with Grafana's panels (npm, Chromium, Prom
 live-pictures: build ## Draw docs/pictures/live-… of the live page with simulated GPUs (Chromium; two minutes)
 	$(GO) test -count=1 -run '^TestBrowserPictures$$' ./extensions/live/page -pictures=$(abspath $(BIN))
 
-AXE := axe-core-4.14.1
-
-.PHONY: live-axe
-live-axe: .tools/$(AXE)/axe.min.js ## Have axe-core look at the accessibility of the live page (npm, Chromium; two minutes)
-	$(GO) test -count=1 -run '^TestBrowserAxe$$' ./extensions/live/page -axe=$(abspath $<)
-
-.tools/$(AXE)/axe.min.js:
-	@mkdir -p $(dir $@) && cd $(dir $@) && npm pack --silent $(subst core-,core@,$(AXE)) >/dev/null && tar -xzf $(AXE).tgz --strip-components=1 package/axe.min.js && touch axe.min.js
-
 .PHONY: docs
 docs: generate docs-check ## Write the generated pages and check all pages
 

@@ -9,7 +9,8 @@ import (
 	"warpgauge/pkg/exporter"
 )
 
-// extensions returns all extensions. Without any of them, the program builds and serves the same page.
+// extensions returns all extensions. Without any of them, the program builds and serves the same page. live stands before
+// recorder, which keeps the past only if an extension before it shows it.
 func extensions() []exporter.Extension {
 	return []exporter.Extension{live.New(), recorder.New(), health.New(), remote.NewExtension(), new(amd.Extension)}
 }

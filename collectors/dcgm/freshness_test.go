@@ -200,6 +200,30 @@ func TestSlowCalls(t *testing.T) {
 	}
 }
 
+// TestHangMidPass checks that every value stays if the driver hangs in the middle of the engine's pass, so that some
+// timestamps freeze one tick after the others, and if a pass takes longer than the patience.
+func TestHangMidPass(t *testing.T) {
+	const hang, pass = 10 * sec, 8 * sec
+	fields := []uint16{temp, watts, joules, ecc}
+	p := newPolls(1, map[time.Duration][]uint16{sec: fields})
+	p.run(sec, 60*sec, func(_ int, id uint16) (float64, bool) {
+		first := id == temp || id == watts
+		if p.at > 30*sec {
+			return float64(id), first && p.at%pass == 0 || !first && p.at%pass == pass/2
+		}
+		return float64(id), p.at < hang || first && p.at == hang
+	}, func(err error) {
+		if stalled := p.at > hang+patience(sec); p.at <= 30*sec && errors.Is(err, collector.ErrStalled) != stalled {
+			t.Errorf("at %v: %v, want stalled: %v", p.at, err, stalled)
+		}
+		for _, id := range fields {
+			if p.blank(0, id) {
+				t.Errorf("at %v: field %d is blank", p.at, id)
+			}
+		}
+	})
+}
+
 // TestBlockStops checks that only the values of a block become blank when the engine stops reading it, even if it is the
 // fastest block.
 func TestBlockStops(t *testing.T) {
@@ -211,7 +235,7 @@ func TestBlockStops(t *testing.T) {
 		if unsure := p.at > 8*sec && p.at < 9*sec; (err != nil) != unsure {
 			t.Errorf("at %v: %v", p.at, err)
 		}
-		if gone := p.at >= 9*sec; gone != p.blank(0, temp) || p.blank(0, watts) {
+		if gone := p.at > 8*sec; gone != p.blank(0, temp) || p.blank(0, watts) {
 			t.Errorf("at %v: blank temperature %v, power %v", p.at, p.blank(0, temp), p.blank(0, watts))
 		}
 	})

@@ -37,7 +37,7 @@ type judged struct {
 
 	due     bool // one of its cells is due
 	lost    bool // the engine reports it as lost
-	stalled bool // the engine has stopped polling it
+	round   int  // counts the engine's passes over the device's cells; a repeated cell begins the next pass
 	blanked blanked
 }
 
@@ -161,8 +161,11 @@ func (r *readings) look(b *block, now time.Time) {
 			own, seen := b.own[e][i], &b.seen[e*nf+i]
 			read = read || c.micros != 0 || !c.status.pending()
 			d.lost = d.lost || c.status == statusLost
-			if polled(field.ID(b.fields[i])) {
-				seen.see(c.micros, &this)
+			if polled(field.ID(b.fields[i])) && seen.see(c.micros, &this) {
+				if own && seen.round == d.round {
+					d.round++
+				}
+				seen.round = d.round
 			}
 			if own {
 				s.mergeCell(seen, c.value)
@@ -185,12 +188,17 @@ func (r *readings) look(b *block, now time.Time) {
 	b.ready = b.ready || answered == len(b.devices) && (profiled || !profiles(field.ID(b.fields[0])))
 }
 
-// copyCells copies the due cells of a block into the row. A cell with a frozen timestamp becomes blank if the engine polls
-// the device. Otherwise driver calls hang or are slow, so the last value stays and its age grows.
+// skippedRounds is how many rounds without a cell show that the engine skips it. The engine reads some cells twice in one
+// poll.
+const skippedRounds = 3
+
+// copyCells copies the due cells of a block into the row. A cell with a frozen timestamp becomes blank if the engine has
+// read other cells of the device several times since. Otherwise driver calls hang or are slow, so the last value stays
+// and its age grows.
 func (r *readings) copyCells(b *block, row []float64, due []bool) {
 	for at, c := range b.cells {
 		seen := &b.seen[at]
-		skipped := seen.gone && !r.devices[b.devices[at/len(b.fields)]].stalled
+		skipped := seen.gone && r.devices[b.devices[at/len(b.fields)]].round >= seen.round+skippedRounds
 		switch {
 		case !due[b.column+at], seen.gone && !skipped:
 			continue
@@ -221,7 +229,6 @@ func (r *readings) deviceErrors(now time.Time) error {
 		}
 		var err error
 		d.dated, err = pollTime(d.read, r.since(now))
-		d.stalled = err != nil
 		switch {
 		case d.lost:
 			err = statusLost

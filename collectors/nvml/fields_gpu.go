@@ -19,10 +19,7 @@ const (
 	scopeNUMANode                                                    = 0          // NVML_AFFINITY_SCOPE_NODE
 )
 
-const (
-	maskNote     = "a mask that a 64-bit float cannot hold exactly is left out"
-	maxwellTesla = "some boards up to Maxwell"
-)
+const maskNote = "a mask that a 64-bit float cannot hold exactly is left out"
 
 var identityReadings = []reading{
 	{id: 4, terms: callTerms(getDeviceCount, 0)},
@@ -63,7 +60,7 @@ var clockReadings = []reading{
 	{id: 113, terms: callTerms(getMaxClockInfo, 0, clockSM), how: unlessZero},
 	{id: 114, terms: callTerms(getMaxClockInfo, 0, clockMemory), how: unlessZero},
 	{id: 115, terms: callTerms(getMaxClockInfo, 0, clockVideo), how: unlessZero},
-	{id: 120, terms: callTerms(getAutoBoost, 0), boards: maxwellTesla},
+	{id: 120, terms: callTerms(getAutoBoost, 0), boards: "some boards up to Maxwell"},
 	{id: 190, terms: callTerms(getPState, 0), how: asPState, note: "an unknown state is left out; DCGM says 32"},
 }
 
@@ -253,8 +250,6 @@ const (
 	firstLink      = "of link 0, as in DCGM"
 	notAsDCGM      = "of all links; DCGM has that of link 0"
 	withFabric     = "Hopper and newer with NVSwitch"
-	inChassis      = "Blackwell and newer in a chassis"
-	unknown255     = "255, which means unknown, is left out"
 	blackwellLinks = "NVLink 5: Blackwell and newer"
 	olderLinks     = "NVLink up to 4: not Blackwell"
 )
@@ -267,25 +262,23 @@ func fabricReadings() []reading {
 		{id: 174, terms: callTerms(getFabricInfo, 3), boards: withFabric},
 		{id: 175, terms: callTerms(getFabricSummary, 0), boards: withFabric},
 		{id: 285, terms: value(170), boards: withC2C},
-		{id: 286, terms: c2c(171), how: lowest, anyOf: true, boards: withC2C, note: "1 if all links are active; DCGM has that of link 0"},
+		{id: 286, terms: linkTerms(171, maxC2C), how: lowest, anyOf: true, boards: withC2C, note: "1 if all links are active; DCGM has that of link 0"},
 		{id: 287, terms: value(172), boards: withC2C, note: firstLink},
-		{id: 1400, terms: c2c(231), anyOf: true, boards: withC2C, note: notAsDCGM},
-		{id: 1401, terms: c2c(232), anyOf: true, boards: withC2C, note: notAsDCGM},
-		{id: 1402, terms: c2c(233), anyOf: true, boards: withC2C, note: notAsDCGM},
+		{id: 1400, terms: linkTerms(231, maxC2C), anyOf: true, boards: withC2C, note: notAsDCGM},
+		{id: 1401, terms: linkTerms(232, maxC2C), anyOf: true, boards: withC2C, note: notAsDCGM},
+		{id: 1402, terms: linkTerms(233, maxC2C), anyOf: true, boards: withC2C, note: notAsDCGM},
 		{id: 1403, terms: value(234), boards: withC2C, note: firstLink},
 		{id: 1523, terms: value(230)},
 	}
 	for i := range 5 { // slot, tray, host, kind of peer, module
-		out = append(out, reading{id: 573 + field.ID(i), terms: callTerms(getPlatformInfo, i), boards: inChassis, note: unknown255})
+		out = append(out, reading{id: 573 + field.ID(i), terms: callTerms(getPlatformInfo, i), boards: "Blackwell and newer in a chassis",
+			note: "255, which means unknown, is left out"})
 	}
 	return out
 }
 
 // maxC2C is the number of chip-to-chip links in GPM's metrics.
 const maxC2C = 14
-
-// c2c returns a field of each chip-to-chip link.
-func c2c(id uint32) []term { return linkTerms(id, maxC2C) }
 
 // linkTerms returns a field of each of the first links.
 func linkTerms(id uint32, links int) (out []term) {

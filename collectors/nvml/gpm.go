@@ -337,11 +337,14 @@ func (p *gpmPart) try(groups []*gpmGroup) error {
 }
 
 // bind makes a column of each candidate that GPM supports. INVALID_ARGUMENT for some metrics means that they are newer
-// than the driver. For all metrics of a group it may only mean that no time lies between the samples.
+// than the driver. For all metrics of a device it may only mean that no time lies between the samples.
 func (p *gpmPart) bind(groups []*gpmGroup) {
 	p.groups = groups
 	for _, g := range groups {
-		valid := slices.ContainsFunc(g.all, func(c gpmCandidate) bool { return c.code != nvml.ERROR_INVALID_ARGUMENT })
+		valid := slices.ContainsFunc(groups, func(o *gpmGroup) bool {
+			return o.handle == g.handle && o.instance == g.instance &&
+				slices.ContainsFunc(o.all, func(c gpmCandidate) bool { return c.code != nvml.ERROR_INVALID_ARGUMENT })
+		})
 		g.first, g.log = len(p.cols), p.why.log
 		if g.instance != wholeDevice {
 			g.log = g.log.With(zap.Int("instance", g.instance))

@@ -280,9 +280,10 @@ type judge func(in, grown []float64) float64
 // maxRetiredPages is DCGM's limit (common/DcgmGPUHardwareLimits.h).
 const maxRetiredPages = 63
 
-// healthRules returns the rules of the watches that NVML's readings can decide. They follow DCGM 4.6's health module (modules/health/DcgmHealthWatch.cpp of https://github.com/NVIDIA/DCGM), with the
-// codes that dcgm-exporter prints; testdata/dcgm-health.csv lists the lines there. If two rules apply, the worse
-// result counts, or the first of two equal ones. PMU, MCU and SM are missing because DCGM has no rule for them.
+// healthRules returns the rules of the watches that NVML's readings can decide. They follow DCGM 4.6's health module
+// (modules/health/DcgmHealthWatch.cpp of https://github.com/NVIDIA/DCGM), with the codes that dcgm-exporter prints;
+// testdata/dcgm-health.csv lists the lines there. If two rules apply, the worse result counts, or the first of two equal
+// ones. PMU, MCU and SM are missing because DCGM has no rule for them.
 func healthRules() []healthRule {
 	judged := func(watch, code string, of judge, inputs ...field.ID) healthRule {
 		return healthRule{watch: watch, code: code, Condition: field.Condition{Readings: inputs}, judge: of}

@@ -45,16 +45,20 @@ func TestReasons(t *testing.T) {
 	f("DCGM_FI_DEV_POWER_USAGE", "")
 }
 
-// TestReasonsOfGPM compares the reasons before the second sample and on boards without GPM.
+// TestReasonsOfGPM compares the reasons before the second sample, of a metric newer than the driver and alone in its
+// interval, and on boards without GPM.
 func TestReasonsOfGPM(t *testing.T) {
 	f := func(preset, name string, want ...string) {
 		t.Helper()
 		n := nvmltest.New(t, nvmltest.Config{Preset: preset, GPUs: 1})
-		_, sources := openList(t, at(n), listOf(t, csvOf([]string{name, "DCGM_FI_DEV_GPU_TEMP"})))
+		n.Set(0, "gpm[102]", "!INVALID_ARGUMENT") // as a driver that lacks it answers
+		_, sources := openList(t, at(n), listOf(t, csvOf([]string{name, "DCGM_FI_DEV_GPU_TEMP"})+"DCGM_FI_PROF_DRAM_ACTIVE, gauge, x, interval=100ms\n"))
 		for i, want := range want {
 			if i == 1 {
 				n.Return(0, "nvmlGpmSampleGet", "NO_PERMISSION")
-				partOf[*gpmPart](sources[0]).groups[0].sampled = false // avoids the wait between two samples
+				for _, g := range partOf[*gpmPart](sources[0]).groups {
+					g.sampled = false // avoids the wait between two samples
+				}
 			}
 			row := sampleAll(t, sources)[0]
 			if got := collectortest.ReasonOf(t, sources[0], row, 0, name); !strings.HasPrefix(got, want) {
@@ -64,5 +68,6 @@ func TestReasonsOfGPM(t *testing.T) {
 	}
 	f("h100-sxm", "DCGM_FI_PROF_SM_ACTIVE", "not_due: it is made of two samples", "permission: NVML refuses it")
 	f("h100-sxm", "DCGM_FI_PROF_C2C_TX_ALL_BYTES", "unsupported: GPM does not offer it")
+	f("h100-sxm", "DCGM_FI_PROF_C2C_TX_DATA_BYTES", "no_symbol: driver 580.65.06 lacks metric 102 of GPM")
 	f("a100-sxm", "DCGM_FI_PROF_SM_ACTIVE", "other_collector: the GPU has no GPM")
 }

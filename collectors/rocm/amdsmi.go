@@ -27,8 +27,8 @@ const (
 	fnVRAM
 )
 
-// amdAPI describes AMD SMI. Structures grow from release to release without a new soname: amdsmi_layout.go has the amdLayouts of the
-// known releases. Nothing reads structures of other releases. Records of every release are read, because they have their
+// amdAPI describes AMD SMI. Structures grow from release to release without a new soname; amdLayouts describes the known
+// releases. Nothing reads structures of other releases. Records of every release are read, because they have their
 // own byte format (UEFI, appendix N). Soname 27 is ROCm 10, 26 is 7, 25 is 6.4, 24 is 6.1 to 6.3.
 var amdAPI = libraryAPI{
 	Name: "AMD SMI", Folders: []string{"lib", "lib64", "share/amd_smi/amdsmi"}, Prefix: "AMDSMI_STATUS_",
@@ -166,7 +166,7 @@ func (l *amdSMI) list(h uintptr) {
 	}
 }
 
-// Stop ends the library. It may be called without Start. The amdSMI cannot be started again.
+// Stop ends the library. It may be called without Start. It cannot be started again.
 func (l *amdSMI) Stop() error {
 	var err error
 	if l.started {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// severity is that of a record, in AMD's numbering (amdsmi_cper_sev_t, cper_error_severity in the kernel).
+// severity is a record's severity in AMD's numbering (amdsmi_cper_sev_t, cper_error_severity in the kernel).
 type severity uint32
 
 // Severities.

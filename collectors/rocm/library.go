@@ -55,8 +55,8 @@ func (s statusError) Error() string {
 // maxArgs is the maximum number of arguments of a function.
 const maxArgs = 7
 
-// library is a loaded library of AMD with its functions: ROCm SMI or AMD SMI. It is never unloaded, because C++ libraries may crash on dlclose.
-// Loading the same file again returns the same copy.
+// library is a loaded library of AMD with its functions: ROCm SMI or AMD SMI. It is never unloaded, because C++
+// libraries may crash on dlclose. Loading the same file again returns the same copy.
 type library struct {
 	api     *libraryAPI
 	path    string

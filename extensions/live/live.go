@@ -36,7 +36,7 @@ func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, 
 	}
 	c.Past.Wanted = true
 	o := optionsOf(&c)
-	states := exporter.NewStates(c.Events, nil)
+	states := exporter.NewStates(c.Events, time.Now)
 	o.Events.Subscribe(c.Events)
 	o.States, o.Download = states, e.Page == PageFull
 	if e.Page == PageFull {

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -20,24 +18,12 @@ import (
 	"warpgauge/extensions/live/apiv1"
 )
 
-// newNode returns a simulated node.
-func newNode(t *testing.T, e *Extension, args ...string) *exporter.Pipeline {
+// newNode returns a simulated node with a script for package fake.
+func newNode(t *testing.T, e *Extension, script string, args ...string) *exporter.Pipeline {
 	t.Helper()
-	var flags struct{ profile, spec string }
-	for _, a := range args {
-		if v, ok := strings.CutPrefix(a, "--fake-profile="); ok {
-			flags.profile = v
-		}
-		if v, ok := strings.CutPrefix(a, "--fake-spec="); ok {
-			flags.spec = v
-		}
-	}
-	o := fake.Options{Profile: flags.profile}
-	var err error
-	if flags.spec != "" {
-		o.Spec, err = fake.LoadSpec(flags.spec)
-		must(t, err)
-	}
+	spec, err := fake.ParseSpec(strings.NewReader(script))
+	must(t, err)
+	o := fake.Options{Spec: spec}
 	v := exporter.Vendor{Name: fake.Name, Simulated: true}
 	v.Open, err = fake.Factory(o)
 	must(t, err)
@@ -56,9 +42,9 @@ func newNode(t *testing.T, e *Extension, args ...string) *exporter.Pipeline {
 }
 
 // answeringNode returns the API of a simulated node in a synctest bubble. The node runs until the test ends.
-func answeringNode(t *testing.T, args ...string) (http.Handler, *exporter.Pipeline) {
+func answeringNode(t *testing.T, script string) (http.Handler, *exporter.Pipeline) {
 	t.Helper()
-	p := newNode(t, New(), args...)
+	p := newNode(t, New(), script, "--isolation=none")
 	done := make(chan error, 16)
 	stages := append(p.Stages(), p.Extended...)
 	for _, s := range stages {
@@ -86,9 +72,8 @@ func answerOf[T any](t *testing.T, h http.Handler, path string) *T {
 // TestProcessesAreReadForViewers: processes are read only while a client requests them, and for a
 // minute after.
 func TestProcessesAreReadForViewers(t *testing.T) {
-	spec := tempFile(t, "spec.yaml", "processes: [{device: 2, pid: 2, memory: 5}]\n")
 	synctest.Test(t, func(t *testing.T) {
-		answers, p := answeringNode(t, "--fake-spec="+spec, "--isolation=none")
+		answers, p := answeringNode(t, "processes: [{device: 2, pid: 2, memory: 5}]\n")
 		time.Sleep(3 * time.Second)
 		if n := len(p.Engine.Processes().Load().Sources); n > 0 {
 			t.Errorf("%d sources of processes without a viewer", n)
@@ -109,9 +94,8 @@ func TestProcessesAreReadForViewers(t *testing.T) {
 
 // TestTheAPIShowsAnXID: an XID appears as an event, on the page and in the counters.
 func TestTheAPIShowsAnXID(t *testing.T) {
-	spec := tempFile(t, "spec.yaml", "faults: [{device: 1, kind: xid, xid: 79, at: 5s}]\n")
 	synctest.Test(t, func(t *testing.T) {
-		answers, _ := answeringNode(t, "--fake-spec="+spec, "--isolation=none")
+		answers, _ := answeringNode(t, "faults: [{device: 1, kind: xid, xid: 79, at: 5s}]\n")
 		time.Sleep(20 * time.Second)
 		events := answerOf[apiv1.Events](t, answers, "events").Events
 		i := 0
@@ -146,7 +130,7 @@ func TestTheAPIShowsAnXID(t *testing.T) {
 func TestWebPage(t *testing.T) {
 	f := func(page string, api, processes bool) {
 		t.Helper()
-		p := newNode(t, &Extension{Settings{Page: page}}, "--web-page="+page)
+		p := newNode(t, &Extension{Settings{Page: page}}, "", "--web-page="+page)
 		s := p.NewServer()
 		w := httptest.NewRecorder()
 		s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/api/v1/devices", nil))
@@ -165,13 +149,6 @@ func TestWebPage(t *testing.T) {
 	f("full", true, true)
 	f("anonymous", true, false)
 	f("off", false, false)
-}
-
-func tempFile(t *testing.T, name, content string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	must(t, os.WriteFile(path, []byte(content), 0o600))
-	return path
 }
 
 func must(t testing.TB, err error) {

@@ -1,7 +1,6 @@
-// Package recorder is the flight recorder. When something happens (an XID, a lost or stalled
-// device, an uncorrected ECC error, throttling, a burst of NVLink errors, or an operator's
-// request), it writes the surrounding history into one file: all series, events, states and users.
-// It reads the memory of other components, so nothing waits for its disk. Read decodes such a file,
+// Package recorder is the flight recorder. When something happens (an XID, a lost or stalled device, throttling, health
+// that becomes failed, or an operator's request), it writes the surrounding history into one file: all series, events,
+// states and users. It reads the memory of other components, so nothing waits for its disk. Read decodes such a file,
 // trusted or not, and a Replay shows it as of one time. Package extension connects a Recorder with the exporter.
 package recorder
 

@@ -120,15 +120,12 @@ func (m *Manager) revive(l *List) error {
 		return err
 	}
 	p := m.parse(&l.Offer)
+	l.Fields = p.Fields
 	refused, err := m.guard.Examine(p, m.o.Engine.Board().Load())
 	for _, r := range refused {
 		err = errors.Join(err, errors.New(r.String()))
 	}
-	if err != nil {
-		return err
-	}
-	l.Fields = p.Fields
-	return nil
+	return err
 }
 
 // errEnded tells the server's operator how to replace an ended list.
@@ -160,7 +157,7 @@ const maxWarnings = 20
 func (m *Manager) Deliver(ctx context.Context, o *lists.Offer) *lists.Outcome {
 	tried := hashOf(o.Content)
 	var out *lists.Outcome
-	err := m.inTurn(ctx, func(t *lists.Turn) {
+	err := m.inTurn(ctx, func(ctx context.Context, t *lists.Turn) {
 		out = m.decide(ctx, t, o, tried)
 		if l := m.inService.Load(); l != nil && out.Answer != lists.Reported {
 			out.Until = l.Until
@@ -173,13 +170,16 @@ func (m *Manager) Deliver(ctx context.Context, o *lists.Offer) *lists.Outcome {
 	return out
 }
 
-// inTurn calls do in a Turn of the Desk and saves the state after the Turn, so that a hanging disk delays no other change.
-func (m *Manager) inTurn(ctx context.Context, do func(t *lists.Turn)) error {
+// inTurn calls do in a Turn of the Desk, with a time limit for changes, and saves the state after the Turn, so that a
+// hanging disk delays no other change.
+func (m *Manager) inTurn(ctx context.Context, do func(ctx context.Context, t *lists.Turn)) error {
 	t, err := m.o.Desk.Begin(ctx)
 	if err != nil {
 		return err
 	}
-	do(t)
+	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
+	defer cancel()
+	do(ctx, t)
 	t.End()
 	if m.unsaved.Load() != nil {
 		m.keep()
@@ -200,8 +200,13 @@ func (m *Manager) running() string {
 func (m *Manager) decide(ctx context.Context, t *lists.Turn, o *lists.Offer, tried string) *lists.Outcome {
 	m.Answered()
 	if l := m.inService.Load(); l != nil && l.Hash == tried {
+		m.revise(ctx, t, l, o.Revision)
 		m.say(lists.Applied, "", tried, nil)
 		return &lists.Outcome{Answer: lists.Unchanged}
+	}
+	said := func(a lists.Answer, text string) *lists.Outcome {
+		m.say(a, text, tried, nil)
+		return &lists.Outcome{Answer: a}
 	}
 	failed := func(a lists.Answer, err error, refused []lists.Refusal) *lists.Outcome {
 		text := bounded(err.Error())
@@ -209,11 +214,13 @@ func (m *Manager) decide(ctx context.Context, t *lists.Turn, o *lists.Offer, tri
 		return &lists.Outcome{Answer: a, Err: errors.New(text), Refused: refused}
 	}
 	if len(o.Content) == 0 {
+		if m.reports() {
+			return said(lists.Reported, "the server has no list for this node")
+		}
 		if err := m.withdraw(ctx, t); err != nil {
 			return failed(lists.Failed, err, nil)
 		}
-		m.say(lists.Applied, "the server has no list for this node; the local list serves", tried, nil)
-		return &lists.Outcome{Answer: lists.Applied}
+		return said(lists.Applied, "the server has no list for this node; the local list serves")
 	}
 	if why := m.costly[tried]; why != "" {
 		return failed(lists.Refused, errors.New(why), []lists.Refusal{{Text: why}})
@@ -231,9 +238,7 @@ func (m *Manager) decide(ctx context.Context, t *lists.Turn, o *lists.Offer, tri
 	}
 	next.Fields = p.Fields
 	if m.reports() {
-		text := m.difference(p.Fields)
-		m.say(lists.Reported, text, tried, nil)
-		return &lists.Outcome{Answer: lists.Reported}
+		return said(lists.Reported, m.difference(p.Fields))
 	}
 	if err := m.tooOften(tried); err != nil {
 		return failed(lists.Failed, err, nil)
@@ -247,8 +252,21 @@ func (m *Manager) decide(ctx context.Context, t *lists.Turn, o *lists.Offer, tri
 		return failed(lists.Failed, err, nil)
 	}
 	m.failure = failure{}
-	m.say(lists.Applied, "", tried, nil)
-	return &lists.Outcome{Answer: lists.Applied}
+	return said(lists.Applied, "")
+}
+
+// revise records a new revision of the list in service.
+func (m *Manager) revise(ctx context.Context, t *lists.Turn, l *List, revision string) {
+	next := *l
+	if next.Revision = revision; l.Revision == revision || t.Serve(ctx, next.service()) != nil {
+		return
+	}
+	m.inService.Store(&next)
+	for _, k := range []**List{&m.kept.Passing, &m.kept.Lasting} {
+		if *k == l {
+			*k = &next
+		}
+	}
 }
 
 // failure is the last failed attempt to apply a list.
@@ -287,8 +305,6 @@ func (m *Manager) refuseAgain(list, why string) {
 
 // apply puts a list into service and saves it.
 func (m *Manager) apply(ctx context.Context, t *lists.Turn, l *List) error {
-	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
-	defer cancel()
 	before := m.inService.Load()
 	if err := t.Serve(ctx, l.service()); err != nil {
 		return err
@@ -303,11 +319,8 @@ func (m *Manager) apply(ctx context.Context, t *lists.Turn, l *List) error {
 	m.back = nil
 	m.trial = trial{list: l.Hash, began: time.Now(), last: newCosts(m.o.Engine.Costs()), passing: m.kept.Passing, lasting: m.kept.Lasting}
 	m.inService.Store(l)
-	m.kept.Passing = nil
-	if l.Until.IsZero() {
-		m.kept.Lasting = l
-	} else {
-		m.kept.Passing = l
+	if m.kept.Passing = l; l.Until.IsZero() {
+		m.kept.Passing, m.kept.Lasting = nil, l
 	}
 	m.setKept()
 	select {
@@ -319,8 +332,6 @@ func (m *Manager) apply(ctx context.Context, t *lists.Turn, l *List) error {
 
 // withdraw puts the local list into service and forgets the server's lists.
 func (m *Manager) withdraw(ctx context.Context, t *lists.Turn) error {
-	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
-	defer cancel()
 	if m.inService.Load() != nil {
 		if err := t.Serve(ctx, nil); err != nil {
 			return err
@@ -402,8 +413,9 @@ type trial struct {
 
 // returning tells why the list in service must go.
 type returning struct {
-	answer lists.Answer
-	why    string
+	answer  lists.Answer
+	why     string
+	refused []lists.Refusal
 }
 
 // Times of a trial. trialStep lets slow fields be read at their usual interval.
@@ -425,7 +437,7 @@ func (m *Manager) Run(ctx context.Context) error {
 		case <-timer.C:
 		}
 		var next time.Duration
-		if m.inTurn(ctx, func(t *lists.Turn) { next = m.check(ctx, t) }) != nil {
+		if m.inTurn(ctx, func(ctx context.Context, t *lists.Turn) { next = m.check(ctx, t) }) != nil {
 			return nil
 		}
 		timer.Stop()
@@ -444,7 +456,7 @@ func (m *Manager) check(ctx context.Context, t *lists.Turn) (next time.Duration)
 	}
 	now := time.Now()
 	if m.back == nil && l.ended() != nil {
-		m.back = &returning{lists.Ended, "the time of the list was over at " + l.Until.Format(time.RFC3339)}
+		m.back = &returning{lists.Ended, "the time of the list was over at " + l.Until.Format(time.RFC3339), nil}
 		m.kept.Passing = nil
 	}
 	if m.back == nil && m.trial.list == l.Hash {
@@ -452,7 +464,7 @@ func (m *Manager) check(ctx context.Context, t *lists.Turn) (next time.Duration)
 			next = due
 		} else if why := m.overBudget(now); why != "" {
 			m.refuseAgain(l.Hash, why)
-			m.back = &returning{lists.Refused, why}
+			m.back = &returning{lists.Refused, why, []lists.Refusal{{Text: why}}}
 			m.kept.Passing, m.kept.Lasting = m.trial.passing, m.trial.lasting
 		}
 	}
@@ -462,11 +474,9 @@ func (m *Manager) check(ctx context.Context, t *lists.Turn) (next time.Duration)
 		}
 		return m.check(ctx, t)
 	}
-	if !l.Until.IsZero() {
-		wait := min(max(time.Until(l.Until), time.Millisecond), wallPoll)
-		if next == 0 || wait < next {
-			next = wait
-		}
+	wait := min(max(time.Until(l.Until), time.Millisecond), wallPoll)
+	if !l.Until.IsZero() && (next == 0 || wait < next) {
+		next = wait
 	}
 	return next
 }
@@ -484,8 +494,6 @@ func (m *Manager) overBudget(now time.Time) string {
 
 // serveFormer replaces l with the previous list, or with the local one. It reports success.
 func (m *Manager) serveFormer(ctx context.Context, t *lists.Turn, l *List) bool {
-	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
-	defer cancel()
 	former := m.former()
 	if err := t.Serve(ctx, former.service()); err != nil {
 		m.say(lists.Failed, m.back.why+"; the former list cannot be put into service: "+err.Error(), l.Hash, nil)
@@ -495,12 +503,8 @@ func (m *Manager) serveFormer(ctx context.Context, t *lists.Turn, l *List) bool 
 	if former != nil {
 		text = "; the list " + former.Hash + " is back"
 	}
-	var refused []lists.Refusal
-	if m.back.answer == lists.Refused {
-		refused = []lists.Refusal{{Text: m.back.why}}
-	}
 	m.inService.Store(former)
-	m.say(m.back.answer, m.back.why+text, l.Hash, refused)
+	m.say(m.back.answer, m.back.why+text, l.Hash, m.back.refused)
 	m.back, m.trial = nil, trial{}
 	m.setKept()
 	return true

@@ -214,6 +214,9 @@ func TestDeliver(t *testing.T) {
 		t.Errorf("outcome = %+v", out)
 	}
 	b.want("b2", listB, lists.Unchanged, lists.Applied, "b")
+	if now := b.o.Desk.Status().InService; now.Revision != "b2" || b.inService.Load().Revision != "b2" || now.Origin != "https://lists" {
+		t.Errorf("in service is %+v, want the revision that the server says now", now)
+	}
 	out = b.want("bad", listB+"DCGM_FI_DEV_FB_USED, gouge, x\nDCGM_FI_PROF_SM_ACTIVE, gauge, x\n", lists.Refused, lists.Refused, "b")
 	if len(out.Refused) != 1 || out.Refused[0].Line != 3 || out.Running != hashOf([]byte(listB)) || out.Tried == out.Running {
 		t.Errorf("outcome of a bad list = %+v, want line 3, and both hashes", out)
@@ -247,6 +250,12 @@ func TestWithdrawal(t *testing.T) {
 	b := newBench(t, in(dir))
 	b.want("none", "", lists.Applied, lists.Applied, "")
 	b.want("b", listB, lists.Applied, lists.Applied, "b")
+	report := newBench(t, in(dir), func(b *bench) { b.o.Settings.Mode = ModeReport })
+	report.restored()
+	report.want("none", "", lists.Reported, lists.Reported, "")
+	if l := newBench(t, in(dir)).restored(); l == nil || l.Revision != "b" {
+		t.Errorf("after report the kept list is %v", l)
+	}
 	b.want("none", "", lists.Applied, lists.Applied, "b local")
 	if l := newBench(t, in(dir)).restored(); l != nil || b.inService.Load() != nil {
 		t.Errorf("in service %v, kept %v", b.inService.Load(), l)

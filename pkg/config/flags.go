@@ -383,21 +383,18 @@ func (s *Set) Notices() []Notice {
 			out = append(out, part.Notices(s.config)...)
 		}
 	}
-	lists := "" // the flag that names the list
-	switch c := s.config; {
-	case c.ConfigMap != "":
+	c, lists := s.config, "collectors" // the flag that names the list
+	if c.ConfigMap != "" {
 		lists = "configmap-data"
 		if c.CollectorsGiven() {
 			out = append(out, Notice{"collectors", c.Source("collectors"), "--collectors is not used: --configmap-data names the list"})
 		}
-	case c.CollectorsGiven():
-		lists = "collectors"
 	}
-	if y := s.config.YAML; y != nil {
+	if y := c.YAML; y != nil {
 		for _, text := range y.ignored {
 			out = append(out, Notice{flagConfigFile, FromFile, "no effect: " + text})
 		}
-		if lists != "" && (y.file != "" || len(y.fields) > 0) {
+		if (c.ConfigMap != "" || c.CollectorsGiven()) && (y.file != "" || len(y.fields) > 0) {
 			out = append(out, Notice{flagConfigFile, FromFile, "metrics of the configuration file are not used: --" + lists + " names the list"})
 		}
 	}

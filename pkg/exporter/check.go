@@ -200,10 +200,8 @@ func (c *checked) write(w io.Writer, broken bool) error {
 // writeCollector prints the number of fields of its devices, by kind.
 func (c *checked) writeCollector(w io.Writer, s collectorRow) {
 	type kind struct {
-		name        string
-		n           int
-		least, most int
-		asked       int
+		name                  string
+		n, least, most, asked int
 	}
 	var kinds []kind
 	for _, d := range c.Devices {

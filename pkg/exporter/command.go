@@ -51,7 +51,7 @@ func RootCommand(a *Program) *cli.Command {
 	return root
 }
 
-// timeoutFlag is the --timeout of commands that read devices or ask an
+// timeoutFlag is the --timeout of commands that read devices or ask an exporter.
 func timeoutFlag() cli.Flag {
 	return config.TimeoutFlag(10*time.Second, "Longest time to wait for libraries and devices.")
 }

@@ -123,7 +123,7 @@ func (o *Owners) addAPIServer(a *Program, cfg *config.Config, table *owner.Optio
 	o.add(c, s.Health...)
 }
 
-// addProcesses finds the containers of processes, if collectors report processes.
+// addProcesses finds the pods of processes, if collectors report processes.
 func (o *Owners) addProcesses(cfg *config.Config, e *Engine, table *owner.Options, changed func(), log *zap.Logger) {
 	board := e.Processes()
 	if board == nil || !cfg.Kubernetes.ProcessValuesWanted() {

@@ -100,10 +100,16 @@ func (a *Program) ReadHere(ctx context.Context, cfg *config.Config) (*Pipeline, 
 func (p *Pipeline) ServeLists(first *lists.Parsed, files *lists.Files) {
 	p.files = files
 	p.desk = lists.New(first, lists.Options{
-		Local: files, Engine: p.Engine, Usual: p.cfg.ReleaseTimeout, Logger: p.log,
-		Publish: func(text string, bad bool) { p.Events.Publish(events.Event{Kind: events.Reload, Text: text, Bad: bad}) },
+		Local: files, Engine: p.Engine, Events: reloads{p.Events}, Usual: p.cfg.ReleaseTimeout, Logger: p.log,
 	})
 	p.Registry.MustRegister(p.desk)
+}
+
+// reloads implements lists.Events.
+type reloads struct{ bus *events.Bus }
+
+func (r reloads) Publish(text string, bad bool) {
+	r.bus.Publish(events.Event{Kind: events.Reload, Text: text, Bad: bad})
 }
 
 // AddPages builds the last part. It gathers own metrics for the first time, so all parts with metrics must be

@@ -34,11 +34,8 @@ type stateSince struct {
 	since time.Time
 }
 
-// NewStates returns States that know nothing yet. now nil means time.Now.
+// NewStates returns States that know nothing yet. now is time.Now, or the clock of a test.
 func NewStates(bus *events.Bus, now func() time.Time) *States {
-	if now == nil {
-		now = time.Now
-	}
 	return &States{bus: bus, now: now, states: map[stateKey]stateSince{}}
 }
 

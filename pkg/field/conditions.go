@@ -6,8 +6,8 @@ import (
 )
 
 // Condition describes readings of a faulty device: the reading, the threshold and the time. Each reading is
-// evaluated separately, and Evaluate is the only evaluation. NVML's health watches, the verdicts and early signs of
-// extensions/health, and the flight recorder use the conditions below, so that they apply the same limits.
+// evaluated separately, and Evaluate is the only evaluation. NVML's health watches and the verdicts and early signs of
+// extensions/health use the conditions below, so that they apply the same limits.
 // The users of a condition define its meaning: a failed watch, a verdict, an action.
 type Condition struct {
 	Readings  []ID

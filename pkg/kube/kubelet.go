@@ -62,7 +62,7 @@ type KubeletOptions struct {
 	// Period is the time between two lists; 0 means 5 s. The kubelet allows all its clients together a hundred calls
 	// per second.
 	Period time.Duration
-	// Keep selects the resources. Claims are always kept. nil: all.
+	// Keep selects the resources. Claims are always kept.
 	Keep     func(resource string) bool
 	OnChange func()      // called after new content was published; must not block; may be nil
 	Log      *zap.Logger // may be nil
@@ -111,9 +111,6 @@ type lister interface {
 func NewKubelet(o KubeletOptions) *Kubelet {
 	o.Socket = cmp.Or(strings.TrimPrefix(o.Socket, "unix://"), DefaultKubeletSocket)
 	o.Period = cmp.Or(o.Period, 5*time.Second)
-	if o.Keep == nil {
-		o.Keep = func(string) bool { return true }
-	}
 	if o.OnChange == nil {
 		o.OnChange = func() {}
 	}

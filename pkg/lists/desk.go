@@ -49,6 +49,11 @@ type Engine interface {
 	Names() []string         // of the collectors
 }
 
+// Events publishes an event for each list; bad ones need action.
+type Events interface {
+	Publish(text string, bad bool)
+}
+
 // Desk decides which list is in service. A change holds the queue from its first look at the current list until its
 // answer.
 type Desk struct {
@@ -73,10 +78,9 @@ type Desk struct {
 type Options struct {
 	Local  Local
 	Engine Engine
-	// Publish publishes an event for each list; bad ones need action. Nil: none.
-	Publish func(text string, bad bool)
-	Usual   time.Duration // default duration of pauses and releases; 0: until a command ends them
-	Logger  *zap.Logger
+	Events Events        // nil: none
+	Usual  time.Duration // default duration of pauses and releases; 0: until a command ends them
+	Logger *zap.Logger
 }
 
 // New returns a Desk. first is the local list, which the engine begins with.
@@ -238,8 +242,8 @@ func (d *Desk) fail(log *zap.Logger, cause, message string, err error) error {
 }
 
 func (d *Desk) publish(text string, bad bool) {
-	if d.o.Publish != nil {
-		d.o.Publish(text, bad)
+	if d.o.Events != nil {
+		d.o.Events.Publish(text, bad)
 	}
 }
 

@@ -61,7 +61,7 @@ func newBench(initial string, log ...zapcore.Core) *bench {
 	core, logs := observer.New(zap.InfoLevel)
 	b := &bench{file: initial, logs: logs, released: map[string]bool{}, reload: accept, files: NewFiles(config.Default(), nil, nil, nil)}
 	b.Desk = New(b.parse(initial), Options{
-		Local: held{b.files, b}, Engine: (*engine)(b), Publish: func(text string, bad bool) { b.events = append(b.events, fmt.Sprint(text, " ", bad)) }, Usual: 10 * time.Minute, Logger: zap.New(zapcore.NewTee(append(log, core)...)),
+		Local: held{b.files, b}, Engine: (*engine)(b), Events: b, Usual: 10 * time.Minute, Logger: zap.New(zapcore.NewTee(append(log, core)...)),
 	})
 	return b
 }
@@ -87,6 +87,11 @@ type held struct {
 
 func (h held) Read(context.Context) (*config.Content, error) {
 	return &config.Content{CSV: []byte(h.b.file), Name: "counters.csv"}, h.b.readErr
+}
+
+// Publish implements Events.
+func (b *bench) Publish(text string, bad bool) {
+	b.events = append(b.events, fmt.Sprint(text, " ", bad))
 }
 
 // engine implements Engine for a bench.

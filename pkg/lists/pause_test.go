@@ -66,7 +66,12 @@ func TestAForgottenPauseEnds(t *testing.T) {
 		}
 		after(0, temperature)
 		b.reloads(accept)
-		must(t, b.ResumeProfiling(t.Context(), "test"))
+		must(t, b.PauseProfiling(t.Context(), time.Minute, "test"))
+		b.reloads(func(ctx context.Context, _ field.List) error { <-ctx.Done(); return ctx.Err() })
+		after(time.Minute+changeTimeout+endsEvery, temperature, active)
+		if n := b.logs.FilterMessage("cannot resume profiling on all collectors").Len(); n != 1 {
+			t.Errorf("a collector that hangs at the end of the pause: %d errors are logged, want 1", n)
+		}
 	})
 }
 

@@ -162,10 +162,10 @@ func (d *Desk) endPause(ctx context.Context) {
 	if !known || time.Now().Before(at) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
+	limited, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
 	log := d.o.Logger.Named("profiling")
-	err := d.setPaused(ctx, false, "end of the pause", func() bool { // a request may replace the pause before its turn
+	err := d.setPaused(limited, false, "end of the pause", func() bool { // a request may replace the pause before its turn
 		return d.end(profilingKey, func() { log.Warn("the pause was not resumed and ends by itself") })
 	})
 	if err != nil && ctx.Err() == nil {

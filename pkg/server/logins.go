@@ -1,46 +1,56 @@
 package server
 
 import (
-	"context"
+	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/exporter-toolkit/web"
 	"go.uber.org/zap"
+	"go.yaml.in/yaml/v3"
+	"golang.org/x/crypto/bcrypt"
 	"golang.org/x/time/rate"
+
+	"warpgauge/pkg/file"
 )
 
-// logins bounds the passwords that reach the handlers of exporter-toolkit, which compare one at a time, at least 50 ms
-// each, let any number of requests wait for that, and forget good passwords when enough bad ones have come (audit S1).
-// It passes on requests without a user, passwords that were right before, and few others at a time, at most one in
-// loginPause from an address that has used up its first ones. It answers all others with 429.
+// logins protects the handlers of exporter-toolkit, which compare one password at a time, at least 50 ms each, let any
+// number of requests wait for that, and forget right passwords when enough wrong ones have come (audit S1). It passes on
+// requests without a user and right passwords. Passwords that were right before do not wait, and the toolkit remembers
+// them, because it sees no others. New ones are compared one at a time, few wait for that, and an address that has used
+// up its first ones has one in loginPause. It answers all others with 401, or with 429 if they were not compared.
 type logins struct {
-	path    string // of the toolkit's file
-	log     *zap.Logger
-	warn    rate.Sometimes
-	salt    string
-	refused *prometheus.CounterVec
+	path      string // of the toolkit's file
+	files     *file.Reader
+	log       *zap.Logger
+	warn      rate.Sometimes
+	salt      string
+	refused   *prometheus.CounterVec
+	comparing chan struct{} // holds a token while a password is compared
 
 	mu        sync.Mutex
-	good      map[[sha256.Size]byte]bool // keys of passwords that were right when they came last
-	checking  int                        // passwords with the toolkit, without those in good
+	good      map[[sha256.Size]byte]bool // keys of right passwords
+	waiting   int                        // requests that compare a password, or wait for that
 	addresses map[netip.Prefix]*rate.Limiter
 }
 
 const (
-	maxCheckedLogins = 8
+	maxWaitingLogins = 8
 	maxKnownLogins   = 1024 // addresses, and good passwords
-	freeLogins       = 3    // unknown passwords of an address at once
+	freeLogins       = 3    // new passwords of an address at once
 	loginPause       = 10 * time.Second
 )
+
+// nobody is the hash of a random text. It is compared for users that do not exist, so that the answer takes as long.
+const nobody = "$2b$10$TC8MLbzeb2P5XR3A61.V5.e0ArMinnGHBKswGI.WXPXwssfOBSSLS"
 
 // Reasons of warpgauge_http_logins_refused_total.
 const (
@@ -52,7 +62,8 @@ const (
 // newLogins registers its metric with reg, which may be nil.
 func newLogins(path string, reg prometheus.Registerer, log *zap.Logger) *logins {
 	l := &logins{
-		path: path, log: log, warn: rate.Sometimes{Interval: warnEvery}, salt: rand.Text(),
+		path: path, files: file.NewReader(maxWebConfig), log: log, warn: rate.Sometimes{Interval: warnEvery},
+		salt: rand.Text(), comparing: make(chan struct{}, 1),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "warpgauge_http_logins_refused_total",
 			Help: "Requests refused for their password, by reason: wrong, or not checked because too many were being checked (busy) or because the address had failed too often (backoff). Only with a web config file.",
@@ -68,74 +79,66 @@ func newLogins(path string, reg prometheus.Registerer, log *zap.Logger) *logins 
 	return l
 }
 
-type passedKey struct{}
-
-// behind returns the handler that the toolkit calls with the requests that it lets through.
-func (l *logins) behind(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if passed, ok := r.Context().Value(passedKey{}).(func()); ok {
-			passed()
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
 // before returns the handler in front of the toolkit's.
 func (l *logins) before(toolkit http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := regular(l.path); err != nil { // the toolkit would wait for a FIFO
+		text, err := l.files.Read(r.Context(), l.path)
+		if err != nil {
 			l.warn.Do(func() { l.log.Error("cannot read the web config file", zap.Error(err)) })
 			writeText(w, http.StatusInternalServerError, "the web config file cannot be read\n")
 			return
 		}
+		var c web.Config
 		user, password, ok := r.BasicAuth()
-		if !ok {
-			toolkit.ServeHTTP(w, r)
-			return
+		if ok && yaml.Unmarshal(text, &c) == nil && len(c.Users) > 0 { // else the toolkit compares nothing
+			hash := cmp.Or(string(c.Users[user]), nobody)
+			key := sha256.Sum256(fmt.Appendf(nil, "%s:%s:%d:%s:%s", l.salt, hash, len(user), user, password))
+			if reason := l.check(r, key, hash, password); reason != "" {
+				l.refuse(w, reason)
+				return
+			}
 		}
-		key := sha256.Sum256(fmt.Appendf(nil, "%s:%d:%s:%s", l.salt, len(user), user, password))
-		known, reason := l.begin(key, addressOf(r.RemoteAddr))
-		if reason != "" {
-			l.refuse(w, reason)
-			return
-		}
-		right := false
-		passed := func() {
-			right = true
-			l.end(key, known, http.StatusOK)
-		}
-		c := &codeWriter{ResponseWriter: w, code: http.StatusOK}
-		toolkit.ServeHTTP(c, r.WithContext(context.WithValue(r.Context(), passedKey{}, passed)))
-		if !right {
-			l.end(key, known, c.code)
-		}
+		toolkit.ServeHTTP(w, r)
 	})
 }
 
 // maxWebConfig bounds the web config file, which lists users and names files.
 const maxWebConfig = 1 << 20
 
-// regular returns an error for a file whose reader may wait for ever, or read for long.
-func regular(path string) error {
-	info, err := os.Stat(path)
-	switch {
-	case err == nil && !info.Mode().IsRegular():
-		err = fmt.Errorf("%q is not a regular file", path)
-	case err == nil && info.Size() > maxWebConfig:
-		err = fmt.Errorf("%q is larger than %d bytes", path, maxWebConfig)
-	}
-	return err
-}
-
-// refuse answers a login whose password was not checked.
+// refuse answers a login whose password is wrong or was not compared.
 func (l *logins) refuse(w http.ResponseWriter, reason string) {
 	l.refused.WithLabelValues(reason).Inc()
+	if reason == reasonWrong {
+		w.Header().Set("WWW-Authenticate", "Basic")
+		writeText(w, http.StatusUnauthorized, "Unauthorized\n")
+		return
+	}
 	l.warn.Do(func() {
 		l.log.Warn("refusing logins without checking their passwords: too many at a time, or too many wrong ones from an address",
 			zap.String("reason", reason))
 	})
 	w.Header().Set("Retry-After", strconv.Itoa(int(loginPause.Seconds())))
 	writeText(w, http.StatusTooManyRequests, "too many logins\n")
+}
+
+// check returns why a password does not pass. It returns early if the client leaves.
+func (l *logins) check(r *http.Request, key [sha256.Size]byte, hash, password string) (reason string) {
+	known, reason := l.begin(key, addressOf(r.RemoteAddr))
+	if known || reason != "" {
+		return reason
+	}
+	right := false
+	defer func() { l.end(key, right) }()
+	select {
+	case l.comparing <- struct{}{}:
+		defer func() { <-l.comparing }()
+	case <-r.Context().Done():
+		return reasonBusy
+	}
+	if right = bcrypt.CompareHashAndPassword([]byte(hash), []byte(password)) == nil; !right {
+		return reasonWrong
+	}
+	return ""
 }
 
 // begin reports whether a password was right before. If not, it may return a reason against a check now. Without a
@@ -155,31 +158,24 @@ func (l *logins) begin(key [sha256.Size]byte, address netip.Prefix) (known bool,
 		l.addresses[address] = a
 	}
 	switch {
-	case l.checking == maxCheckedLogins:
+	case l.waiting == maxWaitingLogins:
 		return false, reasonBusy
 	case !a.Allow():
 		return false, reasonBackoff
 	}
-	l.checking++
+	l.waiting++
 	return false, ""
 }
 
-// end records the toolkit's answer to a password: OK, Unauthorized, or a code that says nothing about it.
-func (l *logins) end(key [sha256.Size]byte, known bool, code int) {
+func (l *logins) end(key [sha256.Size]byte, right bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !known {
-		l.checking--
-	}
-	switch code {
-	case http.StatusOK:
+	l.waiting--
+	if right {
 		if len(l.good) >= maxKnownLogins {
 			clear(l.good)
 		}
 		l.good[key] = true
-	case http.StatusUnauthorized:
-		delete(l.good, key)
-		l.refused.WithLabelValues(reasonWrong).Inc()
 	}
 }
 

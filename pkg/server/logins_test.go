@@ -1,6 +1,8 @@
 package server
 
 import (
+	"context"
+	"crypto/sha256"
 	"fmt"
 	"net"
 	"net/http"
@@ -19,45 +21,50 @@ import (
 	"warpgauge/internal/testkit/eventually"
 )
 
-// loginRig has logins around a toolkit with one password in front of a handler that answers "in".
+// loginRig has logins for one password, in front of a handler that answers "in".
 type loginRig struct {
 	*logins
-	password string
-	check    time.Duration // how long the toolkit compares
+	dir string
 }
 
 func newLoginRig(t *testing.T, password string) *loginRig {
 	t.Helper()
-	return &loginRig{newLogins(webConfig(t, t.TempDir(), ""), prometheus.NewRegistry(), zap.NewNop()), password, 0}
+	r := &loginRig{dir: t.TempDir()}
+	r.logins = newLogins(r.is(t, password), prometheus.NewRegistry(), zap.NewNop())
+	return r
 }
 
-func (r *loginRig) serveToolkit(w http.ResponseWriter, q *http.Request) {
-	_, password, ok := q.BasicAuth()
-	switch {
-	case password == "limited":
-		writeText(w, http.StatusTooManyRequests, "the toolkit's own limit")
-	case ok && password == r.password:
-		r.behind(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { writeText(w, 200, "in") })).ServeHTTP(w, q)
-	default:
-		time.Sleep(r.check)
-		writeText(w, http.StatusUnauthorized, "no")
-	}
-}
-
-// want logs in from an address; an empty password means a request without a user.
-func (r *loginRig) want(t *testing.T, address, password string, code int) {
+// is changes the password in the file.
+func (r *loginRig) is(t *testing.T, password string) (path string) {
 	t.Helper()
-	req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil)
+	hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return webConfig(t, r.dir, "basic_auth_users: {user: "+string(hash)+"}\n")
+}
+
+// try logs in from an address; without a password there is no user, and "stranger" is no user's.
+func (r *loginRig) try(ctx context.Context, address, password string) *httptest.ResponseRecorder {
+	req := httptest.NewRequestWithContext(ctx, http.MethodGet, "/metrics", nil)
 	req.RemoteAddr = address
-	if password != "" {
+	switch password {
+	case "":
+	case "stranger":
+		req.SetBasicAuth("stranger", "secret")
+	default:
 		req.SetBasicAuth("user", password)
 	}
 	w := httptest.NewRecorder()
-	if r.before(http.HandlerFunc(r.serveToolkit)).ServeHTTP(w, req); w.Code != code {
-		t.Errorf("%s with %q: %d, want %d", address, password, w.Code, code)
-	}
-	if again := w.Header().Get("Retry-After"); (again == "10") != (code == http.StatusTooManyRequests && password != "limited") {
-		t.Errorf("%s with %q: %d with Retry-After %q", address, password, w.Code, again)
+	r.before(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { writeText(w, 200, "in") })).ServeHTTP(w, req)
+	return w
+}
+
+func (r *loginRig) want(t *testing.T, address, password string, code int) {
+	t.Helper()
+	w := r.try(t.Context(), address, password)
+	if h := w.Header(); w.Code != code || (h.Get("Retry-After") == "10") != (code == 429) || (h.Get("WWW-Authenticate") == "Basic") != (code == 401) {
+		t.Errorf("%s with %q: %d with %v, want %d", address, password, w.Code, h, code)
 	}
 }
 
@@ -69,10 +76,10 @@ const (
 func TestLogins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newLoginRig(t, "secret")
-		r.want(t, alice, "", 401) // the toolkit's answer
+		r.want(t, alice, "", 200) // the toolkit answers this
 		r.want(t, alice, "secret", 200)
 		r.want(t, alice, "wrong", 401)
-		r.want(t, alice, "wrong", 401)
+		r.want(t, alice, "stranger", 401)
 		r.want(t, alice, "wrong", 429)  // her fourth
 		r.want(t, alice, "secret", 200) // known to be right
 		r.want(t, bob, "secret", 200)   // from everywhere
@@ -87,21 +94,19 @@ func TestLogins(t *testing.T) {
 			r.want(t, alice, "wrong", 429)
 		}
 
-		r.password = "changed"
-		r.want(t, alice, "secret", 401)
+		r.is(t, "changed")
 		r.want(t, alice, "secret", 429) // no longer known
 		time.Sleep(loginPause)
+		r.want(t, alice, "secret", 401)
+		r.want(t, "192.0.2.7:1", "changed", 200)
 		r.want(t, alice, "changed", 200)
-		r.want(t, alice, "changed", 200)
-		r.want(t, "192.0.2.7:1", "limited", 429) // which says nothing about the password
 		for reason, want := range map[string]float64{reasonBackoff: 8, reasonBusy: 0, reasonWrong: 12} {
 			if n := testutil.ToFloat64(r.refused.WithLabelValues(reason)); n != want {
 				t.Errorf("%v refused as %s, want %v", n, reason, want)
 			}
 		}
-		if n := r.busy(); n != 0 {
-			t.Errorf("%d logins are checked at the end, want none", n)
-		}
+		webConfig(t, r.dir, "basic_auth_users: 7")
+		r.want(t, alice, "wrong", 200) // the toolkit answers 500
 		if err := os.Remove(r.path); err != nil {
 			t.Fatal(err)
 		}
@@ -109,29 +114,38 @@ func TestLogins(t *testing.T) {
 	})
 }
 
-// Few passwords are with the toolkit at a time.
-func TestLoginsAtATime(t *testing.T) {
+// Few requests wait while a password is compared, none of a client that left or with a password that was right before.
+func TestWaitingLogins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newLoginRig(t, "secret")
 		r.want(t, alice, "secret", 200)
-		r.check = time.Second
-		var checked sync.WaitGroup
-		for i := range maxCheckedLogins {
-			checked.Go(func() { r.want(t, fmt.Sprintf("192.0.2.%d:1", 10+i), "wrong", 401) })
+		r.comparing <- struct{}{}
+		ctx, leave := context.WithCancel(t.Context())
+		var waiting sync.WaitGroup
+		for i := range maxWaitingLogins {
+			waiting.Go(func() { r.try(ctx, fmt.Sprintf("192.0.2.%d:1", 10+i), "wrong") })
 		}
 		synctest.Wait()
 		r.want(t, bob, "wrong", 429)
-		r.want(t, bob, "secret", 200) // known, so it does not wait
-		checked.Wait()
+		r.want(t, bob, "secret", 200)
+		leave()
+		waiting.Wait()
+		<-r.comparing
 		r.want(t, bob, "wrong", 401)
+		if n := testutil.ToFloat64(r.refused.WithLabelValues(reasonWrong)); n != 1 || r.waitingNow() != 0 {
+			t.Errorf("%v passwords were compared, %d wait, want 1 and none", n, r.waitingNow())
+		}
 	})
 }
 
 func TestKnownLoginsAreBounded(t *testing.T) {
 	r := newLoginRig(t, "")
 	for i := range 3 * maxKnownLogins {
-		r.password = fmt.Sprint(i)
-		r.want(t, fmt.Sprintf("10.0.%d.%d:1", i/256, i%256), r.password, 200)
+		key, address := sha256.Sum256([]byte{byte(i), byte(i >> 8)}), addressOf(fmt.Sprintf("10.0.%d.%d:1", i/256, i%256))
+		if _, reason := r.begin(key, address); reason != "" {
+			t.Fatalf("%v is refused: %s", address, reason)
+		}
+		r.end(key, true)
 	}
 	if len(r.addresses) > maxKnownLogins || len(r.good) > maxKnownLogins {
 		t.Errorf("%d addresses and %d passwords are known, want at most %d", len(r.addresses), len(r.good), maxKnownLogins)
@@ -159,14 +173,14 @@ func TestFloodOfLogins(t *testing.T) {
 			honest(t, fmt.Sprintf("after %d logins", i+1), address)
 		}
 	}
-	eventually.True(t, "no login is being checked", func() bool { return s.logins.busy() == 0 })
+	eventually.True(t, "no login is being checked", func() bool { return s.logins.waitingNow() == 0 })
 	if checked := testutil.ToFloat64(s.logins.refused.WithLabelValues(reasonWrong)); checked > 20 {
 		t.Errorf("%v passwords were compared, want few of one address", checked)
 	}
 }
 
-func (l *logins) busy() int {
+func (l *logins) waitingNow() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.checking
+	return l.waiting
 }

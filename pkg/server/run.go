@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"sync"
 	"syscall"
@@ -23,6 +22,8 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.yaml.in/yaml/v3"
 	"golang.org/x/net/netutil"
+
+	"warpgauge/pkg/file"
 )
 
 // Run serves until ctx ends or a listener fails, then stops accepting, lets running requests finish for
@@ -87,7 +88,6 @@ func (s *Server) serveOn(srv *http.Server, l net.Listener) error {
 		WebConfigFile:      &s.o.WebConfigFile,
 	}
 	if s.o.WebConfigFile != "" {
-		srv.Handler = s.logins.behind(srv.Handler)
 		l = &firstAccept{Listener: l, do: func() { srv.Handler = s.logins.before(srv.Handler) }}
 	}
 	err := web.Serve(l, srv, flags, toolkitLog(s.log))
@@ -247,14 +247,16 @@ func readWebConfig(path string) (tls bool, err error) {
 	if path == "" {
 		return false, nil
 	}
-	if err := regular(path); err != nil {
+	files := file.NewReader(maxWebConfig)
+	text, err := files.Read(context.Background(), path)
+	if err != nil {
 		return false, fmt.Errorf("read web config file: %w", err)
 	}
 	var c web.Config
-	if text, err := os.ReadFile(path); err == nil && yaml.Unmarshal(text, &c) == nil { // Validate reports errors better
+	if yaml.Unmarshal(text, &c) == nil { // Validate reports errors better
 		c.TLSConfig.SetDirectory(filepath.Dir(path))
 		for _, named := range []string{c.TLSConfig.TLSCertPath, c.TLSConfig.TLSKeyPath, c.TLSConfig.ClientCAs} {
-			if err := regular(named); named != "" && err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if _, err := files.Read(context.Background(), named); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return false, fmt.Errorf("read web config file %q: %w", path, err)
 			}
 		}

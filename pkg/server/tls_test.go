@@ -18,6 +18,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/crypto/bcrypt"
+
+	"warpgauge/pkg/file"
 )
 
 // certificate writes cert.pem and key.pem for 127.0.0.1 to dir and returns the pool that trusts it.
@@ -152,6 +154,9 @@ func TestWebConfigThatIsAFIFO(t *testing.T) {
 		t.Fatal(err)
 	}
 	want("a FIFO", http.StatusInternalServerError)
+	if err := New(nil, Options{WebConfigFile: path}).Run(t.Context()); !errors.Is(err, file.ErrNotRegular) {
+		t.Errorf("start with a FIFO: %v", err)
+	}
 	if err := os.Rename(path+".was", path); err != nil {
 		t.Fatal(err)
 	}
@@ -163,13 +168,13 @@ func TestWebConfigErrors(t *testing.T) {
 	dir := t.TempDir()
 	f := func(text string, want ...string) {
 		t.Helper()
-		file := webConfig(t, dir, text)
-		s := New(nil, Options{Address: "127.0.0.1:0", WebConfigFile: file})
+		path := webConfig(t, dir, text)
+		s := New(nil, Options{Address: "127.0.0.1:0", WebConfigFile: path})
 		err := s.Run(context.Background())
 		if err == nil || len(addrs(s)) != 0 {
 			t.Fatalf("%q: Run = %v, listens on %v; want an error", text, err, addrs(s))
 		}
-		for _, w := range append(want, "read web config file", file) {
+		for _, w := range append(want, "read web config file", path) {
 			if !strings.Contains(err.Error(), w) {
 				t.Errorf("%q: error %q lacks %q", text, err, w)
 			}

@@ -404,6 +404,10 @@ func TestStatesOfMostDevicesFit(t *testing.T) {
 	if commas := bytes.Count(text, []byte{','}); err != nil || len(text) > maxMessage || commas > maxCommas {
 		t.Errorf("a message of %d bytes and %d elements, %v", len(text), commas, err)
 	}
+	many := &message{States: &statesMessage{Devices: make([]deviceMessage, maxCommas/3)}}
+	if err := new(sender).send(many, -1); err == nil || !strings.Contains(err.Error(), "elements: at most") {
+		t.Errorf("sending too many elements: %v", err)
+	}
 }
 
 // A view of the most columns and absences that a session allows fits into a message; one that does not fit is not sent.

@@ -122,9 +122,17 @@ func TestPoints(t *testing.T) {
 	f(1000, 1007, 100, 1, int64(1000), 4.0, 4.0, 4.0)
 }
 
-func TestMethods(t *testing.T) {
-	w := newWorld(t, 1, 0)
-	a := New(w.options)
+func TestMethodsAndHeaders(t *testing.T) {
+	a := New(newWorld(t, 1, 0).options)
+	header := get(t, a, Prefix+"devices").Header()
+	for name, want := range map[string]string{
+		"Content-Type": "application/json", "Cache-Control": "no-store", "Vary": "Accept-Encoding",
+		"Cross-Origin-Resource-Policy": "same-origin", "Access-Control-Allow-Origin": "", "Content-Encoding": "",
+	} {
+		if header.Get(name) != want {
+			t.Errorf("%s is %q, want %q", name, header.Get(name), want)
+		}
+	}
 	for _, path := range a.Paths() {
 		path = strings.Replace(path, "{name}", "x", 1)
 		for _, method := range []string{"POST", "PUT", "DELETE", "PATCH", "OPTIONS"} {
@@ -136,20 +144,6 @@ func TestMethods(t *testing.T) {
 		got := send(t, a, httptest.NewRequest(http.MethodHead, path, nil))
 		if got.Body.Len() > 0 {
 			t.Errorf("HEAD %s has a body: %q", path, got.Body)
-		}
-	}
-}
-
-func TestHeaders(t *testing.T) {
-	w := newWorld(t, 1, 0)
-	a := New(w.options)
-	got := get(t, a, Prefix+"devices")
-	for name, want := range map[string]string{
-		"Content-Type": "application/json", "Cache-Control": "no-store", "Vary": "Accept-Encoding",
-		"Cross-Origin-Resource-Policy": "same-origin", "Access-Control-Allow-Origin": "", "Content-Encoding": "",
-	} {
-		if got.Header().Get(name) != want {
-			t.Errorf("%s is %q, want %q", name, got.Header().Get(name), want)
 		}
 	}
 }
@@ -217,7 +211,7 @@ func TestOfTwoCollectorsTheOneThatServesCounts(t *testing.T) {
 		{Name: "dcgm", Up: true, Devices: []session.DeviceStatus{{Device: gpu, State: session.Stalled, Cause: session.CauseFrozen, Reason: "frozen"}}},
 		{Name: "nvml", Up: true, Devices: []session.DeviceStatus{{Device: gpu, State: session.Up}}},
 	}
-	got := decode[apiv1.Devices](t, get(t, New(w.options), Prefix+"devices"))
+	got := New(w.options).Devices()
 	if len(got.Devices) != 1 || got.Devices[0].Collector != "nvml" || got.Devices[0].State != "up" {
 		t.Errorf("got %+v", got.Devices)
 	}
@@ -256,21 +250,6 @@ func TestPattern(t *testing.T) {
 	f("\xff*", "a", false)
 	f("*_UTIL", "DCGM_FI_DEV_GPU_UTIL", true)
 	f("DCGM_*_PROF_*", "DCGM_FI_DEV_GPU_UTIL", false)
-}
-
-func TestBusy(t *testing.T) {
-	w := newWorld(t, 1, 0)
-	a := New(w.options)
-	a.waiting.Store(maxWaiting)
-	got := get(t, a, Prefix+"devices")
-	if got.Code != http.StatusServiceUnavailable || got.Header().Get("Retry-After") == "" {
-		t.Errorf("with %d waiting it answers %d", maxWaiting, got.Code)
-	}
-	a.waiting.Store(0)
-	a.sending.Store(maxSending)
-	if got := get(t, a, Prefix+"devices"); got.Code != http.StatusServiceUnavailable {
-		t.Errorf("with %d bytes under way it answers %d", maxSending, got.Code)
-	}
 }
 
 // FuzzQuery: no query panics, and every answer is JSON that the client's type can decode.

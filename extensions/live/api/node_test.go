@@ -179,9 +179,6 @@ func (w *world) tick(d time.Duration) {
 	w.sample()
 }
 
-// live switches the clock to time.Now.
-func (w *world) live() { w.clock = time.Now }
-
 // sample samples every GPU now.
 func (w *world) sample() {
 	now := w.clock()
@@ -249,17 +246,6 @@ func detailOf(t testing.TB, w *httptest.ResponseRecorder) string {
 		t.Fatalf("%q: %v", w.Body, err)
 	}
 	return p.Detail
-}
-
-func decode[T any](t testing.TB, w *httptest.ResponseRecorder) *T {
-	t.Helper()
-	out := new(T)
-	d := json.NewDecoder(w.Body)
-	d.DisallowUnknownFields()
-	if err := d.Decode(out); err != nil || w.Code != http.StatusOK {
-		t.Fatalf("code %d, %v: %s", w.Code, err, w.Body)
-	}
-	return out
 }
 
 // eventful returns a node with events of every kind, recordings and verdicts.

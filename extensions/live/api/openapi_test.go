@@ -3,6 +3,8 @@ package api
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -49,64 +51,48 @@ var documented = sync.OnceValue(func() *document {
 	return &d
 })
 
-// compiled returns the schema for an answer's code and media type, or nil.
-func compiled(t testing.TB, path string, code int, media string) *jsonschema.Schema {
-	t.Helper()
-	pointer := "#/paths/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(path) + "/get/responses/" + strconv.Itoa(code) +
-		"/content/" + strings.ReplaceAll(media, "/", "~1") + "/schema"
-	schemas.Lock()
-	defer schemas.Unlock()
-	if s, done := schemas.known[pointer]; done {
-		return s
+// compiler compiles schemas of openapi.json, once each. It is not safe for concurrent use.
+var compiler = sync.OnceValue(func() *jsonschema.Compiler {
+	c := jsonschema.NewCompiler()
+	c.AssertFormat()
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(openAPI))
+	if err = errors.Join(err, c.AddResource("openapi.json", doc)); err != nil {
+		panic(err)
 	}
-	if schemas.compiler == nil {
-		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(openAPI))
-		if err != nil {
-			t.Fatal(err)
-		}
-		schemas.compiler = jsonschema.NewCompiler()
-		schemas.compiler.AssertFormat()
-		if err := schemas.compiler.AddResource("openapi.json", doc); err != nil {
-			t.Fatal(err)
-		}
-		schemas.known = map[string]*jsonschema.Schema{}
-	}
-	s, err := schemas.compiler.Compile("openapi.json" + pointer)
-	if err != nil {
-		t.Errorf("%s answers %d as %s, which openapi.json does not have: %v", path, code, media, err)
-	}
-	schemas.known[pointer] = s
-	return s
-}
+	return c
+})
 
-var schemas struct {
-	sync.Mutex
-	compiler *jsonschema.Compiler
-	known    map[string]*jsonschema.Schema
+var compiling sync.Mutex
+
+// checkJSON checks JSON against the schema at a pointer in openapi.json.
+func checkJSON(t testing.TB, what, pointer string, text io.Reader) {
+	t.Helper()
+	compiling.Lock()
+	s, err := compiler().Compile("openapi.json#" + pointer)
+	compiling.Unlock()
+	if err != nil {
+		t.Errorf("%s: openapi.json does not have it: %v", what, err)
+		return
+	}
+	value, err := jsonschema.UnmarshalJSON(text)
+	if err == nil {
+		err = s.Validate(value)
+	}
+	if err != nil {
+		t.Errorf("%s does not fit openapi.json: %v", what, err)
+	}
 }
 
 // checkAnswer checks an answer against openapi.json.
 func checkAnswer(t testing.TB, a *API, r *http.Request, got *httptest.ResponseRecorder) {
 	t.Helper()
-	path := r.Pattern
-	if !slices.Contains(a.Paths(), path) { // unknown, or changed by a redirect
-		return
-	}
 	media := got.Header().Get("Content-Type")
-	if r.Method == http.MethodHead || media == "application/zstd" {
-		return
+	if !slices.Contains(a.Paths(), r.Pattern) || r.Method == http.MethodHead || media == "application/zstd" {
+		return // the path is unknown or changed by a redirect, or there is no JSON
 	}
-	s := compiled(t, path, got.Code, media)
-	if s == nil {
-		return
-	}
-	value, err := jsonschema.UnmarshalJSON(got.Body)
-	if err != nil {
-		t.Fatalf("%s: %v", r.URL, err)
-	}
-	if err := s.Validate(value); err != nil {
-		t.Errorf("%s does not fit openapi.json: %v", r.URL, err)
-	}
+	escape := strings.NewReplacer("~", "~0", "/", "~1").Replace
+	pointer := "/paths/" + escape(r.Pattern) + "/get/responses/" + strconv.Itoa(got.Code) + "/content/" + escape(media) + "/schema"
+	checkJSON(t, r.URL.String(), pointer, got.Body)
 }
 
 func TestAnswersFitTheDescription(t *testing.T) {

@@ -22,8 +22,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
-
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/collector"
@@ -83,20 +81,7 @@ func (r *reader) next() (events []string) {
 func checkEvent(t *testing.T, name, data string) {
 	t.Helper()
 	of := map[string]string{"columns": "StreamColumns", "rows": "StreamRows", "devices": "Device", "health": "DeviceHealth", "event": "Event", "problem": "Problem"}[name]
-	compiled(t, Prefix+"devices", http.StatusOK, "application/json") // compiles the schemas
-	schemas.Lock()
-	defer schemas.Unlock()
-	s, err := schemas.compiler.Compile("openapi.json#/components/schemas/" + of)
-	if err != nil {
-		t.Fatalf("event %s: %v", name, err)
-	}
-	value, err := jsonschema.UnmarshalJSON(strings.NewReader(data))
-	if err == nil {
-		err = s.Validate(value)
-	}
-	if err != nil {
-		t.Errorf("event %s does not fit openapi.json: %v\n%s", name, err, data)
-	}
+	checkJSON(t, "event "+name+" "+data, "/components/schemas/"+of, strings.NewReader(data))
 }
 
 func (r *reader) want(want ...string) {
@@ -110,7 +95,7 @@ func (r *reader) want(want ...string) {
 func TestStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 2, 1)
-		w.live()
+		w.clock = time.Now
 		a := New(w.options)
 		id := w.gpus[0].Devices[0].ID
 		r := join(t, a, "device="+id+"&field=DCGM_FI_DEV_GPU_TEMP&field=DCGM_FI_DEV_SM_*", 250*time.Millisecond)
@@ -157,7 +142,7 @@ func TestStream(t *testing.T) {
 func TestStreamOfHealth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 2, 1)
-		w.live()
+		w.clock = time.Now
 		var board events.Board
 		verdicts := []events.Verdict{{Device: w.gpus[0].Devices[0], Action: events.ActionNone}, {Device: w.gpus[1].Devices[0], Action: events.ActionNone}}
 		store := func(version uint64, state events.State) {
@@ -191,7 +176,7 @@ func TestStreamOfHealth(t *testing.T) {
 func TestStreamFollowsTheSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1, 0)
-		w.live()
+		w.clock = time.Now
 		a := New(w.options)
 		r := join(t, a, "field=DCGM_FI_DEV_GPU_TEMP", 100*time.Millisecond)
 		r.want("columns ")
@@ -242,8 +227,19 @@ func TestAStreamWithoutRowsIsAlive(t *testing.T) {
 	})
 }
 
-func TestTooManyStreams(t *testing.T) {
+func TestBusy(t *testing.T) {
 	a := New(newWorld(t, 1, 0).options)
+	a.waiting.Store(maxWaiting)
+	got := get(t, a, Prefix+"devices")
+	if got.Code != http.StatusServiceUnavailable || got.Header().Get("Retry-After") == "" {
+		t.Errorf("with %d waiting it answers %d", maxWaiting, got.Code)
+	}
+	a.waiting.Store(0)
+	a.sending.Store(maxSending)
+	if got := get(t, a, Prefix+"devices"); got.Code != http.StatusServiceUnavailable {
+		t.Errorf("with %d bytes under way it answers %d", maxSending, got.Code)
+	}
+	a.sending.Store(0)
 	a.streams.open.Add(maxStreams)
 	if got := get(t, a, Prefix+"stream"); got.Code != http.StatusServiceUnavailable || got.Header().Get("Retry-After") == "" {
 		t.Errorf("stream %d is answered %d", maxStreams+1, got.Code)
@@ -263,7 +259,7 @@ func TestStreamsOverHTTP(t *testing.T) {
 
 func streamsOverHTTP(t *testing.T, two bool) {
 	w := newWorld(t, 8, 0)
-	w.live()
+	w.clock = time.Now
 	a := New(w.options)
 	s := server.New(noPages{}, server.Options{Routes: []server.Route{{Pattern: Prefix, Handler: a, Labels: a.Paths(), Close: a.Close}}})
 	h := httptest.NewUnstartedServer(s.Handler())

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"warpgauge/extensions/live/apiv1"
 	"warpgauge/internal/testkit/browser"
 	"warpgauge/internal/testkit/eventually"
+	"warpgauge/pkg/events"
 )
 
 // TestBrowserModules runs testdata/modules.js.
@@ -49,21 +49,20 @@ type shown struct {
 }
 
 var views = []shown{
-	{"one", func() *node { return h100(1).past() }, 1, []string{"(simulated)", "1 up", "NVIDIA H100 80GB HBM3", "/ 700 W", "power cap", "XID 31: GPU memory page fault", "recording-20261122-174000.000-xid.om.zst (81.2 kB)"}, []string{"compute instance", "NaN", "undefined", "null"}},
+	{"one", func() *node { return h100(1) }, 1, []string{"(simulated)", "1 up", "NVIDIA H100 80GB HBM3", "/ 700 W", "power cap", "XID 31: GPU memory page fault", "recording-20261122-174000.000-xid.om.zst (81.2 kB)"}, []string{"compute instance", "NaN", "undefined", "null"}},
 	{"a short list", func() *node {
 		n := h100(1)
 		n.fields = n.fields[:1]
 		return n
 	}, 1, []string{"1 up"}, []string{"NaN", "undefined", "null"}},
-	{"eight", func() *node { return h100(8).past() }, 8, []string{"8 up", "of 5,600 W", "training/llm-0/trainer"}, []string{"NaN", "undefined", "null"}},
-	{"mig", mig, 11, []string{"Instances", "GPU 0 · 3g.40gb #1", "GPU 1 · 1g.10gb #3", "serving/chat-1/server"}, []string{"NaN", "undefined", "null"}},
+	{"eight", func() *node { return h100(8) }, 8, []string{"8 up", "of 5,600 W", "training/llm-0/trainer"}, []string{"NaN", "undefined", "null"}},
+	{"mig", mig, 19, []string{"Instances", "GPU 0 · 3g.20gb #1", "GPU 0 · 1g.5gb #13", "training/llm-1/3g.20gb"}, []string{"NaN", "undefined", "null"}},
 	{"amd", amd, 8, []string{"AMD Instinct MI300X", "/ 750 W", "62 °C · memory 51", "100.0 / 192.0 GiB", "SM 2,100 MHz · memory 1,300", "▲ power"}, []string{"Tensor", "NaN", "undefined", "null"}},
 	{"lost", func() *node {
-		n := h100(8).past()
-		n.changed = make(chan struct{})
-		n.lose(3)
+		n := h100(8)
+		n.faults += "  - {kind: lost, device: 3, at: 14m}\n"
 		return n
-	}, 8, []string{"7 of 8 up", "GPU 3 is lost: GPU is lost: the driver reports NVML_ERROR_GPU_IS_LOST", "■ lost"}, []string{"NaN", "undefined"}},
+	}, 8, []string{"7 of 8 up", "GPU 3 is lost: simulated fault: device lost", "■ lost"}, []string{"NaN", "undefined"}},
 }
 
 // ready is true once tiles have values and charts are drawn.
@@ -180,18 +179,31 @@ const audit = `() => {
 	return wrong;
 }`
 
-// TestBrowserUse presses buttons: details, plot, freeze, zoom, spans.
+// TestBrowserUse presses keys and buttons: details, plot, freeze, zoom, spans.
 func TestBrowserUse(t *testing.T) {
-	n := h100(4).past()
+	n := h100(4)
 	url := n.serve(t, "")
 	p := browser.Open(t).Page(t, 1440, 1600)
 	p.Open(url)
 	p.Wait(ready)
 
+	// The keyboard reaches all controls in page order.
+	var got []string
+	for range 8 {
+		p.Key("Tab")
+		var name string
+		p.Eval("document.activeElement.ariaLabel || document.activeElement.innerText", &name)
+		got = append(got, name)
+	}
+	want := []string{"Skip to the GPUs", "30 s", "1 min", "5 min", "15 min", "Freeze", "GPU 0", "GPU 1"}
+	if !slices.Equal(got, want) {
+		t.Errorf("order of focus %q, want %q", got, want)
+	}
+
 	p.Eval(`document.querySelectorAll('.tile .name')[1].focus()`, nil)
 	p.Key("Enter")
 	p.Wait(`document.querySelector('#detail[open] tbody tr')`)
-	for _, want := range []string{"DCGM_FI_PROF_DRAM_ACTIVE", "blank", "580.95.05", "PCI address", "NVIDIA H100", "training/llm-0/trainer", "Averaged over"} {
+	for _, want := range []string{"DCGM_FI_PROF_DRAM_ACTIVE", "blank", "550.54.15-simulated", "PCI address", "NVIDIA H100", "training/llm-1/trainer", "training/llm-1/python", "Averaged over"} {
 		p.Wait(fmt.Sprintf("document.getElementById('detail').innerText.includes(%q)", want))
 	}
 	check(t, p, "details", []string{"NaN", "undefined", "null"})
@@ -226,30 +238,20 @@ func TestBrowserUse(t *testing.T) {
 	p.Mouse("mouseMoved", box.X+box.Width/2, box.Y+30)
 	p.Mouse("mouseReleased", box.X+box.Width/2, box.Y+30)
 	p.Wait(`warpgauge.view.end !== null && warpgauge.view.span < 30000`)
-	p.Open(url + "#device=GPU-fa4e0002")
+	var id string
+	p.Eval("warpgauge.model.tiles()[2].id", &id)
+	p.Open(url + "#device=" + id)
 	p.Eval("location.reload()", nil)
 	p.Wait(`document.querySelector('#detail[open]')?.innerText.includes('GPU 2')`)
+
+	// After a reload of the list the page shows the new fields.
+	n.open(t, slices.DeleteFunc(n.fields, func(name string) bool { return strings.Contains(name, "TENSOR") }))
+	n.log.Add(&events.Event{Time: n.now(), Kind: events.Reload, Text: "field list reloaded"})
+	p.Wait(`warpgauge.model.columns.length > 0 && !warpgauge.model.columns.some((c) => c.field.includes('TENSOR'))`)
+	p.Wait(`warpgauge.model.list.size > 0 && ![...warpgauge.model.list.keys()].some((name) => name.includes('TENSOR'))`)
+	p.Wait(`document.querySelector('.tile .of-activity dd').innerText.includes('%')`)
 	if got := p.Problems(url); got != nil {
 		t.Errorf("%q", got)
-	}
-}
-
-// TestBrowserFocus: the keyboard reaches all controls in page order.
-func TestBrowserFocus(t *testing.T) {
-	url := h100(2).serve(t, "")
-	p := browser.Open(t).Page(t, 1440, 1600)
-	p.Open(url)
-	p.Wait(ready)
-	var got []string
-	for range 8 {
-		p.Key("Tab")
-		var name string
-		p.Eval("document.activeElement.ariaLabel || document.activeElement.innerText", &name)
-		got = append(got, name)
-	}
-	want := []string{"Skip to the GPUs", "30 s", "1 min", "5 min", "15 min", "Freeze", "GPU 0", "GPU 1"}
-	if !slices.Equal(got, want) {
-		t.Errorf("order of focus %q, want %q", got, want)
 	}
 }
 
@@ -264,15 +266,13 @@ func TestBrowserReconnect(t *testing.T) {
 			p := b.Page(t, 1440, 1600)
 			p.Open(n.serve(t, ""))
 			p.Wait(ready)
-			var asked int
-			n.change(func() { n.down, asked = true, n.requests })
+			asked := n.fail(true)
 			p.Wait(`!document.getElementById('banner').hidden && /does not answer. Last data at \d\d:\d\d:\d\d, \d+ s ago/.test(document.getElementById('banner').innerText) && document.body.classList.contains('stale')`)
 			p.Wait(`document.querySelector('.tile .of-activity dd').innerText.includes('%')`) // the last reading stays visible
 			p.Wait(`Date.now() - warpgauge.link.answered > 5000`)                             // some rows are missed
 			var last float64
 			p.Eval("warpgauge.model.newest", &last)
-			n.change(func() { n.down, asked = false, n.requests-asked })
-			if asked > 30 {
+			if asked = n.fail(false) - asked; asked > 30 {
 				t.Errorf("%d requests in some seconds in which there was no answer", asked)
 			}
 			p.Wait(`document.getElementById('banner').hidden && !document.body.classList.contains('stale')`)
@@ -295,10 +295,8 @@ func TestBrowserHidden(t *testing.T) {
 	p.Eval("warpgauge.model.newest", &last)
 	p.Wait(fmt.Sprintf("Date.now() > %f + 4000", last))
 	eventually.OK(t, "no stream", func() error {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		if n.streams > 0 {
-			return fmt.Errorf("%d streams", n.streams)
+		if streams := n.streams.Load(); streams > 0 {
+			return fmt.Errorf("%d streams", streams)
 		}
 		return nil
 	})
@@ -314,7 +312,7 @@ func TestBrowserHidden(t *testing.T) {
 
 // noGap is true if recent samples have no gap.
 const noGap = `(() => {
-	const { ring } = warpgauge.model.pick('GPU-fa4e0001', 'activity');
+	const { ring } = warpgauge.model.pick(warpgauge.model.tiles()[1].id, 'activity');
 	for (let i = ring.from(%f - 5000) + 1; i < ring.length; i++) if (ring.time(i) - ring.time(i - 1) > 1500) return false;
 	return true;
 })()`
@@ -334,12 +332,9 @@ func TestBrowserReplay(t *testing.T) {
 // TestBrowserHostile: names from others are shown as plain text.
 func TestBrowserHostile(t *testing.T) {
 	const name = `<img src=x onerror="document.title='taken'"><script>document.title='taken'</script>`
-	n := h100(2).past()
-	n.devices[0].Model, n.devices[0].State, n.devices[0].Reason = name, "stalled", name
-	n.devices[1].Users = []apiv1.User{{Namespace: name, Pod: name}}
-	n.devices[1].Processes[0].Name = name
-	n.devices[1].Facts = map[string]string{name: name}
-	n.events[0].Text, n.recordings[0].Name, n.recordings[0].Cause = name, "../../"+name, name
+	n := h100(2)
+	n.hostile = name
+	n.faults += "  - {kind: stalled, device: 0, at: 14m}\n"
 	url := n.serve(t, "")
 	p := browser.Open(t).Page(t, 1440, 1600)
 	p.Open(url)
@@ -354,24 +349,6 @@ func TestBrowserHostile(t *testing.T) {
 	if found != 0 {
 		t.Error("a name became a part of the page")
 	}
-	if got := p.Problems(url); got != nil {
-		t.Errorf("%q", got)
-	}
-}
-
-// TestBrowserReload: after a reload the page shows the new list's fields.
-func TestBrowserReload(t *testing.T) {
-	n := h100(2)
-	url := n.serve(t, "")
-	p := browser.Open(t).Page(t, 1440, 1600)
-	p.Open(url)
-	p.Wait(ready)
-	n.change(func() {
-		n.fields = slices.DeleteFunc(n.fields, func(f reading) bool { return strings.Contains(f.name, "TENSOR") })
-		n.events = append(n.events, apiv1.Event{Time: n.now(), Kind: "reload", Text: "field list reloaded"})
-	})
-	p.Wait(`warpgauge.model.columns.length > 0 && !warpgauge.model.columns.some((c) => c.field.includes('TENSOR'))`)
-	p.Wait(`document.querySelector('.tile .of-activity dd').innerText.includes('%')`)
 	if got := p.Problems(url); got != nil {
 		t.Errorf("%q", got)
 	}
@@ -401,42 +378,7 @@ func TestBrowserTwoHours(t *testing.T) {
 	}
 }
 
-var (
-	pictures = flag.String("pictures", "", "draw the pictures of docs/live.md with this exporter")
-	axe      = flag.String("axe", "", "path of axe.min.js of axe-core")
-)
-
-// TestBrowserAxe runs axe-core on each kind of node: make live-axe.
-func TestBrowserAxe(t *testing.T) {
-	if *axe == "" {
-		t.Skip("needs axe-core, which npm has: make live-axe")
-	}
-	source, err := os.ReadFile(*axe)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := browser.Open(t)
-	for _, v := range views {
-		t.Run(v.name, func(t *testing.T) {
-			p := b.Page(t, 1440, 2400)
-			p.Open(v.node().serve(t, ""))
-			p.Wait(ready)
-			p.Eval(string(source), nil)
-			for _, step := range []string{"", "warpgauge.freeze()", "warpgauge.openDetail(warpgauge.model.tiles()[0].id)"} {
-				p.Eval(step+";0", nil)
-				p.Wait(`!document.querySelector('dialog[open]') || document.querySelector('#detail tbody tr')`)
-				for _, dark := range []bool{false, true} {
-					p.Dark(dark)
-					var violations []string
-					p.Eval(`axe.run({ resultTypes: ['violations'] }).then((r) => r.violations.map((v) => v.id + ' (' + v.impact + '): ' + v.help + ': ' + v.nodes.slice(0, 2).map((n) => n.html.slice(0, 150) + ' ' + (n.any[0]?.message || '')).join(' | ')))`, &violations)
-					for _, v := range violations {
-						t.Errorf("after %q, dark %v: %s", step, dark, v)
-					}
-				}
-			}
-		})
-	}
-}
+var pictures = flag.String("pictures", "", "draw the pictures of docs/live.md with this exporter")
 
 // TestBrowserPictures takes the pictures for docs/live.md: make live-pictures. It uses the real
 // exporter with simulated GPUs; one of them has an XID and another is lost.

@@ -1,484 +1,304 @@
 package page
 
 import (
-	"encoding/json"
-	"fmt"
-	"maps"
+	"cmp"
+	"errors"
+	"io"
+	"io/fs"
 	"math"
 	"net/http"
 	"net/http/httptest"
-	"path"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+
+	"warpgauge/collectors/fake"
+	"warpgauge/extensions/live/api"
 	"warpgauge/extensions/live/apiv1"
+	"warpgauge/extensions/recorder/history"
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/events"
+	"warpgauge/pkg/exporter"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/lists"
+	"warpgauge/pkg/ring"
+	"warpgauge/pkg/rows"
+	"warpgauge/pkg/session"
+	"warpgauge/pkg/view"
 )
 
-// reading is a field of the simulated node, with its value for device n at a time in seconds.
-type reading struct {
-	name, unit, kind string // kind of device; "" means gpu
-	value            func(n int, t float64) float64
-	labels           []map[string]string
-}
-
-// node answers /api/v1/ with simulated values and serves the page. Its time may run faster.
+// node serves the page and the API with the GPUs of the collector fake. It has a past of 15 minutes. Its time may run
+// faster, so it samples by itself.
 type node struct {
-	interval time.Duration
+	profile  string
+	gpus     int
+	faults   string   // of fake, in YAML; their times count from 15 minutes ago
+	fields   []string // of the list
 	speed    float64
-	began    time.Time
-	fields   []reading
 	proxied  bool   // while the node is down, a proxy answers
 	replayed string // name of the recording, which has no new rows
+	hostile  string // replaces the names that others choose
 
-	mu         sync.Mutex
-	devices    []apiv1.Device
-	health     []apiv1.DeviceHealth
-	events     []apiv1.Event
-	recordings []apiv1.Recording
-	changed    chan struct{} // closed at each change
-	down       bool
-	streams    int
-	requests   int
+	began             time.Time
+	server            *httptest.Server
+	down              atomic.Bool
+	requests, streams atomic.Int64
+	world             *fake.World
+	board             view.Board
+	history           *history.History
+	log               *api.Log
+
+	mu      sync.Mutex // guards the following fields
+	sampled time.Time
+	list    field.List
+	sources []collector.Source
+	status  session.CollectorStatus
 }
 
 // serve starts the node below a path prefix and returns its address, which ends with "/".
 func (n *node) serve(tb testing.TB, prefix string) string {
 	tb.Helper()
-	if n.speed == 0 {
-		n.speed = 1
+	n.began, n.log = time.Now().Truncate(time.Second), api.NewLog()
+	n.sampled = n.began.Add(-history.DefaultAge)
+	o := fake.Options{Profile: n.profile, Devices: n.gpus, Now: func() time.Time { return n.sampled }}
+	var err error
+	if o.Spec, err = fake.ParseSpec(strings.NewReader(n.faults)); err == nil {
+		n.world, err = fake.NewWorld(o)
 	}
-	if n.interval == 0 {
-		n.interval = time.Second
+	if err != nil {
+		tb.Fatal(err)
 	}
-	n.began, n.changed = time.Now(), make(chan struct{})
+	n.history = history.New(history.Options{Rows: rows.New(&n.board, nil)})
+	n.open(tb, n.fields)
+	n.sample(n.began)
+	states, gpu := exporter.NewStates(nil, n.now), &n.status.Devices[0].Device
+	states.Update(n.Status())
+	for i, e := range []events.Event{
+		{Kind: events.Reload, Text: cmp.Or(n.hostile, "field list reloaded: 38 fields")},
+		{Kind: events.XID, Device: gpu, Code: 31},
+		{Kind: events.Clock, Device: gpu, Reason: "sw_power_cap"},
+	} {
+		e.Time = n.began.Add(time.Duration(i*80-260) * time.Second)
+		n.log.Add(&e)
+	}
+	answers := api.New(api.Options{
+		Hostname: "gpu-node-17", Version: "2.0.0-test", Recording: n.replayed, Board: &n.board, Node: n, States: states,
+		Verdicts: new(events.Board), NotReady: func() []string { return nil }, Lists: served{n}, People: n, Events: n.log,
+		Past: &rows.Past{History: n.history, MaxAge: history.DefaultAge, Recordings: n}, Download: true,
+		StaleAfter: time.Hour, Now: n.now, Logger: zap.NewNop(),
+	})
 	mux := http.NewServeMux()
 	mux.Handle("/", Handler(Options{Version: "2.0.0-test", Live: true}))
 	mux.Handle("/test/", http.StripPrefix("/test/", http.FileServer(http.Dir("testdata"))))
-	for name, f := range map[string]func(*http.Request) any{
-		"devices": n.devicesAnswer, "fields": n.fieldsAnswer, "samples": n.samplesAnswer, "events": n.eventsAnswer, "health": n.healthAnswer, "list": n.listAnswer, "recordings": n.recordingsAnswer,
-	} {
-		mux.HandleFunc("GET /api/v1/"+name, func(w http.ResponseWriter, r *http.Request) {
-			n.mu.Lock()
-			defer n.mu.Unlock()
-			w.Header().Set("Content-Type", "application/json")
-			_ = json.NewEncoder(w).Encode(f(r)) // an error means that the browser went away
-		})
-	}
-	mux.HandleFunc("GET /api/v1/stream", n.stream)
-	s := httptest.NewServer(http.StripPrefix(prefix, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		n.mu.Lock()
-		n.requests++
-		down := n.down
-		n.mu.Unlock()
+	mux.Handle(api.Prefix, answers)
+	n.server = httptest.NewServer(http.StripPrefix(prefix, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n.requests.Add(1)
 		switch {
-		case down && n.proxied:
+		case n.down.Load() && n.proxied:
 			http.Error(w, "bad gateway", http.StatusBadGateway)
 			return
-		case down:
+		case n.down.Load():
 			panic(http.ErrAbortHandler) // closes the connection without an answer
+		}
+		if r.URL.Path == api.Prefix+"stream" {
+			n.streams.Add(1)
+			defer n.streams.Add(-1)
 		}
 		mux.ServeHTTP(w, r)
 	})))
-	tb.Cleanup(func() {
-		n.change(func() { n.down = true })
-		s.Close()
+	var sampler sync.WaitGroup
+	sampler.Go(func() {
+		for tick := time.Tick(100 * time.Millisecond); tb.Context().Err() == nil; <-tick {
+			n.sample(n.now())
+		}
 	})
-	return s.URL + prefix + "/"
+	tb.Cleanup(func() {
+		n.fail(true)
+		answers.Close()
+		n.server.Close()
+		sampler.Wait()
+	})
+	return n.server.URL + prefix + "/"
 }
 
-// change modifies the node and wakes its streams.
-func (n *node) change(f func()) {
+// fail ends or begins the node's answers. It returns the number of requests so far.
+func (n *node) fail(down bool) int64 {
+	n.down.Store(down)
+	if down {
+		n.server.CloseClientConnections()
+	}
+	return n.requests.Load()
+}
+
+// open binds the GPUs to a list of fields.
+func (n *node) open(tb testing.TB, fields []string) {
+	tb.Helper()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	f()
-	close(n.changed)
-	n.changed = make(chan struct{})
-}
-
-func (n *node) now() time.Time {
-	return n.began.Add(time.Duration(float64(time.Since(n.began)) * n.speed))
-}
-
-// has reports whether a device has a field.
-func (f *reading) has(d *apiv1.Device) bool {
-	if f.kind == "" {
-		return d.Kind == "gpu"
+	csv := strings.Join(fields, ", gauge, h\n") + ", gauge, h\nDCGM_FI_DRIVER_VERSION, label, h\n"
+	list, problems, err := field.Parse(strings.NewReader(csv), field.ParseOptions{Strict: true})
+	if err == nil {
+		n.sources, err = n.world.Collector().Open(tb.Context(), list)
 	}
-	return d.Kind == f.kind
+	if err != nil {
+		tb.Fatal(err, problems)
+	}
+	n.list, n.status = list, session.CollectorStatus{Name: "nvml", Up: true, Since: n.began.Add(-time.Hour)}
+	v := &view.View{Version: n.board.Load().Version + 1}
+	for _, s := range n.sources {
+		devices, why := slices.Clone(s.Devices()), s.(collector.Explainer)
+		for i := range devices {
+			if n.hostile != "" {
+				devices[i].Model, devices[i].Facts = n.hostile, []collector.Label{{Name: n.hostile, Value: n.hostile}}
+			}
+			n.status.Devices = append(n.status.Devices, session.DeviceStatus{Device: devices[i], State: session.Up})
+		}
+		v.Sources = append(v.Sources, &view.Source{
+			Collector: n.status.Name, Fields: list, Interval: time.Second, Devices: devices, Columns: s.Columns(),
+			Explanations: why.Explanations(), Absent: why.Absent(), Ring: ring.Make(4096, len(devices), len(s.Columns())),
+		})
+	}
+	n.board.Store(v)
+	n.history.Sync(n.sampled)
 }
 
-// each calls f with every series of the selected devices and fields, by device. k counts the series of a field.
-func (n *node) each(devices []apiv1.Device, ids, fields []string, call func(i, k int, f *reading, labels map[string]string)) {
-	for i := range devices {
-		for j := range n.fields {
-			f := &n.fields[j]
-			if !f.has(&devices[i]) || !matches(ids, devices[i].ID) || !matches(fields, f.name) {
-				continue
+// now returns the node's time. That of a recording stands still.
+func (n *node) now() time.Time {
+	if n.replayed != "" {
+		return n.began
+	}
+	return n.began.Add(time.Duration(float64(time.Since(n.began)) * cmp.Or(n.speed, 1)))
+}
+
+// sample adds a row for each second up to now.
+func (n *node) sample(now time.Time) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for !n.sampled.Add(time.Second).After(now) {
+		n.sampled = n.sampled.Add(time.Second)
+		left := n.status.Devices
+		for i, to := range n.board.Load().Sources {
+			devices, row := left[:len(to.Devices)], slices.Repeat([]float64{math.NaN()}, len(to.Columns))
+			left = left[len(devices):]
+			err := n.sources[i].Sample(row, slices.Repeat([]bool{true}, len(row)))
+			if err == nil {
+				t := n.sampled.UnixNano()
+				to.Ring.Append(t, slices.Repeat([]int64{t}, len(devices)), row)
 			}
-			for k := range max(len(f.labels), 1) {
-				var labels map[string]string
-				if f.labels != nil {
-					labels = f.labels[k]
+			for j := range devices {
+				switch d := &devices[j]; {
+				case errors.Is(err, collector.ErrDeviceLost):
+					d.State, d.Cause, d.Reason = session.Lost, session.CauseLost, err.Error()
+				case err != nil:
+					d.State, d.Cause, d.Reason = session.Stalled, session.CauseError, cmp.Or(n.hostile, err.Error())
+				default:
+					d.LastSample = n.sampled
 				}
-				call(i, k, f, labels)
 			}
 		}
 	}
+	n.history.Sync(n.sampled)
 }
 
-func (f *reading) at(device, series int, t time.Time) *float64 {
-	v := f.value(device*31+series, float64(t.UnixMilli())/1000)
-	if math.IsNaN(v) {
+// Status implements api.Node.
+func (n *node) Status() []session.CollectorStatus {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	out := n.status
+	out.Devices = slices.Clone(out.Devices)
+	return []session.CollectorStatus{out}
+}
+
+// Interval implements api.Node.
+func (*node) Interval(field.Reading) time.Duration { return time.Second }
+
+// Users implements api.People. Nobody uses GPU 2.
+func (n *node) Users(d *collector.Device) []apiv1.User {
+	if d.GPU == "2" {
 		return nil
 	}
-	return &v
+	name := cmp.Or(n.hostile, "training")
+	return []apiv1.User{{Namespace: name, Pod: "llm-" + d.GPU, Container: cmp.Or(d.Instance.Profile, "trainer")}}
 }
 
-func matches(patterns []string, name string) bool {
-	for _, p := range patterns {
-		if ok, _ := path.Match(p, name); ok {
-			return true
-		}
+// Processes implements api.People.
+func (n *node) Processes(d *collector.Device) []apiv1.Process {
+	pod := "training/llm-" + d.GPU + "/python"
+	return []apiv1.Process{{PID: 4711, Name: cmp.Or(n.hostile, "python3"), Memory: api.Number(61.5e9), Busy: api.Number(93), Pod: pod}}
+}
+
+// Viewed implements api.People.
+func (*node) Viewed() {}
+
+// Recordings implements rows.Recordings.
+func (n *node) Recordings() []rows.Recording {
+	r := rows.Recording{Name: "recording-20261122-174000.000-xid.om.zst", Time: n.began.Add(-3 * time.Minute), Cause: "xid", Bytes: 81_234}
+	r.Device, r.From, r.Until = n.board.Load().Sources[0].Devices[0].ID, r.Time.Add(-time.Minute), r.Time.Add(30*time.Second)
+	if n.hostile != "" {
+		r.Name, r.Cause = "../../"+n.hostile, n.hostile
 	}
-	return len(patterns) == 0
+	return []rows.Recording{r}
 }
 
-func (n *node) devicesAnswer(*http.Request) any {
-	return apiv1.Devices{Time: n.now(), Hostname: "gpu-node-17", Version: "2.0.0-test", Simulated: true, Recording: n.replayed, History: true, Recorder: n.recordings != nil,
-		Collectors: []apiv1.Collector{{Name: "nvml", Up: true}}, Devices: n.devices}
+// Open implements rows.Recordings.
+func (*node) Open(string) (io.ReadSeekCloser, error) { return nil, fs.ErrNotExist }
+
+// served implements api.Lists.
+type served struct{ *node }
+
+func (s served) Status() lists.Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	in := lists.List{Origin: "/etc/warpgauge/counters.csv", Hash: strings.Repeat("ab", 32), Fields: s.list}
+	return lists.Status{InService: in, Applied: s.began}
 }
 
-func (n *node) fieldsAnswer(r *http.Request) any {
-	q, age, all := r.URL.Query(), 0.2, make([]apiv1.DeviceFields, len(n.devices))
-	n.each(n.devices, q["device"], q["field"], func(i, k int, f *reading, labels map[string]string) {
-		x := apiv1.Field{Name: f.name, Metric: f.name, Help: "A made-up reading for tests.", Type: "gauge", Unit: f.unit, Window: 1, Interval: n.interval.Seconds(), Labels: labels}
-		if d, _, ok := field.ByName(f.name); ok {
-			m, _ := d.RoleOf(slices.Collect(maps.Values(labels))...)
-			x.Role = string(m.Role)
-		}
-		if strings.HasSuffix(f.name, "_total") {
-			x.Type = "counter"
-		}
-		switch d := &n.devices[i]; {
-		case d.State != "up":
-			x.Absent = &apiv1.Absence{Reason: "device_lost", Detail: d.Reason}
-		case f.at(i, k, n.now()) == nil:
-			x.Absent = &apiv1.Absence{Reason: "blank"}
-		default:
-			x.Value, x.Age = f.at(i, k, n.now()), &age
-		}
-		all[i].ID, all[i].Fields = n.devices[i].ID, append(all[i].Fields, x)
-	})
-	return apiv1.Fields{Time: n.now(), Devices: slices.DeleteFunc(all, func(d apiv1.DeviceFields) bool { return d.ID == "" })}
-}
-
-func (n *node) samplesAnswer(r *http.Request) any {
-	q := r.URL.Query()
-	now := n.now()
-	since, err := time.Parse(time.RFC3339, q.Get("since"))
-	if err != nil || now.Sub(since) > 15*time.Minute {
-		since = now.Add(-15 * time.Minute)
-	}
-	out := apiv1.Samples{Device: q.Get("device"), Field: q.Get("field"), From: since.UnixMilli(), Until: now.UnixMilli()}
-	step := n.interval
-	if points, _ := strconv.Atoi(q.Get("points")); points > 0 {
-		step = max(now.Sub(since)/time.Duration(points), n.interval)
-		out.Step = step.Milliseconds()
-	}
-	n.each(n.devices, q["device"], q["field"], func(i, k int, f *reading, labels map[string]string) {
-		out.Unit = f.unit
-		s := apiv1.SampledSeries{Labels: labels}
-		for t := since.Truncate(step).Add(step); t.Before(now); t = t.Add(step) {
-			v := f.at(i, k, t)
-			s.Times = append(s.Times, t.UnixMilli())
-			if out.Step == 0 {
-				s.Values = append(s.Values, v)
-			} else {
-				s.Min, s.Max, s.Mean = append(s.Min, v), append(s.Max, v), append(s.Mean, v)
-			}
-		}
-		out.Series = append(out.Series, s)
-	})
-	return out
-}
-
-func (n *node) eventsAnswer(*http.Request) any {
-	return apiv1.Events{Events: append([]apiv1.Event{}, n.events...)}
-}
-
-func (n *node) recordingsAnswer(*http.Request) any {
-	return apiv1.Recordings{Recordings: n.recordings}
-}
-
-func (n *node) healthAnswer(*http.Request) any {
-	return apiv1.Health{Time: n.now(), State: "ok", Ready: true, Devices: n.health}
-}
-
-func (n *node) listAnswer(*http.Request) any {
-	out := apiv1.List{Source: "/etc/warpgauge/counters.csv", Hash: strings.Repeat("ab", 32), Applied: n.began}
-	for _, f := range n.fields {
-		l := apiv1.ListField{Name: f.name, Metric: f.name, Type: "gauge", Unit: f.unit}
-		if d, _, ok := field.ByName(f.name); ok {
-			for _, m := range d.Roles() {
-				l.Roles = append(l.Roles, apiv1.Role{Role: string(m.Role), Label: m.Label, Rank: m.Rank})
-			}
-		}
-		out.Fields = append(out.Fields, l)
-	}
-	return out
-}
-
-// stream sends rows like the exporter.
-func (n *node) stream(w http.ResponseWriter, r *http.Request) {
-	q := r.URL.Query()
-	seconds, _ := strconv.ParseFloat(q.Get("interval"), 64)
-	every := time.Duration(math.Max(seconds, 0.1) * float64(time.Second))
-	w.Header().Set("Content-Type", "text/event-stream")
-	send := func(kind string, data any) {
-		text, _ := json.Marshal(data)
-		fmt.Fprintf(w, "event: %s\ndata: %s\n\n", kind, text) // an error means that the browser went away
-	}
-	n.mu.Lock()
-	n.streams++
-	devices, events := append([]apiv1.Device{}, n.devices...), len(n.events)
-	n.mu.Unlock()
-	defer func() {
-		n.mu.Lock()
-		n.streams--
-		n.mu.Unlock()
-	}()
-	var columns apiv1.StreamColumns
-	n.each(devices, nil, q["field"], func(i, _ int, f *reading, labels map[string]string) {
-		columns.Columns = append(columns.Columns, apiv1.StreamColumn{Device: devices[i].ID, Field: f.name, Unit: f.unit, Labels: labels})
-	})
-	send("columns", columns)
-	last := n.now().Truncate(n.interval)
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
-	for {
-		_ = http.NewResponseController(w).Flush()
-		n.mu.Lock()
-		changed := n.changed
-		n.mu.Unlock()
-		select {
-		case <-r.Context().Done():
-			return
-		case <-changed:
-			n.mu.Lock()
-			if n.down {
-				n.mu.Unlock()
-				return
-			}
-			for i, d := range n.devices {
-				if d.State != devices[i].State {
-					send("devices", d)
-				}
-			}
-			copy(devices, n.devices)
-			for _, e := range n.events[events:] {
-				send("event", e)
-			}
-			events = len(n.events)
-			n.mu.Unlock()
-		case <-ticker.C:
-			if n.replayed != "" {
-				continue
-			}
-			var rows apiv1.StreamRows
-			for now := n.now(); !last.Add(n.interval).After(now); {
-				last = last.Add(n.interval)
-				first, row := 0, make(map[int]*apiv1.StreamRow)
-				n.each(devices, nil, q["field"], func(i, k int, f *reading, _ map[string]string) {
-					if first++; devices[i].State != "up" {
-						return
-					}
-					if row[i] == nil {
-						row[i] = &apiv1.StreamRow{Time: last.UnixMilli(), First: first - 1}
-					}
-					row[i].Values = append(row[i].Values, f.at(i, k, last))
-				})
-				for _, r := range row {
-					rows.Rows = append(rows.Rows, *r)
-				}
-			}
-			if rows.Rows != nil {
-				send("rows", rows)
-			}
-		}
+func h100(gpus int) *node {
+	return &node{
+		gpus: gpus,
+		faults: `faults:
+  - {kind: value, device: all, field: DCGM_FI_DEV_CLOCKS_EVENT_REASONS, value: 4}
+  - {kind: blank, device: all, field: DCGM_FI_DEV_ENC_UTIL}
+`,
+		fields: []string{
+			"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "DCGM_FI_PROF_DRAM_ACTIVE",
+			"DCGM_FI_DEV_BOARD_POWER_WATTS", "DCGM_FI_DEV_ENFORCED_POWER_LIMIT",
+			"DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_MEMORY_TEMP", "DCGM_FI_DEV_SLOWDOWN_TEMP",
+			"DCGM_FI_DEV_SM_CLOCK", "DCGM_FI_DEV_MEM_CLOCK", "DCGM_FI_DEV_CLOCKS_EVENT_REASONS",
+			"DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_TOTAL",
+			"DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL", "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL", "DCGM_FI_DEV_ENC_UTIL",
+		},
 	}
 }
 
-// load returns the load of device n, 0 to 1: it trains, infers or idles.
-func load(n int, t float64) float64 {
-	noise := math.Sin(t*12.9898+float64(n)*78.233) * 43758.5453
-	noise -= math.Floor(noise)
-	switch n / 31 % 4 {
-	case 3:
-		return 0.3 + 0.25*math.Sin(t/23+float64(n)) + 0.2*noise
-	case 2:
-		return 0.02 * noise
-	default:
-		if math.Mod(t+float64(n), 61) < 5 {
-			return 0.05 + 0.05*noise
-		}
-		return 0.93 + 0.07*noise
-	}
-}
-
-func nvidiaReadings() []reading {
-	by := func(a, b float64) func(int, float64) float64 {
-		return func(n int, t float64) float64 { return a + b*load(n, t) }
-	}
-	whole := func(f func(int, float64) float64) func(int, float64) float64 {
-		return func(n int, t float64) float64 { return math.Round(f(n, t)) }
-	}
-	constant := func(v float64) func(int, float64) float64 { return func(int, float64) float64 { return v } }
-	return []reading{
-		{name: "DCGM_FI_DEV_GPU_UTIL", unit: "%", value: whole(by(0, 100))},
-		{name: "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", unit: "ratio", value: by(0, 0.62)},
-		{name: "DCGM_FI_PROF_DRAM_ACTIVE", unit: "ratio", value: by(0.01, 0.4)},
-		{name: "DCGM_FI_DEV_BOARD_POWER_WATTS", unit: "W", value: by(110, 588)},
-		{name: "DCGM_FI_DEV_ENFORCED_POWER_LIMIT", unit: "W", value: constant(700)},
-		{name: "DCGM_FI_DEV_GPU_TEMP", unit: "celsius", value: whole(by(38, 31))},
-		{name: "DCGM_FI_DEV_MEMORY_TEMP", unit: "celsius", value: whole(by(44, 38))},
-		{name: "DCGM_FI_DEV_SLOWDOWN_TEMP", unit: "celsius", value: constant(87)},
-		{name: "DCGM_FI_DEV_SM_CLOCK", unit: "MHz", value: whole(by(1980, -165))},
-		{name: "DCGM_FI_DEV_MEM_CLOCK", unit: "MHz", value: constant(2619)},
-		{name: "DCGM_FI_DEV_CLOCKS_EVENT_REASONS", value: func(n int, t float64) float64 {
-			if load(n, t) > 0.9 {
-				return 4
-			}
-			return 0
-		}},
-		{name: "DCGM_FI_DEV_FB_USED", unit: "MiB", value: func(n int, _ float64) float64 { return float64(8000 + n%8*9000) }},
-		{name: "DCGM_FI_DEV_FB_TOTAL", unit: "MiB", value: constant(81559)},
-		{name: "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL", unit: "MB/s", value: by(0, 240000)},
-		{name: "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL", value: func(n int, _ float64) float64 {
-			if n/31 == 3 {
-				return 12
-			}
-			return 0
-		}},
-		{name: "DCGM_FI_DEV_ENC_UTIL", unit: "%", value: func(int, float64) float64 { return math.NaN() }},
-	}
-}
-
-// gpus returns n GPUs with pods and processes.
-func gpus(n int, model string) []apiv1.Device {
-	var out []apiv1.Device
-	session := time.Now().Add(-3 * time.Hour)
-	for i := range n {
-		d := apiv1.Device{ID: fmt.Sprintf("GPU-fa4e%04d", i), Kind: "gpu", Collector: "nvml", State: "up", Interval: 1, GPU: strconv.Itoa(i), UUID: fmt.Sprintf("GPU-fa4e%04d-0000-0000", i),
-			PCIBusID: fmt.Sprintf("00000000:%02X:00.0", 16+i), Node: fmt.Sprintf("nvidia%d", i), Model: model, Simulated: true, Session: &session, Since: &session,
-			Facts: map[string]string{"DCGM_FI_DRIVER_VERSION": "580.95.05"}}
-		if i%4 != 2 {
-			memory, busy := 61.5e9, 93.0
-			d.Users = []apiv1.User{{Namespace: "training", Pod: fmt.Sprintf("llm-%d", i/4), Container: "trainer"}}
-			d.Processes = []apiv1.Process{{PID: 4700 + i, Name: "python3", Memory: &memory, Busy: &busy, Pod: fmt.Sprintf("training/llm-%d/trainer", i/4)}}
-		}
-		out = append(out, d)
-	}
-	return out
-}
-
-func h100(n int) *node {
-	return &node{devices: gpus(n, "NVIDIA H100 80GB HBM3 (simulated)"), fields: nvidiaReadings()}
-}
-
-// mig returns a node with two GPUs in MIG mode, where only instances have a utilisation.
+// mig returns a node with four GPUs in MIG mode, where only instances have a utilisation, and one that is not.
 func mig() *node {
-	n := h100(4)
-	for g := range 2 {
-		parent := n.devices[g]
-		for i, profile := range []string{"3g.40gb", "2g.20gb", "1g.10gb", "1g.10gb"}[g:] {
-			n.devices = append(n.devices, apiv1.Device{ID: fmt.Sprintf("%s/%d", parent.ID, i+1), Parent: parent.ID, Kind: "instance", Collector: "nvml", State: "up", Interval: 1, GPU: parent.GPU, UUID: parent.UUID,
-				Model: parent.Model, Simulated: true, Instance: &apiv1.Instance{Profile: profile, ID: strconv.Itoa(i + 1), UUID: fmt.Sprintf("MIG-fa4e%d%d", g, i)},
-				Users: []apiv1.User{{Namespace: "serving", Pod: fmt.Sprintf("chat-%d", i), Container: "server"}}})
-		}
-	}
-	for i, f := range n.fields {
-		if f.name == "DCGM_FI_DEV_GPU_UTIL" {
-			n.fields[i].value = func(d int, t float64) float64 {
-				if d/31 < 2 {
-					return math.NaN()
-				}
-				return f.value(d, t)
-			}
-		}
-	}
-	n.fields = append(n.fields,
-		reading{name: "DCGM_FI_PROF_GR_ENGINE_ACTIVE", unit: "ratio", kind: "instance", value: load},
-		reading{name: "DCGM_FI_PROF_DRAM_ACTIVE", unit: "ratio", kind: "instance", value: func(n int, t float64) float64 { return load(n, t) / 3 }},
-		reading{name: "DCGM_FI_DEV_FB_USED", unit: "MiB", kind: "instance", value: func(n int, _ float64) float64 { return 4000 }},
-		reading{name: "DCGM_FI_DEV_FB_TOTAL", unit: "MiB", kind: "instance", value: func(n int, _ float64) float64 { return 9984 }})
+	n := h100(5)
+	n.profile, n.fields = "dgx-a100-mig", append(n.fields, "DCGM_FI_PROF_GR_ENGINE_ACTIVE")
 	return n
 }
 
 // amd returns a node with AMD GPUs.
 func amd() *node {
-	n := &node{devices: gpus(8, "AMD Instinct MI300X (simulated)")}
-	keep := map[string]bool{"DCGM_FI_DEV_GPU_UTIL": true, "DCGM_FI_PROF_DRAM_ACTIVE": true, "DCGM_FI_DEV_BOARD_POWER_WATTS": true}
-	for _, f := range nvidiaReadings() {
-		if keep[f.name] {
-			n.fields = append(n.fields, f)
-		}
+	return &node{
+		profile: "mi300x",
+		faults: `faults:
+  - {kind: value, device: all, field: amd_gpu_temperature_celsius, label: sensor=junction, value: 62}
+  - {kind: value, device: all, field: amd_gpu_temperature_celsius, label: sensor=mem, value: 51}
+  - {kind: value, device: all, field: amd_gpu_memory_used_bytes, label: memory=vram, value: 107374182400}
+  - {kind: value, device: all, field: amd_gpu_clock_hertz, label: clock=gfx, value: 2.1e9}
+  - {kind: value, device: all, field: amd_gpu_clock_hertz, label: clock=mem, value: 1.3e9}
+  - {kind: value, device: all, field: amd_gpu_throttle_active, label: reason=power, value: 1}
+`,
+		fields: []string{
+			"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_DRAM_ACTIVE", "DCGM_FI_DEV_BOARD_POWER_WATTS", "DCGM_FI_DEV_POWER_MGMT_LIMIT",
+			"amd_gpu_temperature_celsius", "amd_gpu_memory_used_bytes", "amd_gpu_memory_size_bytes",
+			"amd_gpu_clock_hertz", "amd_gpu_throttle_active",
+		},
 	}
-	reasons := []map[string]string{{"reason": "power"}, {"reason": "thermal"}}
-	of := func(label string, values ...string) (out []map[string]string) {
-		for _, v := range values {
-			out = append(out, map[string]string{label: v})
-		}
-		return out
-	}
-	each := func(values ...float64) func(int, float64) float64 {
-		return func(d int, _ float64) float64 { return values[d%31] }
-	}
-	n.fields = append(n.fields,
-		reading{name: "amd_gpu_temperature_celsius", unit: "celsius", labels: of("sensor", "vrsoc", "junction", "mem"), value: each(99, 62, 51)},
-		reading{name: "amd_gpu_memory_used_bytes", unit: "bytes", labels: of("memory", "gtt", "vram"), value: each(1<<20, 100<<30)},
-		reading{name: "amd_gpu_memory_size_bytes", unit: "bytes", labels: of("memory", "gtt", "vram"), value: each(1<<40, 192<<30)},
-		reading{name: "amd_gpu_clock_hertz", unit: "Hz", labels: of("clock", "soc", "gfx", "mem"), value: each(5e8, 2.1e9, 1.3e9)},
-		reading{name: "DCGM_FI_DEV_POWER_MGMT_LIMIT", unit: "W", value: func(int, float64) float64 { return 750 }},
-		reading{name: "amd_gpu_throttle_active", unit: "bool", labels: reasons, value: func(d int, t float64) float64 {
-			if d%31 == 0 && load(d, t) > 0.9 {
-				return 1
-			}
-			return 0
-		}})
-	return n
-}
-
-// lose removes a GPU and reports its XID.
-func (n *node) lose(i int) {
-	n.change(func() {
-		now, code := n.now(), 79
-		n.devices[i].State, n.devices[i].Cause, n.devices[i].Reason, n.devices[i].Since = "lost", "lost", "GPU is lost: the driver reports NVML_ERROR_GPU_IS_LOST", &now
-		n.events = append(n.events,
-			apiv1.Event{Time: now, Kind: "xid", Device: n.devices[i].ID, GPU: n.devices[i].GPU, Code: &code, Text: "XID 79: GPU has fallen off the bus", Bad: true},
-			apiv1.Event{Time: now, Kind: "device_state", Device: n.devices[i].ID, GPU: n.devices[i].GPU, Text: "up to lost: GPU is lost", Bad: true})
-	})
-}
-
-// past adds older events.
-func (n *node) past() *node {
-	code := 31
-	for i, e := range []apiv1.Event{
-		{Kind: "reload", Text: "field list reloaded: 38 fields"},
-		{Kind: "xid", Code: &code, Text: "XID 31: GPU memory page fault", Bad: true},
-		{Kind: "clock_event", Text: "power cap began"},
-	} {
-		if e.Kind != "reload" {
-			e.Device, e.GPU = n.devices[0].ID, "0"
-		}
-		e.Time = time.Now().Add(time.Duration(i*80-260) * time.Second)
-		n.events = append(n.events, e)
-	}
-	at := n.events[1].Time
-	n.recordings = []apiv1.Recording{{Name: "recording-20261122-174000.000-xid.om.zst", Time: at, Cause: "xid", Device: n.devices[0].ID, From: at.Add(-time.Minute), Until: at.Add(30 * time.Second), Bytes: 81_234}}
-	return n
 }

@@ -45,7 +45,7 @@ func (s *Settings) Flags(set *config.Set) {
 		},
 		{
 			Name: flagRecorder, Env: "WARPGAUGE_RECORDER_DIRECTORY", Group: group, Value: config.Text(&s.Directory),
-			Metavar: "DIR", Usage: "Where the flight recorder writes the history around an XID, a lost or stalled device, an uncorrected ECC error, throttling, a burst of NVLink errors or failing health. Unset: nothing is recorded.",
+			Metavar: "DIR", Usage: "Where the flight recorder writes the history around an XID, a lost or stalled device, throttling, or health that becomes failed. Unset: nothing is recorded.",
 		},
 		{
 			Name: "recorder-before", Env: "WARPGAUGE_RECORDER_BEFORE", Group: group, Value: config.Duration(&s.Before),

@@ -147,7 +147,7 @@ http{{ if $v.tlsServerConfig.enabled }}s{{ end }}://{{ include "warpgauge.fullna
 {{- if or .Values.hostPID (and .Values.kubernetes.enabled .Values.kubernetes.processValues) }}true{{ end }}
 {{- end }}
 
-{{/* The kubelet's and the runtime's sockets are root's; a capability is root's in a container. */}}
+{{/* The kubelet's socket is root's; a capability is root's in a container. */}}
 {{- define "warpgauge.needsRoot" -}}
 {{- if or .root.Values.kubernetes.enabled (include "warpgauge.sysAdmin" .) (include "warpgauge.privileged" .) (include "warpgauge.amdSocket" .) }}true{{ end }}
 {{- end }}

@@ -36,7 +36,7 @@ type content struct {
 	reason string
 }
 
-func newEvents(node string, start time.Time) announcer {
+func newAnnouncer(node string, start time.Time) announcer {
 	return announcer{node: node, start: start, last: map[string]content{}, waiting: map[string]*corev1.Event{}, limit: rate.NewLimiter(rate.Every(time.Hour/eventsAnHour), eventsBurst)}
 }
 

@@ -64,10 +64,10 @@ type Labels struct {
 
 // Writer writes to one Node.
 type Writer struct {
-	o      Options
-	log    *zap.Logger
-	client dynamic.Interface
-	events announcer
+	o         Options
+	log       *zap.Logger
+	client    dynamic.Interface
+	announcer announcer
 
 	written corev1.NodeCondition // last written condition
 	labels  map[string]string    // last written labels; nil: none yet
@@ -85,7 +85,7 @@ func New(o Options) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Writer{o: o, log: o.Log.Named("node_health"), client: client, events: newEvents(o.Node, time.Now()), refused: map[string]bool{}}, nil
+	return &Writer{o: o, log: o.Log.Named("node_health"), client: client, announcer: newAnnouncer(o.Node, time.Now()), refused: map[string]bool{}}, nil
 }
 
 // Run writes changes until ctx ends, and then the state Unknown.
@@ -135,7 +135,7 @@ func (w *Writer) write(ctx context.Context, s *events.Snapshot) bool {
 		done = w.writeCondition(ctx, s)
 	}
 	if w.o.Events {
-		w.events.observe(s)
+		w.announcer.observe(s)
 		done = w.writeEvents(ctx) && done
 	}
 	if w.o.Labels.Of != nil && s.Version > 0 {
@@ -216,11 +216,11 @@ func (w *Writer) writeLabels(ctx context.Context, wanted map[string]string) bool
 }
 
 func (w *Writer) writeEvents(ctx context.Context) bool {
-	for _, id := range slices.Sorted(maps.Keys(w.events.waiting)) {
-		if w.events.limit.Tokens() < 1 {
+	for _, id := range slices.Sorted(maps.Keys(w.announcer.waiting)) {
+		if w.announcer.limit.Tokens() < 1 {
 			return false
 		}
-		e := w.events.waiting[id]
+		e := w.announcer.waiting[id]
 		object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(e)
 		if err == nil {
 			_, err = w.client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "events"}).Namespace(e.Namespace).
@@ -229,8 +229,8 @@ func (w *Writer) writeEvents(ctx context.Context) bool {
 		if !w.report("event", err) {
 			return false
 		}
-		delete(w.events.waiting, id)
-		w.events.limit.Allow()
+		delete(w.announcer.waiting, id)
+		w.announcer.limit.Allow()
 	}
 	return true
 }
