@@ -18,7 +18,7 @@ const (
 	// The Cursor remembers devices for a while after they leave the View, so that a device that comes back
 	// continues.
 	retainFor = time.Hour
-	retainMax = 4096 // devices, and what is kept about them; above it, any are forgotten
+	retainMax = 4096 // above it, any are forgotten
 )
 
 // Row is one row of one source and marks its new parts. It is valid until the Follower returns, or until the

@@ -317,12 +317,6 @@ func TestForgotten(t *testing.T) {
 	if got := len(c.progress); got != retainMax+100 || told != 1+6000-got {
 		t.Errorf("%d devices are remembered, want %d; followers were told of %d", got, retainMax+100, told)
 	}
-	for _, p := range c.progress {
-		p.kept["a state"] = true
-	}
-	if c.Bind(viewOf(), at(4000)); len(c.progress) != retainMax/2 {
-		t.Errorf("%d devices with a state each are remembered, want %d", len(c.progress), retainMax/2)
-	}
 }
 
 // TestCursor: Skip skips the existing rows, and the reader may stop after any row.

@@ -410,7 +410,7 @@ func TestStatesOfMostDevicesFit(t *testing.T) {
 	}
 }
 
-// A view of the most columns and absences that a session allows fits into a message; one that does not fit is not sent.
+// A view of the most columns and absences that a session allows fits into a message.
 func TestLargestView(t *testing.T) {
 	s := sourceMessage{Rows: 16, Source: view.Source{Interval: time.Second, Explanations: exampleView()[0].Explanations}}
 	for i := range 4096 { // the devices of 256 GPUs with 15 parts each
@@ -429,9 +429,5 @@ func TestLargestView(t *testing.T) {
 	var got message
 	if err := json.Unmarshal(text, &got); err != nil || !slices.Equal(got.View[0].Absent, s.Absent) || got.View.validate() != nil {
 		t.Errorf("the view arrives changed: %v, %v", err, got.View.validate())
-	}
-	s.Every = make([]time.Duration, maxCommas)
-	if err := (&sender{}).send(&message{View: viewMessage{s}}, -1); err == nil || !strings.Contains(err.Error(), "elements") {
-		t.Errorf("a view of too many elements: %v", err)
 	}
 }
