@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -57,7 +58,7 @@ func openRecording(cmd *cli.Command) (*recorder.Recording, error) {
 	if cmd.Args().Len() != 1 {
 		return nil, fmt.Errorf("%s takes one file; see warpctl %[1]s --help", cmd.Name)
 	}
-	f, err := os.Open(cmd.Args().First())
+	f, err := os.OpenFile(cmd.Args().First(), os.O_RDONLY|syscall.O_NONBLOCK, 0) // a FIFO without a writer is empty
 	if err != nil {
 		return nil, err
 	}

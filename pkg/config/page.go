@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
@@ -66,7 +67,7 @@ func OpenPage(ctx context.Context, name string, stdin io.Reader, trust *tls.Conf
 	case name == "-":
 		return io.NopCloser(stdin), nil
 	case !strings.Contains(name, "://"):
-		f, err := os.Open(name)
+		f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a FIFO without a writer is empty
 		if _, _, bad := net.SplitHostPort(name); errors.Is(err, fs.ErrNotExist) && bad == nil {
 			err = fmt.Errorf("there is no such file; write an address as http://%s/metrics", name)
 		}

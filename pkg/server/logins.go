@@ -49,8 +49,8 @@ const (
 	loginPause       = 10 * time.Second
 )
 
-// nobody is the hash of a random text. It is compared for users that do not exist, so that the answer takes as long.
-const nobody = "$2b$10$TC8MLbzeb2P5XR3A61.V5.e0ArMinnGHBKswGI.WXPXwssfOBSSLS"
+// noUser is the hash of a random text. It is compared for users that do not exist, so that the answer takes as long.
+const noUser = "$2b$10$TC8MLbzeb2P5XR3A61.V5.e0ArMinnGHBKswGI.WXPXwssfOBSSLS"
 
 // Reasons of warpgauge_http_logins_refused_total.
 const (
@@ -91,7 +91,7 @@ func (l *logins) before(toolkit http.Handler) http.Handler {
 		var c web.Config
 		user, password, ok := r.BasicAuth()
 		if ok && yaml.Unmarshal(text, &c) == nil && len(c.Users) > 0 { // else the toolkit compares nothing
-			hash := cmp.Or(string(c.Users[user]), nobody)
+			hash := cmp.Or(string(c.Users[user]), noUser)
 			key := sha256.Sum256(fmt.Appendf(nil, "%s:%s:%d:%s:%s", l.salt, hash, len(user), user, password))
 			if reason := l.check(r, key, hash, password); reason != "" {
 				l.refuse(w, reason)

@@ -167,7 +167,7 @@ func (n *node) open(tb testing.TB, fields []string) {
 	n.history.Sync(n.sampled)
 }
 
-// now returns the node's time. That of a recording stands still.
+// now returns the time of the node. A recording has one time.
 func (n *node) now() time.Time {
 	if n.replayed != "" {
 		return n.began
@@ -217,7 +217,7 @@ func (n *node) Status() []session.CollectorStatus {
 // Interval implements api.Node.
 func (*node) Interval(field.Reading) time.Duration { return time.Second }
 
-// Users implements api.People. Nobody uses GPU 2.
+// Users implements api.People. GPU 2 has no user.
 func (n *node) Users(d *collector.Device) []apiv1.User {
 	if d.GPU == "2" {
 		return nil
