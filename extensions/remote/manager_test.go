@@ -144,7 +144,7 @@ func (*bench) Names() []string                       { return nil }
 
 // restored returns the list that a start without the server puts into service.
 func (b *bench) restored() *List {
-	b.restore(b.t.Context())
+	b.restore()
 	b.service = nil
 	return b.inService.Load()
 }

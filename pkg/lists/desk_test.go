@@ -442,7 +442,7 @@ func TestParseDelivered(t *testing.T) {
 // The saved list is in service before the first sample.
 func TestRestore(t *testing.T) {
 	b := newBench(csvA)
-	b.Restore(t.Context(), &List{Origin: "http://lists", Hash: "x", Fields: b.parse(csvB).Fields})
+	b.Restore(&List{Origin: "http://lists", Hash: "x", Fields: b.parse(csvB).Fields})
 	b.wantApplied(t, 2)
 	if s := b.Status(); s.InService.Origin != "http://lists" || s.Local.Origin != "counters.csv" {
 		t.Errorf("status = %+v", s)

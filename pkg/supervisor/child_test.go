@@ -301,7 +301,7 @@ func TestChildrenThatMisbehave(t *testing.T) {
 // A child is killed if all its calls hang, but not for a single hung GPU.
 func TestChildrenThatHang(t *testing.T) {
 	t.Setenv(envDeadline, "100ms")
-	o := Options{Session: session.Options{Deadline: 100 * time.Millisecond}, StopTimeout: 2 * time.Second}
+	o := Options{Session: session.Options{Deadline: 100 * time.Millisecond}, StopTimeout: 8 * time.Second} // the child ends within 1 s
 	v := supervise(t, "all hang", o)
 	eventually.True(t, "a restart", func() bool { return v.restarts(ReasonHung) >= 1 })
 	t.Setenv(envDeadline, "1s") // within which the other device answers on a busy machine
@@ -443,7 +443,7 @@ func TestAChildWithNothingToSample(t *testing.T) {
 // A child that does not react is killed at its end.
 func TestAChildThatMustBeKilled(t *testing.T) {
 	t.Parallel()
-	v := supervise(t, "counting", Options{StopTimeout: 4 * time.Second})
+	v := supervise(t, "counting", Options{StopTimeout: 6 * time.Second}) // an eighth for the end after SIGKILL
 	v.await()
 	freeze(t, v.pid())
 	if err := v.want(setList(fieldsOf(t, power))); err != nil {
