@@ -19,7 +19,7 @@ const (
 	// The Cursor remembers devices for a while after they leave the View, so that a device that comes back
 	// continues.
 	retainFor = time.Hour
-	retainMax = 4096 // devices, and what is kept about them; above it, any are forgotten
+	retainMax = 4096 // devices and their kept states; above it, the Cursor forgets some of them
 )
 
 // Row is one row of one source and marks its new parts. It is valid until the Follower returns, or until the
@@ -167,7 +167,7 @@ func (c *Cursor) newBound(s *view.Source, earlier *bound) *bound {
 	return b
 }
 
-// forget notes when devices have left the Views. It drops some if they and what is kept about them are too many.
+// forget records when devices leave the View. It drops some of these if they and their kept states are too many.
 func (c *Cursor) forget(now time.Time) {
 	unused := 0
 	for _, p := range c.progress {
