@@ -133,7 +133,7 @@ func TestValuesAreDescribed(t *testing.T) {
 	walk("", values.Content[0], schema)
 }
 
-// TestRefused: Helm refuses a misspelt, impossible or unsupported value at once. The message names it and what to do.
+// TestRefused: Helm refuses a misspelt, impossible or unsupported value at once. The message names value and remedy.
 func TestRefused(t *testing.T) {
 	digest := `"sha256:` + strings.Repeat("ab", 32) + `"`
 	for _, c := range []struct{ sets, want []string }{

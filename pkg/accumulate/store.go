@@ -37,7 +37,7 @@ type Series struct {
 type Options struct {
 	XIDWindow        time.Duration // window of DCGM_EXP_XID_ERRORS_COUNT; 0 means 5 minutes
 	ClockEventWindow time.Duration // window of DCGM_EXP_CLOCK_EVENTS_COUNT; 0 means 5 minutes
-	Rows             *rows.Reader  // whose rows are counted
+	Rows             *rows.Reader  // reads the rows to count
 }
 
 // defaultWindow is dcgm-exporter's.

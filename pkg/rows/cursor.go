@@ -18,7 +18,7 @@ const (
 	// The Cursor remembers devices for a while after they leave the View, so that a device that comes back
 	// continues.
 	retainFor = time.Hour
-	retainMax = 4096 // above it, any are forgotten
+	retainMax = 4096 // devices; above it, the Cursor forgets some of them
 )
 
 // Row is one row of one source and marks its new parts. It is valid until the Follower returns, or until the
@@ -160,7 +160,7 @@ func (c *Cursor) newBound(s *view.Source, earlier *bound) *bound {
 	return b
 }
 
-// retire notes that devices left the Views at now. It forgets those that left more than retainFor ago, and others, in no
+// retire records when devices leave the View. It forgets those that left more than retainFor ago, and others, in no
 // order, until retainMax are left, and tells the followers.
 func (c *Cursor) retire(now time.Time) {
 	unused := 0

@@ -42,7 +42,7 @@ func (r *loginRig) is(t *testing.T, password string) (path string) {
 	return webConfig(t, r.dir, "basic_auth_users: {user: "+string(hash)+"}\n")
 }
 
-// try logs in from an address; without a password there is no user, and "stranger" is no user's.
+// try logs in from an address. It sends no login for the password "", and an unknown user for "stranger".
 func (r *loginRig) try(ctx context.Context, address, password string) *httptest.ResponseRecorder {
 	req := httptest.NewRequestWithContext(ctx, http.MethodGet, "/metrics", nil)
 	req.RemoteAddr = address

@@ -53,7 +53,7 @@ type message struct {
 // viewMessage is the result of binding. The rings are in the order of the sources in the memory that comes with it.
 type viewMessage []sourceMessage
 
-// sourceMessage is a source whose ring has so many rows.
+// sourceMessage is a source and the number of rows in its ring.
 type sourceMessage struct {
 	Rows int
 	view.Source

@@ -221,9 +221,9 @@ func TestHostileMessages(t *testing.T) {
 	}
 	send := func(s *sender, m viewMessage, fd int) error { return s.send(&message{View: m}, fd) }
 	f("a message over the limit", raw(0xff, 0xff, 0xff, 0xff), "bytes")
-	f("a message that is no JSON", text("{"), "JSON")
+	f("a message that is not JSON", text("{"), "JSON")
 	f("an empty message", text(""), "JSON")
-	f("states that are no object", text(`{"States":7}`), "States")
+	f("states that are not an object", text(`{"States":7}`), "States")
 	f("costs of too many sources", func(s *sender, _ *ring.Region) error {
 		many := session.Costs{Sources: map[string]session.SourceCost{}}
 		for i := range maxSources + 1 {
@@ -231,10 +231,10 @@ func TestHostileMessages(t *testing.T) {
 		}
 		return s.send(&message{Costs: &many}, -1)
 	}, "costs of 4097 sources")
-	f("a state that there is not", text(`{"States":{"Devices":[{"State":9}]}}`), "state 9")
+	f("an unknown state", text(`{"States":{"Devices":[{"State":9}]}}`), "state 9")
 	f("a state of a device before the first", text(`{"States":{"Devices":[{"Device":-1}]}}`), "device -1")
-	f("a cause that is no word", text(`{"States":{"Devices":[{"Cause":"a\nb"}]}}`), "cause")
-	f("a cause of the end that is no word", text(`{"States":{"Ended":true,"Cause":"A"}}`), "cause")
+	f("a cause that is not a word", text(`{"States":{"Devices":[{"Cause":"a\nb"}]}}`), "cause")
+	f("a cause of the end that is not a word", text(`{"States":{"Ended":true,"Cause":"A"}}`), "cause")
 	f("a long cause", text(`{"States":{"Cause":"`+strings.Repeat("a", 33)+`"}}`), "cause")
 	f("too many elements", text(`{"View":[{"Devices":[{}`+strings.Repeat(",{}", maxCommas+1)+`]}]}`), "elements")
 	f("too many devices", text(`{"View":[{"Rows":16,"Interval":1,"Devices":[{}`+strings.Repeat(",{}", maxDevices)+`]}]}`), "devices")

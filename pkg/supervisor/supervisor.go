@@ -109,7 +109,7 @@ type Supervisor struct {
 	// Used by Run only.
 	spare                     *child           // a process that waits for its next session; nil: none
 	shown                     []*view.Source   // published sources
-	until                     map[string]int64 // by device: time up to which its XIDs are in published rows
+	until                     map[string]int64 // by device: published rows have its XIDs up to this time
 	good                      field.List       // list of the last published session
 	goodList                  uint64           // its change of the list; 0: none
 	refused                   uint64           // the change of the list that no session could open; good is used instead

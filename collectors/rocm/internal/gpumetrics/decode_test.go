@@ -80,7 +80,7 @@ func counted(v float64, n, room int) (out []float64) {
 	return out
 }
 
-// expected returns the values of odd in a revision. Of several rows for a field the last counts.
+// expected returns the values of odd in a revision. If a field has several rows, the last one counts.
 func expected(revision string) map[reading]float64 {
 	nan, w := math.NaN(), map[reading]float64{}
 	all, none, lists := func(v float64) []float64 { return slices.Repeat([]float64{v}, 8) }, []float64{nan}, "1.9"
