@@ -106,7 +106,9 @@ func NewFailover(o FailoverOptions) *Failover {
 }
 
 // Metrics returns what a registry needs: the serving collector and the takeovers.
-func (f *Failover) Metrics() []prometheus.Collector { return []prometheus.Collector{f.active, f.changes} }
+func (f *Failover) Metrics() []prometheus.Collector {
+	return []prometheus.Collector{f.active, f.changes}
+}
 
 // Ends returns the pages of the two collectors.
 func (f *Failover) Ends() (primary, secondary Page) { return (*primaryEnd)(f), (*secondaryEnd)(f) }
