@@ -72,13 +72,10 @@ func askEach[T any](ctx context.Context, p *pending, indexes []int, f func(index
 }
 
 func (p *pending) await(ctx context.Context, n int, done <-chan struct{}) {
-	timer := time.NewTimer(p.patience)
-	defer timer.Stop()
 	for range n {
 		select {
 		case <-done:
-			timer.Reset(p.patience)
-		case <-timer.C:
+		case <-time.After(p.patience):
 			return
 		case <-ctx.Done():
 			return
