@@ -53,7 +53,7 @@ var (
 	_ collector.Explainer = (*source)(nil)
 )
 
-// costs holds the meters of a source's library calls, one for each function. Parts add theirs in Open.
+// costs holds the meters of a source's library calls, one for each function. Parts add their meters in Open.
 type costs []*collector.Meter
 
 // meter returns the meter of a function. A nil *costs keeps no measurements.

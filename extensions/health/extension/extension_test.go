@@ -16,12 +16,15 @@ import (
 	"warpgauge/collectors/fake"
 	"warpgauge/extensions/health"
 	"warpgauge/extensions/live/api"
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/events"
 	"warpgauge/pkg/exporter"
 	"warpgauge/pkg/exporter/exportertest"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
 )
+
+var must = testkit.Must
 
 // judgedNode is a simulated node with health, in a synctest bubble.
 type judgedNode struct {
@@ -188,7 +191,7 @@ func (n *judgedNode) reset() {
 func TestEveryRule(t *testing.T) {
 	for _, r := range health.Table() {
 		if r.Name == "starting" || r.Name == "not_served" || r.Derived != field.NotDerived && r.Name != "spare_rows_low" {
-			continue // covered by TestHealthOutlivesTheExporter and by TestSigns of package signs, but for one sign
+			continue // TestHealthOutlivesTheExporter and, except for spare_rows_low, TestSigns of package signs cover these
 		}
 		f, ok := faultOf(&r)
 		if !ok {
@@ -352,12 +355,5 @@ func TestReadingsOfHealthAreNotShown(t *testing.T) {
 		if d := cmp.Diff(without, with); d != "" {
 			t.Errorf("%s: what is shown without readings for health, and with them (-without +with):\n%s", profile, d)
 		}
-	}
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -38,7 +38,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	f("devices/", 404, "/api/v1/devices")
 	f("devices?device=x", 400, `unknown parameter "device": this path takes none`)
 	f("fields?devices="+id, 400, "this path takes device, field")
-	f("fields?device=GPU-x", 404, "/api/v1/devices has those there are")
+	f("fields?device=GPU-x", 404, "/api/v1/devices lists all")
 	f("fields?device=", 400, `give "device" a value`)
 	f("fields?field=NOPE", 404, `no field "NOPE": /api/v1/list`)
 	f("stream?field=NOPE&field=amd_nope", 404, `no field "NOPE": /api/v1/list`)
@@ -183,9 +183,7 @@ func TestCompression(t *testing.T) {
 		t.Fatalf("%d bytes, Content-Encoding: %q; plain %d", got.Body.Len(), got.Header().Get("Content-Encoding"), len(plain))
 	}
 	z, err := gzip.NewReader(got.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text, err := io.ReadAll(z)
 	if err != nil || string(text) != plain {
 		t.Errorf("decompressed it differs: %v", err)

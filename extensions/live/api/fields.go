@@ -32,7 +32,7 @@ func (n *node) choose(q *query) (*chosen, error) {
 		c.devices = map[string]bool{}
 		for _, id := range ids {
 			if _, known := n.byID[id]; !known {
-				return nil, &apiv1.Problem{Status: http.StatusNotFound, Detail: fmt.Sprintf("no device has the id %q: %sdevices has those there are", id, Prefix)}
+				return nil, &apiv1.Problem{Status: http.StatusNotFound, Detail: fmt.Sprintf("no device has the id %q: %sdevices lists all", id, Prefix)}
 			}
 			c.devices[id] = true
 		}
@@ -54,7 +54,7 @@ func (n *node) knows(text string) bool {
 }
 
 func unknownField(name string) *apiv1.Problem {
-	return &apiv1.Problem{Status: http.StatusNotFound, Detail: fmt.Sprintf("there is no field %q: %slist has those in service", name, Prefix)}
+	return &apiv1.Problem{Status: http.StatusNotFound, Detail: fmt.Sprintf("there is no field %q: %slist has the fields in service", name, Prefix)}
 }
 
 func (c *chosen) device(id string) bool { return c.devices == nil || c.devices[id] }
