@@ -162,7 +162,7 @@ func write(to io.Writer, h *Header, lists []field.List, page exposition.Options,
 		}
 	}
 	fmt.Fprint(b, comment(indexPrefix, index), end, "\n") //nolint:errcheck // Flush reports it
-	return cmp.Or(b.Flush(), z.Close()) // Close repeats the error of Flush
+	return cmp.Or(b.Flush(), z.Close())                   // Close repeats the error of Flush
 }
 
 // readingText returns name and labels for a series that the page does not show.
