@@ -142,6 +142,9 @@ func TestADeviceThatIsMissingAfterARestart(t *testing.T) {
 	if got := len(n.Board().Load().Verdicts); got != 2 || n.of("GPU-b").Text != "not there" {
 		t.Errorf("%d verdicts, that on the former board is %+v", got, n.of("GPU-b"))
 	}
+	n.Observe(Observation{Reason: "xid", Code: 79, PCIBusID: other.Device.PCIBusID})
+	n.tick(time.Second)
+	n.want("GPU-new", events.Failed, "xid_79")
 	// The selection has changed.
 	again("another")
 	n.tick(time.Second)

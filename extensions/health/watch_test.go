@@ -3,7 +3,6 @@ package health
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,8 +24,8 @@ func TestRulesAreConsistent(t *testing.T) {
 			t.Errorf("rule %s: it is there twice, or lacks text, link, state or action: %+v", r.Name, r)
 		}
 		seen[r.Name] = true
-		if r.Test > field.OfState && len(r.Readings) == 0 && r.Derived == field.NotDerived || r.Test == field.OfState && len(r.Readings) > 0 {
-			t.Errorf("rule %s: a test of readings needs some, and one of states none", r.Name)
+		if r.Test > field.OfState && len(r.Readings) == 0 && r.Derived == field.NotDerived || r.Test <= field.OfState && len(r.Readings) > 0 {
+			t.Errorf("rule %s: a test of readings needs some, and others none", r.Name)
 		}
 		if r.End == AfterQuiet && r.Quiet == 0 && r.Clear == 0 && r.State > events.Unknown {
 			t.Errorf("rule %s ends at once, so that its verdict could flap", r.Name)
@@ -100,21 +99,34 @@ func TestReadingsAreCheap(t *testing.T) {
 	}
 }
 
+// TestAReadingThatIsAbsentSaysNothing: a verdict lists the rules without a reading with the reason, if the vendor has the reading.
 func TestAReadingThatIsAbsentSaysNothing(t *testing.T) {
-	n := newNode(t, 1, Options{}, temperature)
-	n.rows[0][0] = 40
-	n.tick(time.Second)
-	n.want("GPU-a", events.OK, "")
-	for _, u := range n.of("GPU-a").Unjudged {
-		if u.Rule == "hot" {
-			t.Error("the rule of the reading that there is cannot be judged")
+	f := func(has field.ID, rule string, want collector.Reason) {
+		t.Helper()
+		n := newNode(t, 2, Options{}, has)
+		s := n.view.Sources[0]
+		s.Explanations = []collector.Explanation{{Reason: collector.ReasonUnsupported}, {Reason: collector.ReasonPermission}}
+		s.Absent = []collector.Absence{{Device: 1, Field: 395}, {Field: 395, Explanation: 1}, {Device: 1, Field: field.AMDRASErrors}, {Field: field.AMDRASErrors, Explanation: 2}}
+		n.restart(Options{})
+		n.tick(time.Second)
+		n.want("GPU-a", events.OK, "")
+		why := collector.Reason("")
+		for _, u := range n.of("GPU-a").Unjudged {
+			if u.Rule == rule {
+				why = u.Why
+			}
+		}
+		if why != want {
+			t.Errorf("with reading %d, %s is unjudged because of %q, want %q", has, rule, why, want)
 		}
 	}
-	if !slices.ContainsFunc(n.of("GPU-a").Unjudged, func(u events.Unjudged) bool {
-		return u.Rule == "row_remap_failed" && u.Why == collector.ReasonNotListed
-	}) {
-		t.Errorf("the rules that cannot be judged are %v", n.of("GPU-a").Unjudged)
-	}
+	f(temperature, "hot", "")
+	f(temperature, "row_remap_failed", collector.ReasonPermission)
+	f(temperature, "retired_pages", collector.ReasonNotListed)
+	f(temperature, "ras_uncorrected", "") // the vendor is unknown
+	f(remapPending, "ras_uncorrected", "")
+	f(field.AMDXGMILinkUp, "ras_uncorrected", collector.ReasonNotListed) // the explanation is not there
+	f(field.AMDXGMILinkUp, "row_remap_pending", "")
 }
 
 // TestABlankKeepsTheCondition: a missing reading does not end a condition.
