@@ -1,6 +1,7 @@
 package health
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -230,6 +231,12 @@ func TestABoardThatNoDriverServes(t *testing.T) {
 	for range 121 {
 		n.tick(time.Second)
 	}
+	n.want("pci:00000000:0A:00.0", events.Failed, "missing")
+	data, err := json.Marshal(n.content())
+	must(t, err)
+	n.restart(Options{})
+	must(t, n.restore(data))
+	n.tick(time.Second)
 	n.want("pci:00000000:0A:00.0", events.Failed, "missing")
 	n.Observe(Observation{Reason: "missing", PCIBusID: at, Over: true})
 	n.tick(time.Second)

@@ -118,6 +118,7 @@ func TestHostileLines(t *testing.T) {
 	f("x SXid (PCI:0000:01:00.0): 20034, Fatal", "-")
 	f("NVRM: Xid (PCI:0000:01:00): 31, pid=-5, name=", "xid address=00000000:01:00.0 code=31")
 	f("amdgpu: 0 uncorrectable hardware errors detected in umc block", "-")
+	f("amdgpu 0000:0b:00.0: 2 new uncorrectable hardware errors detected in umc_2Z; x block", "ras_uncorrected address=00000000:0B:00.0 block=umc_2Z count=2")
 	f("amdgpu 0000:0b:00.0: 1048560 uncorrectable hardware errors detected in umc block", "-") // from a sleeping GPU
 	f("NVRM: Xid (PCI:0000:01:00): 43, pid=7, name="+strings.Repeat("ü", 200)+", Ch 1", "xid address=00000000:01:00.0 code=43 pid=7 process="+strings.Repeat("ü", 32))
 }
