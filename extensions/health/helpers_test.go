@@ -95,6 +95,16 @@ func (n *node) tick(d time.Duration) {
 	}
 }
 
+// step makes ticks with a value of GPU-a, and checks its verdict.
+func (n *node) step(v float64, ticks int, d time.Duration, s events.State, reason string) {
+	n.Helper()
+	n.rows[0][0] = v
+	for range ticks {
+		n.tick(d)
+	}
+	n.want("GPU-a", s, reason)
+}
+
 // of returns the verdict on a device.
 func (n *node) of(id string) events.Verdict {
 	for _, v := range n.Board().Load().Verdicts {

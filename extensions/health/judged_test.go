@@ -24,23 +24,11 @@ func TestForIsWaited(t *testing.T) {
 	if hot.For != time.Minute || hot.Threshold != 95 {
 		t.Fatalf("the rule is %+v", hot)
 	}
-	temperature := func(celsius float64, ticks int, want events.State) {
-		t.Helper()
-		n.rows[0][0] = celsius
-		for range ticks {
-			n.tick(time.Second)
-		}
-		reason := ""
-		if want != events.OK {
-			reason = "hot"
-		}
-		n.want("GPU-a", want, reason)
-	}
-	temperature(60, 2, events.OK)
-	temperature(96, 59, events.OK)
-	temperature(60, 1, events.OK) // interrupts the duration
-	temperature(96, 60, events.OK)
-	temperature(96, 1, events.Degraded)
+	n.step(60, 2, time.Second, events.OK, "")
+	n.step(96, 59, time.Second, events.OK, "")
+	n.step(60, 1, time.Second, events.OK, "") // interrupts the duration
+	n.step(96, 60, time.Second, events.OK, "")
+	n.step(96, 1, time.Second, events.Degraded, "hot")
 	if since := n.of("GPU-a").Since; !since.Equal(n.now.Add(-time.Minute)) {
 		t.Errorf("since %v, want a minute before %v", since, n.now)
 	}
@@ -111,27 +99,17 @@ func TestLinkThatNeverWasUp(t *testing.T) {
 // TestGrowthOverSessions: a counter's growth in two sessions adds up, and overlapping rows count once.
 func TestGrowthOverSessions(t *testing.T) {
 	n := newNode(t, 1, Options{}, field.NVLinksFlitErrors)
-	grow := func(by float64, want string) {
-		t.Helper()
-		n.rows[0][0] += by
-		n.tick(time.Second)
-		if v := n.of("GPU-a"); v.Reason != want {
-			t.Errorf("after %v errors the verdict is %q, want %q", n.rows[0][0], v.Reason, want)
-		}
-	}
-	grow(0, "")
-	grow(4000, "")
+	n.step(0, 1, time.Second, events.OK, "")
+	n.step(4000, 1, time.Second, events.OK, "")
 	next := *n.view.Sources[0]
 	next.Ring = ring.Make(16, 1, 1)
 	next.Ring.Append(n.now.UnixNano(), []int64{n.now.UnixNano()}, n.rows[0])
 	n.view.Sources[0] = &next
 	n.board.Store(&view.View{Version: 2, Sources: n.view.Sources})
-	grow(1900, "")
-	grow(100, "nvlink_crc_errors")
-	for range 599 { // these errors count once
-		grow(0, "nvlink_crc_errors")
-	}
-	grow(0, "")
+	n.step(5900, 1, time.Second, events.OK, "")
+	n.step(6000, 1, time.Second, events.Degraded, "nvlink_crc_errors")
+	n.step(6000, 599, time.Second, events.Degraded, "nvlink_crc_errors") // these errors count once
+	n.step(6000, 1, time.Second, events.OK, "")
 }
 
 // TestStates: a device's state decides its verdict. A device that no collector reports is missing only if a collector in
@@ -191,10 +169,7 @@ func TestStates(t *testing.T) {
 func TestEvidence(t *testing.T) {
 	n := newNode(t, 1, Options{}, remapPending)
 	for v := 1; v < 7; v++ {
-		n.rows[0][0] = float64(v) + 0.25
-		for range 61 {
-			n.tick(time.Second)
-		}
+		n.step(float64(v)+0.25, 61, time.Second, events.Degraded, "row_remap_pending")
 		got := n.devices[0].conditions[0].evidence
 		for i, e := range got {
 			v := v - len(got) + 1 + i
@@ -215,27 +190,17 @@ func TestEvidence(t *testing.T) {
 	}
 }
 
-// spareRows has one device with a bank without spare rows.
-type spareRows string
+// spareRows has the numbers of banks without spare rows.
+type spareRows map[string]float64
 
-func (spareRows) Update(time.Time) {}
-
-func (s spareRows) Value(device string, of field.Derived) float64 {
-	if device == string(s) && of == field.BanksWithoutSpareRow {
-		return 1
-	}
-	return 0
-}
-
+func (spareRows) Update(time.Time)                               {}
+func (s spareRows) Value(device string, _ field.Derived) float64 { return s[device] }
 func (spareRows) Evidence(device string, _ field.Derived) string { return "banks of " + device }
 
 // TestDerived: a derived reading decides its rule, with its own explanation as evidence.
 func TestDerived(t *testing.T) {
-	n := newNode(t, 2, Options{Derived: spareRows("GPU-b")}, remapPending)
-	for range 62 {
-		n.tick(time.Second)
-	}
-	n.want("GPU-a", events.OK, "")
+	n := newNode(t, 2, Options{Derived: spareRows{"GPU-b": 1}, Rules: Rules{*Table().find("spare_rows_low", 0)}}, remapPending)
+	n.step(1, 62, time.Second, events.OK, "")
 	n.want("GPU-b", events.Degraded, "spare_rows_low")
 	if e := n.of("GPU-b").Conditions[0].Evidence; len(e) != 1 || e[0].Source != sourceDerived || e[0].Text != "banks of GPU-b" {
 		t.Errorf("evidence %+v", e)

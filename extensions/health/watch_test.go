@@ -14,6 +14,7 @@ import (
 	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/session"
+	"warpgauge/pkg/view"
 )
 
 const remapPending, energy, temperature = 396, 156, 150
@@ -106,6 +107,7 @@ func TestAReadingThatIsAbsentSaysNothing(t *testing.T) {
 		t.Helper()
 		n := newNode(t, 2, Options{}, has)
 		s := n.view.Sources[0]
+		s.Columns[1].Field = field.AMDXGMILinkUp // of another vendor's GPU
 		s.Explanations = []collector.Explanation{{Reason: collector.ReasonUnsupported}, {Reason: collector.ReasonPermission}}
 		s.Absent = []collector.Absence{{Device: 1, Field: 395}, {Field: 395, Explanation: 1}, {Device: 1, Field: field.AMDRASErrors}, {Field: field.AMDRASErrors, Explanation: 2}}
 		n.restart(Options{})
@@ -132,18 +134,12 @@ func TestAReadingThatIsAbsentSaysNothing(t *testing.T) {
 
 // TestABlankKeepsTheCondition: a missing reading does not end a condition.
 func TestABlankKeepsTheCondition(t *testing.T) {
-	n := newNode(t, 1, Options{}, remapPending)
-	n.rows[0][0] = 1
-	n.tick(time.Second)
-	n.want("GPU-a", events.Degraded, "row_remap_pending")
-	n.rows[0][0] = blank
-	for range 10 {
-		n.tick(time.Minute)
-	}
-	n.want("GPU-a", events.Degraded, "row_remap_pending")
-	n.rows[0][0] = 0
-	n.tick(time.Second)
-	n.want("GPU-a", events.OK, "")
+	n := newNode(t, 1, Options{}, remapPending, field.RetiredPagesUncorrected)
+	n.step(1, 1, time.Second, events.Degraded, "row_remap_pending")
+	n.step(blank, 10, time.Minute, events.Degraded, "row_remap_pending")
+	n.step(0, 1, time.Second, events.OK, "")
+	n.rows[0][1] = 16
+	n.step(0, 1, time.Second, events.Degraded, "retired_pages")
 }
 
 // TestAGPUWithoutAnyValue: a GPU that answers without any value is up, but faulty.
@@ -258,6 +254,12 @@ func TestABoardThatNoDriverServes(t *testing.T) {
 }
 
 func TestInstancesAreAsIllAsTheirBoard(t *testing.T) {
+	s := &view.Source{Devices: []collector.Device{{ID: "a/1", Parent: "a"}, {ID: "a"}, {ID: "a/1/0", Parent: "a/1"}, {ID: "link", Parent: "b"}}}
+	for i, want := range []string{"a", "a", "a", "b"} {
+		if got := boardOf(s, i); got != want {
+			t.Errorf("the board of %s is %s, want %s", s.Devices[i].ID, got, want)
+		}
+	}
 	n := newNode(t, 1, Options{}, remapPending)
 	n.status[0].Devices = append(n.status[0].Devices, session.DeviceStatus{Device: collector.Device{ID: "GPU-a/1", Parent: "GPU-a", Level: field.Instance, GPU: "0"}, LastSample: n.now})
 	n.tick(time.Second)
@@ -304,15 +306,9 @@ func TestOneRuleDoesNotFlap(t *testing.T) {
 
 func TestTheClockIsSetBack(t *testing.T) {
 	n := newNode(t, 1, Options{}, remapPending)
-	n.rows[0][0] = 1
-	n.tick(time.Second)
-	n.rows[0][0] = 0
-	n.tick(-24 * time.Hour)
-	n.want("GPU-a", events.Degraded, "row_remap_pending")
-	for range 3 {
-		n.tick(time.Minute)
-	}
-	n.want("GPU-a", events.OK, "")
+	n.step(1, 1, time.Second, events.Degraded, "row_remap_pending")
+	n.step(0, 1, -24*time.Hour, events.Degraded, "row_remap_pending")
+	n.step(0, 3, time.Minute, events.OK, "")
 }
 
 func TestObservationsAreBounded(t *testing.T) {

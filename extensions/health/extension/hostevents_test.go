@@ -155,9 +155,7 @@ func TestKernelEvents(t *testing.T) {
 	f(0x3b, kernellog.AERFatal, "aer_fatal 3B ; event  true")
 	w.asOf = w.asOf.Add(-6 * time.Second) // the devices are read again
 	f(0x3b, kernellog.AERFatal, "aer_fatal 3B GPU-59; event GPU-59 true")
-	for e, want := range map[kernellog.Event]string{
-		{Process: "a", PID: 7}: ", process a (7)", {PID: 7}: ", process (7)", {Process: "a"}: ", process a (0)", {Cause: 45}: ", caused by XID 45", {}: "",
-	} {
+	for e, want := range map[kernellog.Event]string{{PID: 7}: ", process (7)", {Process: "a"}: ", process a (0)", {Cause: 45}: ", caused by XID 45", {}: ""} {
 		if got := detail(&e, false); got != want {
 			t.Errorf("details %q, want %q", got, want)
 		}

@@ -157,6 +157,7 @@ func TestLedgerIsBounded(t *testing.T) {
 		b.driver(1, 31)
 		b.now = b.now.Add(testWindow)
 		b.xid(1, 31)
+		b.now = b.now.Add(testWindow)
 	}
 	if r := b.reportsLocked(gpu(1), 31); len(b.xids) > maxKeys || len(b.folded) > maxKeys || len(b.totals) > maxKeys || len(r.bursts) > maxBursts || len(r.driver) > maxDriver {
 		t.Errorf("%d, %d and %d entries, want at most %d; %d bursts, %d reports", len(b.xids), len(b.folded), len(b.totals), maxKeys, len(r.bursts), len(r.driver))

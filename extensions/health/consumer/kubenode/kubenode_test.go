@@ -296,9 +296,9 @@ func TestConditionAndEvents(t *testing.T) {
 		want(t, "its transition an hour later", s.condition().LastTransitionTime, c.LastTransitionTime)
 		asked := s.requests
 		b.store()
+		time.Sleep(gap)
 		synctest.Wait()
 		want(t, "requests for a snapshot without changes", s.requests, asked)
-		time.Sleep(gap)
 
 		step := func(when string, gpu int, state events.State, reason string, a events.Action, condition string, created ...string) {
 			t.Helper()
