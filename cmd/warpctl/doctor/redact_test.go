@@ -24,7 +24,7 @@ var planted = map[string]string{
 	"user": "mzimmer", "home": "kzander", "IPv4": "10.77.12.199", "IPv6": "2001:db8:77::1f", "MAC": "52:54:00:ab:cd:ef", "e-mail": "m.zimmer@zonda.example",
 	"token": "tok-ZZZZsecret1", "bearer": "ZmFrZS1iZWFyZXItdG9rZW4", "password": "hunter2zz", "password in a URL": "urlpass77x", "JWT": "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJ6b25kYSJ9.c2lnbmF0dXJlenp6",
 	"key": "QUtJQVpaWlpaWlpaWlpaWg", "bcrypt": "$2y$10$abcdefghijklmnopqrstuuABCDEFGHIJKLMNOPQRSTUVWXYZ01234", "API key": "zzapikey123456", "cookie": "sessionzz99",
-	"container id": "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", "job of a cgroup": "5566778", "job of a label": "sweep-zl", "job of a fact": "sweep-zf", "job of a user": "sweep-zu", "job of a process": "sweep-zp",
+	"container id": "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", "job of a cgroup": "5566778", "job of a label": "sweep-zl", "job of a fact": "sweep-zf", "job of a user": `"zu" sweep`, "job of a process": `"zp" sweep`,
 }
 
 // plant puts them into every source of doctor.
