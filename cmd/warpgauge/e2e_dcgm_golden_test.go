@@ -87,9 +87,9 @@ func freeze(e *dcgmtest.Engine) {
 	}
 }
 
-// TestE2EParity starts the binary as NVIDIA's GPU Operator starts dcgm-exporter next to nv-hostengine: the loader finds libdcgm,
-// the environment has the rest. Families, types, labels and their order are those of dcgm-exporter 4.5.3-4.8.2 on a DGX H100,
-// except that it has no DCGM_FI_DEV_XID_ERRORS of 0 (docs/compatibility.md).
+// TestE2EParity starts the binary as NVIDIA's GPU Operator starts dcgm-exporter next to nv-hostengine: the loader finds
+// libdcgm, and the environment sets the rest. The page must have dcgm-exporter's (4.5.3-4.8.2, on a DGX H100) families,
+// types and labels in its order, and in addition DCGM_FI_DEV_XID_ERRORS of 0 (docs/compatibility.md).
 func TestE2EParity(t *testing.T) {
 	t.Parallel()
 	engine := dcgmtest.New(t, dcgmtest.Config{GPUs: 2})

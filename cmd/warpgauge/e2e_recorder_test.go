@@ -24,7 +24,7 @@ DCGM_FI_DEV_GPU_TEMP, histogram, Temperature, buckets=30|60|90
 `
 
 // TestE2ERecorder lets a GPU report an XID, downloads the recording and replays it. extensions/recorder tests
-// what is in a recording and in a replay.
+// the content of recordings and replays.
 func TestE2ERecorder(t *testing.T) {
 	t.Parallel()
 	xid := newTrouble(t)

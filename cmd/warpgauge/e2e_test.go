@@ -252,7 +252,7 @@ func testLeanSet(t *testing.T, exe string) {
 		}
 	}
 	if n < 33 || n > 48 {
-		t.Errorf("%d samples of its own on the page of 8 GPUs, want 33 to 48", n)
+		t.Errorf("%d samples of the exporter's own metrics on the page of 8 GPUs, want 33 to 48", n)
 	}
 }
 

@@ -33,7 +33,7 @@ func TestE2ETop(t *testing.T) {
 			return nil
 		})
 	}
-	press("", "warpctl top", "simulated", "8 GPUs", "UTIL TENSOR", "q quit") // later frames have only what has changed
+	press("", "warpctl top", "simulated", "8 GPUs", "UTIL TENSOR", "q quit") // later frames contain only the changes
 	press("\r", "GPU 0 is up", "CLOCK", "DCGM_FI_DEV_")
 	press("q")
 	must(t, cmd.Wait())

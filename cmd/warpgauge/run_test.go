@@ -176,7 +176,7 @@ func TestOnce(t *testing.T) {
 		t.Errorf("--exporter-metrics=none, --hostname-label=Hostname or -o is not honoured:\n%s", none.out)
 	}
 
-	// What no device has a value of is no reason to wait.
+	// The command does not wait for fields that no device supplies.
 	lacking := tempFile(t, "l.csv", "DCGM_FI_DEV_GPU_TEMP, gauge, t\nDCGM_FI_PROF_PIPE_TENSOR_ACTIVE, gauge, p\n")
 	execute(t, nil, simulated("once", "--fake-profile=rtx4090", "-c", "3600000", "-f", lacking)...).want(t, 0, "DCGM_FI_DEV_GPU_TEMP{")
 

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/tree"
 
 	"warpgauge/collectors/internal/dl"
@@ -12,6 +13,8 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
+
+var must = testkit.Must
 
 // libc returns the C library's file, which every process has loaded.
 func libc(t *testing.T) string {
@@ -25,13 +28,6 @@ func libc(t *testing.T) string {
 }
 
 func noVariables(string) string { return "" }
-
-func must(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
-}
 
 // listOf parses a counters CSV.
 func listOf(t testing.TB, csv string) field.List {
@@ -87,7 +83,7 @@ func TestOpenSaysWhatThereIs(t *testing.T) {
 	f(Options{Library: "ROOT/proc"}, driver,
 		prefix+"--nvml-library: /proc cannot be used: it is a directory; name the file in it, or give the directory as --nvml-driver-root; nothing else is tried; the kernel driver 550.54.15 is loaded")
 	f(Options{Library: "ROOT/proc/driver/nvidia/version"}, driver,
-		prefix+"--nvml-library: /proc/driver/nvidia/version cannot be used: it is no library (bad magic number '[78 86 82 77]' in record at byte 0x0); nothing else is tried; the kernel driver 550.54.15 is loaded")
+		prefix+"--nvml-library: /proc/driver/nvidia/version cannot be used: it is not a library (bad magic number '[78 86 82 77]' in record at byte 0x0); nothing else is tried; the kernel driver 550.54.15 is loaded")
 	f(Options{Library: "libc.so.6"}, driver,
 		prefix+"--nvml-library: "+libc(t)+" cannot be used: it lacks nvmlInit_v2, so it is no NVML of a driver that is supported (470 or newer); nothing else is tried; the kernel driver 550.54.15 is loaded")
 }

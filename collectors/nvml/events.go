@@ -74,7 +74,7 @@ type xids struct {
 	kept         bool // the set stays open for the next session
 }
 
-// newXIDs opens an event set for a GPU, or takes the one that an earlier session has kept. It returns nil if the list
+// newXIDs opens an event set for a GPU, or reuses the set that an earlier session kept. It returns nil if the list
 // has neither XID nor health fields and the GPU has no MIG mode, or if the GPU has no events.
 func newXIDs(l *library, g *gpu, fields []field.Reading, kept *keptXIDs, log *zap.Logger, c *costs) *xids {
 	former := kept.take(g.device.ID)

@@ -19,7 +19,7 @@ const (
 	scopeNUMANode                                                    = 0          // NVML_AFFINITY_SCOPE_NODE
 )
 
-const maskNote = "a mask that a 64-bit float cannot hold exactly is left out"
+const maskNote = "warpgauge drops a mask that a 64-bit float cannot hold exactly"
 
 var identityReadings = []reading{
 	{id: 4, terms: callTerms(getDeviceCount, 0)},
@@ -31,8 +31,8 @@ var identityReadings = []reading{
 	{id: 63, terms: append(callTerms(getComputeCapability, 0), callTerms(getComputeCapability, 1)...), how: asCapability},
 	{id: 65, terms: callTerms(getComputeMode, 0), how: asComputeMode},
 	{id: 66, terms: callTerms(getPersistenceMode, 0)},
-	{id: 67, terms: callTerms(getMIGMode, 0), boards: "Ampere and newer with MIG", note: "left out if there is no MIG; DCGM says 0"},
-	{id: 69, terms: callTerms(getMaxMIGDevices, 0), how: unlessZero, boards: "Ampere and newer with MIG", note: "0, which some drivers say while MIG is off, is left out"},
+	{id: 67, terms: callTerms(getMIGMode, 0), boards: "Ampere and newer with MIG", note: "absent without MIG; DCGM reports 0"},
+	{id: 69, terms: callTerms(getMaxMIGDevices, 0), how: unlessZero, boards: "Ampere and newer with MIG", note: "warpgauge drops the 0 that some drivers report while MIG is off"},
 	{id: 70, terms: callTerms(getCPUAffinity, 0), note: maskNote},
 	{id: 71, terms: callTerms(getCPUAffinity, 1), note: maskNote},
 	{id: 72, terms: callTerms(getCPUAffinity, 2), note: maskNote},
@@ -61,12 +61,12 @@ var clockReadings = []reading{
 	{id: 114, terms: callTerms(getMaxClockInfo, 0, clockMemory), how: unlessZero},
 	{id: 115, terms: callTerms(getMaxClockInfo, 0, clockVideo), how: unlessZero},
 	{id: 120, terms: callTerms(getAutoBoost, 0), boards: "some boards up to Maxwell"},
-	{id: 190, terms: callTerms(getPState, 0), how: asPState, note: "an unknown state is left out; DCGM says 32"},
+	{id: 190, terms: callTerms(getPState, 0), how: asPState, note: "warpgauge drops an unknown state; DCGM reports 32"},
 }
 
 var thermalReadings = []reading{
 	{id: 140, terms: value(82), how: unlessZero, boards: "with HBM, and some with GDDR6X",
-		note: "0 is what boards without the sensor say, and is left out; DCGM passes it on"},
+		note: "warpgauge drops the 0 of boards without the sensor; DCGM reports it"},
 	{id: 150, terms: callTerms(getTemperature, 0, sensorGPU)},
 	{id: 151, terms: callTerms(getTemperatureThreshold, 0, thresholdMem), how: unlessZero},
 	{id: 152, terms: callTerms(getTemperatureThreshold, 0, thresholdGPU), how: unlessZero},
@@ -80,10 +80,10 @@ const milliwatts = 1000 // in a watt
 
 const percent = 100
 
-const wholeWatts = "DCGM cuts off what is less than a watt"
+const wholeWatts = "DCGM rounds down to whole watts"
 
 var powerReadings = []reading{
-	{id: 155, terms: callTerms(getPowerUsage, 0), how: unlessZero, div: milliwatts, note: "0 is what GPUs without a sensor say, and is left out"},
+	{id: 155, terms: callTerms(getPowerUsage, 0), how: unlessZero, div: milliwatts, note: "warpgauge drops the 0 of GPUs without a sensor"},
 	{id: 156, terms: value(83), how: climbing, boards: "Volta and newer"},
 	{id: 156, terms: callTerms(getTotalEnergy, 0), how: climbing, boards: "Volta and newer"},
 	{id: 157, terms: value(186), how: unlessZero, div: milliwatts},
@@ -101,7 +101,7 @@ var utilizationReadings = []reading{
 	{id: 207, terms: callTerms(getDecoderUtilization, 0), boards: "with a decoder, not while MIG is on"},
 	{id: field.NVIDIAJPEGBusy, terms: callTerms(getJPGUtilization, 0), div: percent, boards: "Turing and newer, not while MIG is on"},
 	{id: field.NVIDIAOFABusy, terms: callTerms(getOFAUtilization, 0), div: percent, boards: "Turing and newer, not while MIG is on"},
-	{id: field.NVIDIAComputeProcesses, terms: callTerms(getComputeProcesses, 0), note: "how many there are, also those of other users; which they are is not asked"},
+	{id: field.NVIDIAComputeProcesses, terms: callTerms(getComputeProcesses, 0), note: "the number of processes of all users, without their PIDs"},
 	{id: field.NVIDIAGraphicsProcesses, terms: callTerms(getGraphicsProcesses, 0)},
 }
 
@@ -143,7 +143,7 @@ var memoryReadings = []reading{
 	{id: 93, terms: partOfTotal(getBAR1Info, 1), how: unlessNone, div: mebibyte},
 	{id: 250, terms: callTerms(getMemoryInfo, 0), how: unlessZero, div: mebibyte, boards: sharedMemory},
 	{id: 251, terms: partOfTotal(getMemoryInfo, 1), how: unlessNone, div: mebibyte, boards: sharedMemory},
-	{id: 252, terms: partOfTotal(getMemoryInfo, 2), how: unlessNone, div: mebibyte, boards: sharedMemory, note: "before driver 510 with what is reserved, as in DCGM"},
+	{id: 252, terms: partOfTotal(getMemoryInfo, 2), how: unlessNone, div: mebibyte, boards: sharedMemory, note: "before driver 510 it includes reserved memory, as in DCGM"},
 	{id: 253, terms: partOfTotal(getMemoryInfo, 3), how: unlessNone, div: mebibyte, boards: sharedMemory},
 	{id: 254, terms: []term{{call: getMemoryInfo}, {call: getMemoryInfo, pick: 2}, {call: getMemoryInfo, pick: 3}}, how: usedShare, boards: sharedMemory},
 	{id: 254, terms: []term{{call: getMemoryInfo}, {call: getMemoryInfo, pick: 2}}, how: usedShare, boards: sharedMemory},
@@ -165,7 +165,7 @@ const (
 	withECC       = "with ECC"
 	upToVolta     = "with ECC, up to Turing"
 	ampereRemaps  = "Ampere and newer with ECC"
-	eccModeAsCall = "a call by itself: if ECC is off NVML leaves the field as it was (NVIDIA bug 2009232)"
+	eccModeAsCall = "not read as an NVML field: with ECC off NVML does not write its value (NVIDIA bug 2009232)"
 )
 
 // eccReadings reads totals as field values and counts by location with calls, as DCGM does.
@@ -226,7 +226,7 @@ const (
 
 const (
 	forGPM  = "only if GPM does not supply it"
-	wraps   = "nvml.h says that the counter can wrap, so it is blank until it has shown that it has more than 32 bits, which wrap within a second"
+	wraps   = "by nvml.h the counter can wrap, and 32 bits would wrap within a second, so the value is blank until the counter has exceeded 32 bits"
 	mayWrap = forGPM + "; " + wraps
 )
 
@@ -248,7 +248,7 @@ var pcieReadings = []reading{
 const (
 	withC2C        = "Grace Hopper, Grace Blackwell"
 	firstLink      = "of link 0, as in DCGM"
-	notAsDCGM      = "of all links; DCGM has that of link 0"
+	notAsDCGM      = "of all links; DCGM reports link 0 only"
 	withFabric     = "Hopper and newer with NVSwitch"
 	blackwellLinks = "NVLink 5: Blackwell and newer"
 	olderLinks     = "NVLink up to 4: not Blackwell"
@@ -262,7 +262,7 @@ func fabricReadings() []reading {
 		{id: 174, terms: callTerms(getFabricInfo, 3), boards: withFabric},
 		{id: 175, terms: callTerms(getFabricSummary, 0), boards: withFabric},
 		{id: 285, terms: value(170), boards: withC2C},
-		{id: 286, terms: linkTerms(171, maxC2C), how: lowest, anyOf: true, boards: withC2C, note: "1 if all links are active; DCGM has that of link 0"},
+		{id: 286, terms: linkTerms(171, maxC2C), how: lowest, anyOf: true, boards: withC2C, note: "1 if all links are active; DCGM reports link 0 only"},
 		{id: 287, terms: value(172), boards: withC2C, note: firstLink},
 		{id: 1400, terms: linkTerms(231, maxC2C), anyOf: true, boards: withC2C, note: notAsDCGM},
 		{id: 1401, terms: linkTerms(232, maxC2C), anyOf: true, boards: withC2C, note: notAsDCGM},
@@ -272,7 +272,7 @@ func fabricReadings() []reading {
 	}
 	for i := range 5 { // slot, tray, host, kind of peer, module
 		out = append(out, reading{id: 573 + field.ID(i), terms: callTerms(getPlatformInfo, i), boards: "Blackwell and newer in a chassis",
-			note: "255, which means unknown, is left out"})
+			note: "warpgauge drops 255, which means unknown"})
 	}
 	return out
 }
@@ -392,7 +392,7 @@ func fifths() []fifth {
 // fifthGeneration returns the counters of NVLink 5, as totals and per link. If the driver refuses a total, the links
 // are added up; for error rates the worst link counts.
 func fifthGeneration() []reading {
-	const summed, worst = "the sum of the links, if the driver refuses the total", "the worst link's, if the driver refuses that of all"
+	const summed, worst = "the sum over the links, if the driver refuses the total", "the worst link, if the driver refuses a value for all"
 	var out []reading
 	for _, f := range fifths() {
 		out = append(out,

@@ -175,9 +175,9 @@ func compareVersions(a, b string) int {
 	})
 }
 
-// problemOf returns why this process cannot load a file, or "". Names without a slash are left to the loader, whose own
-// messages do not help here: for a library of another architecture it says that there is no such file, and a file that
-// is shorter than its headers say it maps, so that the process gets SIGBUS at the end.
+// problemOf returns why this process cannot load a file, or "". It does not check names without a slash, which the
+// loader resolves. The loader's own messages do not help: it reports a library of another architecture as missing, and
+// it maps a file that is shorter than its headers say, so that the process later gets SIGBUS.
 func problemOf(path string) string {
 	if !strings.Contains(path, "/") {
 		return ""
@@ -201,7 +201,7 @@ func problemOf(path string) string {
 	}
 	lib, err := elf.NewFile(f)
 	if err != nil { // for example, a section table beyond the end
-		return "it is no library (" + err.Error() + ")"
+		return "it is not a library (" + err.Error() + ")"
 	}
 	size := uint64(st.Size())
 	beyond := func(offset, length uint64) bool { return offset > size || length > size-offset }
@@ -212,7 +212,7 @@ func problemOf(path string) string {
 	case want != elf.EM_NONE && lib.Machine != want:
 		return fmt.Sprintf("it is a library for another processor (%s), and this process needs one for %s", lib.Machine, want)
 	case lib.Type != elf.ET_DYN:
-		return fmt.Sprintf("it is no library (%s)", lib.Type)
+		return fmt.Sprintf("it is not a library (%s)", lib.Type)
 	case slices.ContainsFunc(lib.Progs, func(p *elf.Prog) bool { return beyond(p.Off, p.Filesz) }),
 		slices.ContainsFunc(lib.Sections, func(s *elf.Section) bool { return s.Type != elf.SHT_NOBITS && beyond(s.Offset, s.FileSize) }):
 		return fmt.Sprintf("it is truncated: its headers describe more than the %d bytes that it has; install the driver again", size)

@@ -128,9 +128,9 @@ func TestELFproblemOf(t *testing.T) {
 	f("good", "")
 	f("small", "it is a 32-bit library (EM_386), and this is a 64-bit process")
 	f("other", "it is a library for another processor ("+theirs.String()+")")
-	f("object", "it is no library (ET_REL)")
-	f("text", "it is no library (bad magic number")
-	f("empty", "it is no library (EOF)")
+	f("object", "it is not a library (ET_REL)")
+	f("text", "it is not a library (bad magic number")
+	f("empty", "it is not a library (EOF)")
 	f("dir", "--nvml-driver-root")
 	f("nothing", "it does not exist")
 	if got := problemOf(soname); got != "" {

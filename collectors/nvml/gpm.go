@@ -179,7 +179,7 @@ func (p *gpmPart) readMetrics(g *gpmGroup, metrics []gpmMetric) []nvml.GpmMetric
 	return out
 }
 
-// logChange logs that a call begins or ceases to fail. What the device does not support is no warning.
+// logChange logs that a call begins or ceases to fail. It warns unless the device does not support the call.
 func logChange(log *zap.Logger, state *nvml.Return, code nvml.Return, what string) {
 	switch {
 	case code == *state:

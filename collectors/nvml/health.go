@@ -352,8 +352,8 @@ type xidRule struct {
 	xids        []uint64
 }
 
-// xidRules are DCGM's (BuildXidMappings), but for XID 93 of Volta, whose InfoROM is judged by its checksums. An XID counts
-// until the collector is closed, as it must be for a reset of the GPU; in DCGM it counts until the host engine ends.
+// xidRules repeats DCGM's BuildXidMappings without XID 93 of Volta, because the checksums judge Volta's InfoROM. An XID
+// counts until the collector closes, as it must for a reset of the GPU; in DCGM it counts until the host engine ends.
 var xidRules = [...]xidRule{
 	{allWatch, "DCGM_FR_FALLEN_OFF_BUS", healthFail, []uint64{79}},
 	{allWatch, "DCGM_FR_UNCONTAINED_ERROR", healthFail, []uint64{95}},

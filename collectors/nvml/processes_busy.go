@@ -17,8 +17,8 @@ type busySample struct {
 // busyMeans computes how busy each process kept the GPU since the previous call. It is for one goroutine.
 //
 // A driver omits idle processes. For each other process it returns one sample: the mean since the requested time,
-// stamped with its last activity (nvml.h; https://github.com/NVIDIA/go-nvml/issues/51). Of several the newest counts. Some
-// entries are garbage: drivers have returned buffers that they did not write (https://github.com/Syllo/nvtop/issues/110).
+// stamped with its last activity (nvml.h; https://github.com/NVIDIA/go-nvml/issues/51). The newest of several counts.
+// Drivers have also returned buffers with entries that they did not write (https://github.com/Syllo/nvtop/issues/110).
 type busyMeans struct {
 	since    int64         // newest timestamp seen; 0: none yet
 	ready    bool          // there was an answer, so the next one covers the time since

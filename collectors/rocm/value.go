@@ -270,8 +270,8 @@ func (b *bound) grownPart(f *frame) float64 {
 	return b.sum.rate
 }
 
-// status returns the throttle status: from residencies, or without the bits whose temperature is not known to be near its
-// limit. ok is 0, or NaN if something is unknown that would add bits.
+// status returns the throttle status: from residencies, or else from the status word without the thermal bits of
+// temperatures that are not close to their limits. ok is 0, or NaN if an unknown reading decides about a bit.
 func (b *bound) status(f *frame) (bits uint64, ok float64) {
 	if b.ofResidencies() {
 		return b.moved(f)

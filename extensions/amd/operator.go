@@ -48,11 +48,11 @@ const (
 func (e *Extension) Flags(s *config.Set) {
 	e.set = s
 	e.gpus, e.pods, e.jobs = true, true, true
-	s.AddDialect(e, "amd: AMD's GPUs under the names, labels and units of AMD's exporter, in place of those; new,amd and so on: next to them.")
+	s.AddDialect(e, "amd: for AMD's GPUs the names, labels and units of AMD's exporter instead; new,amd and so on: in addition.")
 	s.Add(config.Section{Origin: origin, ParentOnly: true, Defaults: e.setDefaults, Notices: e.notices, Flags: []config.Flag{
 		{
 			Name: flagBind, Group: group, Value: config.Text(&e.bind),
-			Metavar: "HOST", Usage: "Host part of the address to listen on, if --address is not set. The port is $" + operatorPort + ", that of the file of --amd-config, or --address's.",
+			Metavar: "HOST", Usage: "Host part of the address to listen on, if --address is not set. The port is from $" + operatorPort + ", from the file of --amd-config, or from --address.",
 			ShownDefault: "all addresses",
 		},
 		{
@@ -61,18 +61,18 @@ func (e *Extension) Flags(s *config.Set) {
 		},
 		{
 			Name: "enable-k8s-scl", Group: group, Value: config.Bool(&e.pods),
-			Usage: "false: --kubernetes is not set by AMD's operator.",
+			Usage: "false: AMD's operator does not set --kubernetes.",
 		},
 		{
 			Name: "enable-slurm-scl", Group: group, Value: config.Bool(&e.jobs),
-			Usage: "false: --hpc-job-mapping-dir is not set by AMD's operator.",
+			Usage: "false: AMD's operator does not set --hpc-job-mapping-dir.",
 		},
 		config.Idle("monitor-nic", "", config.Bool(new(false)), networkUnread),
 		config.Idle("monitor-ifoe", "", config.Bool(new(false)), networkUnread),
 		config.Idle("sriov-enable", "", config.Bool(new(false)), "only GPUs with the amdgpu driver are read"),
 		config.Idle("exit-on-agent-down", "", config.Bool(new(false)), "there is no agent; what fails is tried again"),
 		config.Idle("exit-on-rocpctl-error", "", config.Bool(new(false)), profilerUnread),
-		config.Idle("enable-k8s", "", config.Bool(new(true)), "it is asked only for what other flags want of it"),
+		config.Idle("enable-k8s", "", config.Bool(new(true)), "other flags select what is read from Kubernetes"),
 		config.Idle("enable-cri", "", config.Bool(new(true)), networkUnread),
 		config.Idle("agent-grpc-port", "", config.Int(new(0)), "there is no agent"),
 		config.Idle("log-file-path", "", config.Text(new("/var/log/exporter.log")), logToStderr),

@@ -94,7 +94,7 @@ var usual = []string{"DCGM_FR_CLOCK_THROTTLE_POWER", "DCGM_FR_CLOCK_THROTTLE_THE
 // 141 …) do not describe the device's health. Readings cover 63 and 154.
 var table = []Rule{
 	xid(79, events.Failed, events.ActionReboot, "the GPU has fallen off the bus"),
-	kernel("fell_off_bus", events.Failed, events.ActionReboot, "the kernel's log says that the GPU has fallen off the bus", linkXIDs),
+	kernel("fell_off_bus", events.Failed, events.ActionReboot, "the kernel's log reports that the GPU has fallen off the bus", linkXIDs),
 	kernel("amdgpu_device_lost", events.Failed, events.ActionReboot, "the driver has lost the GPU from the bus", linkAMDGPU),
 	kernel("amdgpu_reset_failed", events.Failed, events.ActionReboot, "the driver could not reset the GPU", linkAMDGPU),
 	untilQuiet(kernel("amdgpu_init_failed", events.Failed, events.ActionReboot, "the driver could not initialise the GPU", linkAMDGPU), 10*time.Minute),
@@ -137,7 +137,7 @@ var table = []Rule{
 
 	{Name: ReasonMissing, Condition: ofState, State: events.Failed, Action: events.ActionReboot, End: WhenTold, For: MissingFor,
 		Text: "the device was there, or its board is, and no driver serves it", Source: linkStates},
-	{Name: ruleLost, Condition: ofState, State: events.Failed, Action: events.ActionReboot, Quiet: backFor, Text: "the library says that the device is lost", Source: linkStates},
+	{Name: ruleLost, Condition: ofState, State: events.Failed, Action: events.ActionReboot, Quiet: backFor, Text: "the library reports that the device is lost", Source: linkStates},
 	{Name: ruleHung, Condition: ofState, State: events.Degraded, Action: events.ActionDrain, For: 5 * time.Minute, Quiet: backFor,
 		Text: "the device has had no new values for minutes", Source: linkStates},
 

@@ -64,7 +64,7 @@ const (
 	// device, so that repeated events do not displace earlier recordings.
 	pause     = time.Minute
 	samePause = 10 * time.Minute
-	// maxEvents bounds the events that wait for the next second, and those of a recording.
+	// maxEvents bounds the events that wait for the next second, and the events of a recording.
 	maxEvents = 1024
 	// A device without samples is forgotten after that long.
 	forget = 2 * time.Hour

@@ -113,32 +113,32 @@ func (s *Settings) Flags(set *config.Set) {
 		return config.Flag{Name: name, Group: group, Value: v, Metavar: metavar, Needs: flagMode, Usage: usage}
 	}
 	mode := flag(flagMode, "off|report|apply", config.OneOf(&s.Mode, ModeOff, ModeReport, ModeApply),
-		"What is done with the field list of --remote-url. apply: it is checked against the guard and put into service; report: it is checked and compared, and nothing changes; off: no server is asked.")
+		"What to do with the field list of --remote-url. apply: check it against the guard and put it into service; report: check and compare it, and change nothing; off: ask no server.")
 	mode.Needs = ""
 	ca := flag("remote-ca-file", "FILE", config.Text(&s.CAFile),
 		"PEM file of certificate authorities; one of them must have signed the server's certificate. Read again when it changes.")
-	ca.ShownDefault = "those of the system"
+	ca.ShownDefault = "the system's"
 	set.Add(config.Section{Origin: config.Own, ParentOnly: true, Check: s.check, Flags: []config.Flag{
 		mode,
 		flag("remote-url", "URL", config.Text(&s.URL),
-			"Where the list is: http:// or https:// for a file on a web server, opamp+http:// or opamp+https:// for an OpAMP server."),
+			"Address of the list: http:// or https:// for a file on a web server, opamp+http:// or opamp+https:// for an OpAMP server."),
 		flag("remote-interval", "DURATION", config.Duration(&s.Interval),
-			"How often the server is asked, give or take a fifth. After failures it is asked less often, at least every 5 minutes or at this interval."),
+			"Time between two requests to the server, give or take a fifth. After failures it grows to 5 minutes, unless it is longer already."),
 		flag("remote-directory", "DIR", config.Text(&s.Directory),
-			"Where the last good list of the server is kept, for a start without the server. Unset: none is kept, and the local list serves until the server answers."),
+			"Directory that keeps the server's last good list, for a start without the server. Unset: keep none; the local list serves until the server answers."),
 		flag("remote-allow", "CLASS,…", config.List(&s.Allow),
-			"Fields that the server may ask for although they are refused else. profiling: DCGM_FI_PROF_…, whose hardware one program at a time can use; changing-labels: labels that make new series each time their value changes."),
+			"Fields that the server may ask for although the guard refuses them by default. profiling: DCGM_FI_PROF_…, whose hardware only one program at a time can use; changing-labels: labels that make new series each time their value changes."),
 		flag("remote-limit", "NAME=VALUE,…", limits{&s.Limits},
-			"What a list of the server may not exceed. bytes: its size; fields; series: on this node's page; interval: the shortest one; cost: seconds in vendors' libraries per second, of all devices together."),
+			"Limits for the server's lists. bytes: size of the list; fields: their number; series: on this node's page; interval: the shortest allowed; cost: seconds in vendors' libraries per second, all devices together."),
 		flag("remote-token-file", "FILE", config.Text(&s.TokenFile),
-			"A bearer token that is sent to the server, only over TLS or to this machine. The file is read again for each request."),
+			"File with a bearer token for the server, sent only over TLS or to this machine. The exporter reads it again for each request."),
 		ca,
 		flag("remote-cert-file", "FILE", config.Text(&s.CertFile),
 			"This node's certificate (PEM) for the server. Read again when it changes."),
 		flag("remote-key-file", "FILE", config.Text(&s.KeyFile),
 			"The private key (PEM) of --remote-cert-file."),
 		flag("node-label", "NAME=VALUE,…", pairs{&s.NodeLabels},
-			"Labels that an OpAMP server chooses this node's list by. They are not on the page."),
+			"Labels by which an OpAMP server chooses this node's list. They are not on the page."),
 	}})
 }
 

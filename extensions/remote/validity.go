@@ -38,7 +38,7 @@ func readValidity(content []byte) (until time.Time, refused []lists.Refusal) {
 			t, err := time.Parse(time.RFC3339, value)
 			switch {
 			case name != "until":
-				err = fmt.Errorf("%q is no option: write until=TIME", option)
+				err = fmt.Errorf("unknown option %q: write until=TIME", option)
 			case err != nil:
 				err = fmt.Errorf("%q: write a time such as until=2026-05-01T18:00:00Z", option)
 			case !until.IsZero():

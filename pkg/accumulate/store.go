@@ -37,7 +37,7 @@ type Series struct {
 type Options struct {
 	XIDWindow        time.Duration // window of DCGM_EXP_XID_ERRORS_COUNT; 0 means 5 minutes
 	ClockEventWindow time.Duration // window of DCGM_EXP_CLOCK_EVENTS_COUNT; 0 means 5 minutes
-	Rows             *rows.Reader  // whose rows are counted
+	Rows             *rows.Reader  // reads the rows to count
 }
 
 // defaultWindow is dcgm-exporter's.
@@ -52,8 +52,9 @@ type Store struct {
 	clockWindow time.Duration
 
 	axis     axis
-	bindings uint64     // number of Views
-	view     *view.View // of follows
+	states   map[string]map[key]*held // by device
+	bindings uint64                   // number of Views
+	view     *view.View               // of follows
 	follows  []*follow
 	changed  bool // the set of series, since it was made
 
@@ -70,6 +71,7 @@ func New(o Options) *Store {
 		reader:      o.Rows,
 		xidWindow:   cmp.Or(o.XIDWindow, defaultWindow),
 		clockWindow: cmp.Or(o.ClockEventWindow, defaultWindow),
+		states:      make(map[string]map[key]*held),
 		gaps: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "warpgauge_event_gaps_total",
 			Help: "Times in which XIDs of a GPU may have been missed, because no source of this collector or another was watching.",

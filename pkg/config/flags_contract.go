@@ -61,7 +61,7 @@ func contractFields(c *Config) []Flag {
 }
 
 func contractDevices(c *Config) []Flag {
-	const grammar = " f: the parts if a whole has some, and of the whole what the parts do not have; g or g:0,2-4: wholes; i or i:LIST: parts; g:0+i:1: both."
+	const grammar = " f: parts where they exist, plus the fields of the whole that they lack; otherwise wholes; g or g:0,2-4: wholes; i or i:LIST: parts; g:0+i:1: both."
 	const missing = "an id that does not exist is a warning, since a device may appear later"
 	return in(GroupCollectors,
 		Flag{Name: "devices", Common: true, Aliases: []string{"d"}, Env: "DCGM_EXPORTER_DEVICES_STR", Value: selector(&c.GPUs), Metavar: "SELECTOR",
@@ -96,7 +96,7 @@ func contractPage(c *Config) []Flag {
 			Usage: "Window of DCGM_EXP_CLOCK_EVENTS_COUNT, in milliseconds."},
 		Flag{Name: "enable-exporter-metrics", Env: "DCGM_EXPORTER_ENABLE_EXPORTER_METRICS", Value: Bool(&c.allMetrics),
 			Usage:        "true is the same as --exporter-metrics=full, false as none.",
-			ShownDefault: "as --exporter-metrics says",
+			ShownDefault: "set by --exporter-metrics",
 			Differs:      "without it, the few metrics that alerts need are on the page"},
 	)
 }
@@ -114,7 +114,7 @@ func contractWeb(c *Config) []Flag {
 		Flag{Name: "web-write-timeout", Env: "DCGM_EXPORTER_WEB_WRITE_TIMEOUT", Value: Duration(&c.Web.WriteTimeout), Metavar: "DURATION",
 			Usage: "Longest time to write an answer."},
 		Flag{Name: "max-concurrent-scrapes", Env: "DCGM_EXPORTER_MAX_CONCURRENT_SCRAPES", Value: Int(&c.Web.MaxConcurrentScrapes), Metavar: "N",
-			Usage:   "Most scrapes at a time, further ones get 503; 0 for no limit.",
+			Usage:   "Maximum number of scrapes at a time, further ones get 503; 0 for no limit.",
 			Differs: "dcgm-exporter's default is 16; here scrapes share one page that is ready in memory"},
 		Flag{Name: "enable-pprof", Env: "DCGM_EXPORTER_ENABLE_PPROF", Value: Bool(&c.Web.Pprof),
 			Usage: "Serve Go profiles under /debug/pprof/."},
@@ -134,10 +134,10 @@ func contractOwners(c *Config) []Flag {
 		Flag{Name: "kubernetes-enable-pod-uid", Env: "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_UID", Needs: flagKubernetes, Value: Bool(&k.PodUID),
 			Usage: "Add the label pod_uid, from the API server."},
 		Flag{Name: "kubernetes-pod-label-allowlist-regex", Env: "DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX", Needs: flagPodLabels, Value: patterns{&k.LabelAllow}, Metavar: "REGEX,…",
-			Usage:   "Pod labels to add: those whose name one of the regular expressions matches anywhere; may be repeated. None: all.",
+			Usage:   "Regular expressions for the names of the pod labels to add. An expression may match any part of a name; may be repeated. None: all labels.",
 			Differs: "an invalid expression is refused at start"},
 		Flag{Name: "kubernetes-virtual-gpus", Env: "KUBERNETES_VIRTUAL_GPUS", Needs: flagKubernetes, Value: Bool(&k.VirtualGPUs),
-			Usage: "Show each series of a shared GPU once per container that shares it, with the label vgpu if the device plugin numbers the shares."},
+			Usage: "Show each series of a shared GPU once per container, with the label vgpu if the device plugin numbers the shares."},
 		Flag{Name: "kubernetes-enable-dra", Env: "KUBERNETES_ENABLE_DRA", Needs: flagKubernetes, Value: Bool(&k.DRA),
 			Usage: "Map devices of dynamic resource allocation, which the API server's ResourceSlices describe."},
 		Flag{Name: "pod-resources-kubelet-socket", Env: "DCGM_POD_RESOURCES_KUBELET_SOCKET", Needs: flagKubernetes, Value: Text(&k.Socket), Metavar: "PATH",

@@ -253,7 +253,7 @@ func (p patterns) Set(text string) error {
 	for i, item := range SplitList(text) {
 		r, err := regexp.Compile(item)
 		if err != nil {
-			return fmt.Errorf("expression %d, %q, is no regular expression: %w; correct it (syntax: https://github.com/google/re2/wiki/Syntax), or leave it out to let all labels through", i+1, item, err)
+			return fmt.Errorf("expression %d, %q, is not a regular expression: %w; correct it (syntax: https://github.com/google/re2/wiki/Syntax), or leave it out to let all labels through", i+1, item, err)
 		}
 		all = append(all, r)
 	}

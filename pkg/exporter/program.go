@@ -26,7 +26,7 @@ type Program struct {
 	Log        *Backlog // in front of standard error
 	Environ    []string
 	Defaults   []string // counters CSVs to try if the user names none
-	BuiltIn    []byte   // the counters CSV if there is no file
+	BuiltIn    []byte   // the counters CSV if no file exists
 	Flags      *config.Set
 	Unknown    []string // unknown flags, which are ignored
 	Build      config.Build

@@ -152,7 +152,7 @@ func TestParse(t *testing.T) {
 	f("help with commas", temp+",gauge,a,b,c", nil,
 		"f.csv:1:32: error: 5 cells instead of field, type, help and options; a help text with a comma must be in double quotes")
 	f("help with a comma", temp+",gauge,a, b", nil,
-		`f.csv:1:31: error: "b" is no option; a help text with a comma must be in double quotes`)
+		`f.csv:1:31: error: unknown option "b"; quote the help text if it contains a comma`)
 	f("quote within a cell", temp+`,gauge,a "b"`+"\n"+temp+",Gauge,h", nil,
 		"f.csv:1:30: error: a double quote within a cell; put the whole cell in double quotes and double those within",
 		`f.csv:2:22: error: unknown type "Gauge", did you mean "gauge"?`)
@@ -211,7 +211,7 @@ func TestOptions(t *testing.T) {
 	f("intervall=1s", 0, nil, `1:34: error: unknown option "intervall", did you mean "interval"?`)
 	f("Interval=1s", 0, nil, `1:34: error: unknown option "Interval", did you mean "interval"?`)
 	f("color=red", 0, nil, `1:34: error: unknown option "color"; options are interval=DURATION, buckets=A|B|C and names=MODE`)
-	f("fast", 0, nil, `1:34: error: "fast" is no option; a help text with a comma must be in double quotes`)
+	f("fast", 0, nil, `1:34: error: unknown option "fast"; quote the help text if it contains a comma`)
 	f("buckets=5|1", 0, nil, `1:34: error: buckets "5|1" do not ascend`)
 	f("buckets=1|1", 0, nil, `1:34: error: buckets "1|1" do not ascend`)
 	f("buckets=1|+Inf", 0, nil, `1:34: error: bad bucket "+Inf" in "1|+Inf"; write buckets=1|5|10, without +Inf`)
@@ -278,7 +278,7 @@ func TestLimits(t *testing.T) {
 	long := strings.Repeat("x", 200)
 	f("names", long+","+long+",h,"+long, `1:1: warning: unknown field "`+long[:100]+`…"`,
 		`1:202: error: unknown type "`+long[:100]+`…"; types are gauge, counter, histogram, untyped and label`,
-		`1:405: error: "`+long[:100]+`…" is no option; a help text with a comma must be in double quotes`)
+		`1:405: error: unknown option "`+long[:100]+`…"; quote the help text if it contains a comma`)
 
 	if _, problems, err := Parse(strings.NewReader(temp+",gauge,"+strings.Repeat("x", maxRecordBytes-100)), ParseOptions{}); err != nil {
 		t.Errorf("a long line: %v %v", problems, err)

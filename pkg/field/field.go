@@ -2,8 +2,8 @@
 //
 // The catalogue (catalogue.go, dcgm.csv) holds one Descriptor per readable quantity. A counters CSV picks from it and
 // becomes a List: one Field per line, in file order. A List is immutable after Parse and may be shared between
-// goroutines. The conditions (conditions.go) say which readings a faulty device has. The package imports nothing of
-// ours.
+// goroutines. The conditions (conditions.go) say which readings a faulty device has. The package imports no other
+// package of this repository.
 package field
 
 import (

@@ -237,7 +237,7 @@ func (p *parser) readOptions(f *Field, r *record) bool {
 		var err error
 		switch {
 		case !found:
-			err = fmt.Errorf("%v is no option; a help text with a comma must be in double quotes", quoted(option))
+			err = fmt.Errorf("unknown option %v; quote the help text if it contains a comma", quoted(option))
 		case seen[name]:
 			err = fmt.Errorf("option %v is there twice", quoted(name))
 		default:

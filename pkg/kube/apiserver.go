@@ -251,8 +251,8 @@ var (
 	_ utilnet.RoundTripperWrapper = bounded{}
 )
 
-// SilenceLibraries drops the messages of client-go and gRPC to standard error, whose writes would block: Health reports
-// the important ones. It must be called before any other use of them.
+// SilenceLibraries drops the messages of client-go and gRPC, because writes to standard error can block. Health reports
+// the important ones. It must be called before any other use of these libraries.
 func SilenceLibraries() {
 	klog.SetLogger(logr.Discard())
 	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, io.Discard))

@@ -56,7 +56,7 @@ func (k *Keeper) share(now time.Time) {
 // is NaN.
 type podUse struct{ util, memory float64 }
 
-// podSums returns the sums of pods, and those of a pod without a process: 0 if the pod is known to have none and the
+// podSums returns the sums of each pod, and idle for pods without a process: 0 if the pod is known to have none and the
 // library reports the value, else NaN.
 func (k *Keeper) podSums(t *table, d *collector.Device, on DeviceUse) (sums map[kube.PodName]podUse, idle podUse) {
 	sums, idle = map[kube.PodName]podUse{}, podUse{math.NaN(), math.NaN()}

@@ -84,10 +84,10 @@ func TestSharesOfPods(t *testing.T) {
 	f("processes outside of pods", true, []Process{a, b, proc("", 40, 10*mib)}, ofA+": 30 100", ofB+": 12.5 50.5")
 	f("a container outside of Kubernetes", true, []Process{a, proc("", 40, 10*mib)}, ofA+": 30 100", ofB+": 0 0")
 	f("a pod that has no device", true, []Process{a, b, proc("uid-c", 7, mib)}, ofA+": 30 100", ofB+": 12.5 50.5")
-	f("a pod that is not known may be one of ours, created again", true, []Process{a, proc("uid-new", 7, mib)}, ofA+": 30 100")
-	f("utilisation is not told", true, []Process{proc("uid-a", nan, 100*mib)}, ofA+": - 100", ofB+": - 0")
+	f("an unknown pod may be a known pod that was created again", true, []Process{a, proc("uid-new", 7, mib)}, ofA+": 30 100")
+	f("utilisation is unknown", true, []Process{proc("uid-a", nan, 100*mib)}, ofA+": - 100", ofB+": - 0")
 	f("utilisation is known of one", true, []Process{proc("uid-a", nan, 100*mib), b}, ofA+": - 100", ofB+": 12.5 50.5")
-	f("a part of a sum is not told", true, []Process{a, proc("uid-a", 5, nan), b}, ofA+": 35 -", ofB+": 12.5 50.5")
+	f("a part of a sum is unknown", true, []Process{a, proc("uid-a", 5, nan), b}, ofA+": 35 -", ofB+": 12.5 50.5")
 	f("zero is a value", true, []Process{proc("uid-a", 0, 0), b}, ofA+": 0 0", ofB+": 12.5 50.5")
 }
 

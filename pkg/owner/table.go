@@ -266,7 +266,7 @@ func jobsOf(d *collector.Device, files map[string][]string) []string {
 	return files[d.GPU]
 }
 
-// person is what is known of a pod with devices, apart from its devices.
+// person holds the uid and labels of a pod that uses devices.
 type person struct {
 	uid           string
 	labels, facts []collector.Label // facts are for dialects

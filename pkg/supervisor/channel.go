@@ -53,7 +53,7 @@ type message struct {
 // viewMessage is the result of binding. The rings are in the order of the sources in the memory that comes with it.
 type viewMessage []sourceMessage
 
-// sourceMessage is a source whose ring has so many rows.
+// sourceMessage is a source and the number of rows in its ring.
 type sourceMessage struct {
 	Rows int
 	view.Source
@@ -158,8 +158,9 @@ func (s *sender) send(m *message, fd int) error {
 	if err != nil {
 		return err
 	}
-	if n := bytes.Count(payload, []byte{','}); len(payload) > maxMessage || n > maxCommas {
-		return fmt.Errorf("a message of %d bytes and %d elements: at most %d and %d are sent", len(payload), n, maxMessage, maxCommas)
+	if n := bytes.Count(payload, []byte{','}); n > maxCommas || len(payload) > maxMessage {
+		return fmt.Errorf("message of %d bytes and %d elements: at most %d and %d are sent to the exporter; select fewer devices or fields",
+			len(payload), n, maxMessage, maxCommas)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

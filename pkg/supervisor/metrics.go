@@ -55,7 +55,7 @@ func (c *counts) ended(p *child) {
 	}
 }
 
-// used returns the processor time of all children, of which p may be running.
+// used returns the processor time of all children. p is the running child, or nil.
 func (c *counts) used(p *child) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()

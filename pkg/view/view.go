@@ -18,7 +18,7 @@ import (
 // Row is a copy of one row of a source's ring.
 type Row = ring.Row
 
-// Source is one bound source. As JSON, for another process, it is what that process cannot know.
+// Source is one bound source. Its JSON, for another process, omits the fields that this process can supply itself.
 type Source struct {
 	Collector string     `json:"-"` // name of the collector
 	Fields    field.List `json:"-"`

@@ -16,6 +16,7 @@ import (
 	"warpgauge/collectors/fake"
 	"warpgauge/extensions/health"
 	"warpgauge/extensions/live/api"
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/config/configtest"
 	"warpgauge/pkg/events"
 	"warpgauge/pkg/exporter"
@@ -23,6 +24,8 @@ import (
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
 )
+
+var must = testkit.Must
 
 // judgedNode is a simulated node with health, in a synctest bubble.
 type judgedNode struct {
@@ -189,7 +192,7 @@ func (n *judgedNode) reset() {
 func TestEveryRule(t *testing.T) {
 	for _, r := range health.Table() {
 		if r.Name == "starting" || r.Name == "not_served" || r.Derived != field.NotDerived && r.Name != "spare_rows_low" {
-			continue // covered by TestHealthOutlivesTheExporter and by TestSigns of package signs, but for one sign
+			continue // TestHealthOutlivesTheExporter and, except for spare_rows_low, TestSigns of package signs cover these
 		}
 		f, ok := faultOf(&r)
 		if !ok {
@@ -366,12 +369,5 @@ func TestSettings(t *testing.T) {
 		if (err == nil) != (want == "") || want != "" && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", flag, err, want)
 		}
-	}
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

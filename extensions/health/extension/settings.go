@@ -43,24 +43,24 @@ func (s *Settings) Flags(set *config.Set) {
 		return config.Flag{Name: name, Group: group, Value: v, Metavar: metavar, Usage: usage}
 	}
 	directory := flag(flagDirectory, "DIR", config.Text(&s.Directory),
-		"Where verdicts on devices are kept, so that a fault is not forgotten when the exporter restarts. Empty: in memory only.")
+		"Directory that keeps verdicts on devices, so that faults outlive a restart of the exporter. Empty: in memory only.")
 	directory.ShownDefault = "health in $STATE_DIRECTORY, which systemd sets; else empty"
 	set.Add(config.Section{Origin: config.Own, Check: s.check, Flags: []config.Flag{
 		flag("health", "on|off", config.OneOf(&s.Mode, ModeOn, ModeOff),
-			"Judge the health of devices, and read for it what the list does not name. off: no rule runs, nothing is read but the list, and the kernel's log and the PCI bus are not watched."),
+			"Judge the health of devices, and read the fields that the rules need in addition to the list. off: run no rule, read only the list, and watch neither the kernel's log nor the PCI bus."),
 		directory,
 		flag("health-rules", "RULE=VALUE,…", config.List(&s.Rules),
-			"Rules of health that differ from docs/health-rules.md: off or on, or a threshold in the rule's unit. Such as corrected_errors=off,hot=95."),
+			"Changes to the rules of docs/health-rules.md: off, on, or a threshold in the rule's unit, such as corrected_errors=off,hot=95."),
 		flag("kernel-log", "MODE|PATH", config.Text(&s.KernelLog),
-			"The kernel's log as second witness of what happens to devices. auto: /dev/kmsg, if it may be read; off; or a file of that form."),
+			"The kernel's log, as a second source for faults of devices. auto: /dev/kmsg, if the exporter may read it; off; or a file in its format."),
 		flag("expected-gpus", "N", config.Int(&s.ExpectedGPUs),
-			"How many GPUs this node must have. 0: not known; those on the PCI bus, and those that were served before, are expected in any case."),
+			"Number of GPUs that this node must have. 0: unknown. The exporter always expects the GPUs on the PCI bus, and the GPUs that it has served before."),
 		flag(flagAMDSocket, "PATH", config.Text(&s.AMDSocket),
-			"The Unix socket on which AMD's device plugin asks for the health of GPUs, as it does AMD's exporter. Empty: none."),
+			"Unix socket on which AMD's device plugin asks for the health of GPUs, as it asks AMD's exporter. Empty: none."),
 		flag("health-node-condition", "", config.Bool(&s.NodeCondition), "Write the health of this node's GPUs into a condition of the Kubernetes node."),
 		flag("health-node-events", "", config.Bool(&s.NodeEvents), "Write a Kubernetes event of the node when the health of a GPU changes."),
 		flag("health-node-labels", "", config.Bool(&s.NodeLabels),
-			"Give the Kubernetes node the label metricsexporter.amd.com.gpu.<number>.state=unhealthy for each GPU of AMD's that has failed, as AMD's exporter does."),
+			"Give the Kubernetes node the label metricsexporter.amd.com.gpu.<number>.state=unhealthy for each AMD GPU that has failed, as AMD's exporter does."),
 	}})
 }
 

@@ -77,7 +77,7 @@ func TestWitnesses(t *testing.T) {
 	}, 8)
 	f("reports before their lines", func(b *book) { b.driver(1, 45); b.driver(1, 45); b.xid(1, 45); b.xid(1, 45) }, 2)
 	f("more reports than lines", func(b *book) { b.xid(1, 31); b.driver(1, 31); b.driver(1, 31); b.driver(1, 31) }, 3)
-	f("two errors in the log, of which the driver has one", func(b *book) { b.xid(1, 63); pass(b, 5*time.Second); b.xid(1, 63); b.driver(1, 63) }, 2)
+	f("two errors in the log, and the driver reports one of them", func(b *book) { b.xid(1, 63); pass(b, 5*time.Second); b.xid(1, 63); b.driver(1, 63) }, 2)
 	f("lines of a time without an exporter", func(b *book) {
 		pass(b, -time.Hour)
 		for range 20 {

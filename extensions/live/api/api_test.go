@@ -37,7 +37,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	f("devices/", 404, "/api/v1/devices")
 	f("devices?device=x", 400, `unknown parameter "device": this path takes none`)
 	f("fields?devices="+id, 400, "this path takes device, field")
-	f("fields?device=GPU-x", 404, "/api/v1/devices has those there are")
+	f("fields?device=GPU-x", 404, "/api/v1/devices lists all")
 	f("fields?device=", 400, `give "device" a value`)
 	f("fields?device=%zz", 400, "cannot be read")
 	f("fields?"+strings.Repeat("field=a&", 300), 400, "at most 256")
@@ -185,9 +185,7 @@ func TestCompression(t *testing.T) {
 		t.Fatalf("%d bytes, Content-Encoding: %q; plain %d", got.Body.Len(), got.Header().Get("Content-Encoding"), len(plain))
 	}
 	z, err := gzip.NewReader(got.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text, err := io.ReadAll(z)
 	if err != nil || string(text) != plain {
 		t.Errorf("decompressed it differs: %v", err)

@@ -32,7 +32,7 @@ func (n *node) choose(q *query) (*chosen, error) {
 		c.devices = map[string]bool{}
 		for _, id := range ids {
 			if _, known := n.byID[id]; !known {
-				return nil, &apiv1.Problem{Status: http.StatusNotFound, Detail: fmt.Sprintf("no device has the id %q: %sdevices has those there are", id, Prefix)}
+				return nil, &apiv1.Problem{Status: http.StatusNotFound, Detail: fmt.Sprintf("no device has the id %q: %sdevices lists all", id, Prefix)}
 			}
 			c.devices[id] = true
 		}

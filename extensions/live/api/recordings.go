@@ -57,7 +57,7 @@ func (x *recordings) serve(w http.ResponseWriter, r *http.Request, _ *query) err
 	name := r.PathValue("name")
 	f, err := from.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return &apiv1.Problem{Status: http.StatusNotFound, Detail: fmt.Sprintf("there is no recording %q: %srecordings has those there are", name, Prefix)}
+		return &apiv1.Problem{Status: http.StatusNotFound, Detail: fmt.Sprintf("there is no recording %q: %srecordings lists all", name, Prefix)}
 	}
 	if err != nil {
 		return err

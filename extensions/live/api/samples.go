@@ -34,13 +34,13 @@ func samples(o *Options, q *query) (*apiv1.Samples, error) {
 	}
 	reading, factor, known := field.ByName(name)
 	if !known {
-		return nil, &apiv1.Problem{Status: http.StatusNotFound, Detail: fmt.Sprintf("there is no field %q: %slist has those in service", name, Prefix)}
+		return nil, &apiv1.Problem{Status: http.StatusNotFound, Detail: fmt.Sprintf("there is no field %q: %slist has the fields in service", name, Prefix)}
 	}
 	f := &field.Field{Desc: reading, Name: name, Scale: factor}
 	series := o.Past.History.Series(device, reading.ID)
 	if len(series) == 0 {
 		if _, there := newNode(o).byID[device]; !there {
-			return nil, &apiv1.Problem{Status: http.StatusNotFound, Detail: fmt.Sprintf("no device has the id %q, nor had one lately: %sdevices has those there are", device, Prefix)}
+			return nil, &apiv1.Problem{Status: http.StatusNotFound, Detail: fmt.Sprintf("no device has the id %q, or had it lately: %sdevices lists all", device, Prefix)}
 		}
 	}
 	if len(series) > maxSeries {

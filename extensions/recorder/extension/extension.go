@@ -1,5 +1,5 @@
 // Package extension is the extension that keeps the past: the samples of the last minutes (package history), and recordings
-// of what happened (package recorder). It supplies both at the core's door rows.Past.
+// of incidents (package recorder). The core and other extensions read both through rows.Past.
 package extension
 
 import (

@@ -41,27 +41,27 @@ func (s *Settings) Flags(set *config.Set) {
 		},
 		{
 			Name: "history-bytes", Env: "WARPGAUGE_HISTORY_BYTES", Group: group, Value: config.Bytes(&s.HistoryBytes),
-			Metavar: "SIZE", Usage: "Most memory for samples; the oldest are dropped first. 0: no history.",
+			Metavar: "SIZE", Usage: "Maximum memory for samples; the oldest are dropped first. 0: no history.",
 		},
 		{
 			Name: flagRecorder, Env: "WARPGAUGE_RECORDER_DIRECTORY", Group: group, Value: config.Text(&s.Directory),
-			Metavar: "DIR", Usage: "Where the flight recorder writes the history around an XID, a lost or stalled device, throttling, or health that becomes failed. Unset: nothing is recorded.",
+			Metavar: "DIR", Usage: "Directory in which the flight recorder writes the history around an XID, a lost or stalled device, throttling, or health that becomes failed. Unset: record nothing.",
 		},
 		{
 			Name: "recorder-before", Env: "WARPGAUGE_RECORDER_BEFORE", Group: group, Value: config.Duration(&s.Before),
-			Metavar: "DURATION", Needs: flagRecorder, Usage: "How much of the history before what happened is recorded.",
+			Metavar: "DURATION", Needs: flagRecorder, Usage: "How much of the history before an incident to record.",
 		},
 		{
 			Name: "recorder-after", Env: "WARPGAUGE_RECORDER_AFTER", Group: group, Value: config.Duration(&s.After),
-			Metavar: "DURATION", Needs: flagRecorder, Usage: "How much after it.",
+			Metavar: "DURATION", Needs: flagRecorder, Usage: "How long to record after an incident.",
 		},
 		{
 			Name: "recorder-files", Env: "WARPGAUGE_RECORDER_FILES", Group: group, Value: config.Int(&s.Files),
-			Metavar: "N", Needs: flagRecorder, Usage: "Most recordings that are kept; the oldest are removed first.",
+			Metavar: "N", Needs: flagRecorder, Usage: "Maximum number of recordings; the oldest are removed first.",
 		},
 		{
 			Name: "recorder-bytes", Env: "WARPGAUGE_RECORDER_BYTES", Group: group, Value: config.Bytes(&s.Bytes),
-			Metavar: "SIZE", Needs: flagRecorder, Usage: "Most room for recordings; the oldest are removed first.",
+			Metavar: "SIZE", Needs: flagRecorder, Usage: "Maximum size of all recordings; the oldest are removed first.",
 		},
 		{
 			Name: "enable-record-endpoint", Env: "WARPGAUGE_ENABLE_RECORD_ENDPOINT", Group: group, Value: config.Bool(&s.Endpoint),

@@ -10,7 +10,10 @@ import (
 
 	gm "warpgauge/collectors/rocm/internal/gpumetrics"
 	"warpgauge/collectors/rocm/rocmtest"
+	"warpgauge/internal/testkit"
 )
+
+var must = testkit.Must
 
 // odd gives every value a different number, so that tests detect swapped members.
 func odd(s *rocmtest.State) {
@@ -77,7 +80,7 @@ func counted(v float64, n, room int) (out []float64) {
 	return out
 }
 
-// expected returns the values of odd in a revision. Of several rows for a field the last counts.
+// expected returns the values of odd in a revision. If a field has several rows, the last one counts.
 func expected(revision string) map[reading]float64 {
 	nan, w := math.NaN(), map[reading]float64{}
 	all, none, lists := func(v float64) []float64 { return slices.Repeat([]float64{v}, 8) }, []float64{nan}, "1.9"
@@ -266,9 +269,3 @@ func FuzzDecode(f *testing.F) {
 }
 
 // must ends the test on an error.
-func must(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
-}
