@@ -25,10 +25,10 @@ var must = testkit.Must
 var (
 	descTemp   = &field.Descriptor{ID: 150, Name: "TEMP", Level: field.GPU, Unit: "celsius"}
 	descPower  = &field.Descriptor{ID: 155, Name: "POWER", Level: field.GPU, Unit: "W"}
-	descEnergy = &field.Descriptor{ID: 156, Name: "ENERGY", Level: field.GPU, Unit: "mJ"}
+	descEnergy = &field.Descriptor{ID: 156, Name: "ENERGY", Level: field.GPU, Unit: "mJ", Total: true}
 	descXID    = &field.Descriptor{ID: field.XIDErrors, Name: "XID", Level: field.GPU}
 	descDriver = &field.Descriptor{ID: 1, Name: "DRIVER", Kind: field.String, Level: field.Global}
-	descLink   = &field.Descriptor{ID: 449, Name: "LINK", Level: field.Link}
+	descLink   = &field.Descriptor{ID: 449, Name: "LINK", Level: field.Link, Total: true}
 	descSwitch = &field.Descriptor{ID: 780, Name: "SWITCH", Level: field.Switch}
 	descCPU    = &field.Descriptor{ID: 1100, Name: "CPU", Level: field.CPU}
 	descPeer   = &field.Descriptor{ID: field.P2PStatus, Name: "P2P", Level: field.GPU}

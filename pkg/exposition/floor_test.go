@@ -10,11 +10,11 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// counting is a source of GPUs a and b: energy, a counter, for both; power, a gauge, for a; replays for a
-// link of a.
+// counting is a source of GPUs a and b: energy, a counter, for both; power, which only the list calls a counter, for
+// a; replays for a link of a.
 func counting(order ...int) *feed {
 	list := field.List{Fields: []field.Field{
-		metric(descEnergy, "ENERGY", field.Counter, ""), metric(descPower, "POWER", field.Gauge, ""), metric(descLink, "REPLAYS", field.Counter, ""),
+		metric(descEnergy, "ENERGY", field.Counter, ""), metric(descPower, "POWER", field.Counter, ""), metric(descLink, "REPLAYS", field.Counter, ""),
 	}}
 	columns := []collector.Column{
 		{Device: 0, Field: descEnergy.ID}, {Device: 1, Field: descEnergy.ID}, {Device: 0, Field: descPower.ID},

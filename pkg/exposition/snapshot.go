@@ -253,12 +253,15 @@ func (s *snapshot) applyFloors(now time.Time) {
 
 // counters calls f for each cell of v that is shown as a counter of a device.
 func (r *roster) counters(v *view.View, f func(key counterKey, cell, device int32)) {
-	isCounter := func(f *field.Field) bool { return f.Type == field.Counter }
+	counts := func(f *field.Field) bool {
+		use, _ := f.Desc.Use() // a list can call a rate a counter
+		return f.Type == field.Counter && use == field.Counter
+	}
 	for i, s := range v.Sources {
 		shown := metricsByReading(s)
 		for at := range s.Columns {
 			c := &s.Columns[at]
-			if c.Device < 0 || c.Device >= len(s.Devices) || c.Buffer > 0 || !slices.ContainsFunc(shown[c.Field], isCounter) && !s.Fields.Dialect.Counts(c.Field) {
+			if c.Device < 0 || c.Device >= len(s.Devices) || c.Buffer > 0 || !slices.ContainsFunc(shown[c.Field], counts) && !s.Fields.Dialect.Counts(c.Field) {
 				continue
 			}
 			key := counterKey{device: s.Devices[c.Device].ID, field: c.Field}
