@@ -41,11 +41,11 @@ func TestE2EAMDGPUOperator(t *testing.T) {
 		"behind the proxy": {port: "0", args: []string{"--bind=127.0.0.1"}},
 		"an older operator's flags": {
 			port: "5000", args: []string{"--agent-grpc-port=50061", "--some-flag", "value", "--monitor-gpu=true"},
-			log: []string{"--agent-grpc-port has no effect: there is no agent", `flag is unknown and has no effect {"flag": "--some-flag"}`},
+			log: []string{"--agent-grpc-port has no effect: there is no agent", `ignoring an unknown flag {"flag": "--some-flag"}`},
 		},
 		"a wrong configuration": {
 			port: "5000", config: "{",
-			log: []string{"the configuration of AMD's exporter is not used", "line 1, character 1: it is no JSON"},
+			log: []string{"cannot use the configuration of AMD's exporter", "line 1, character 1: it is not JSON"},
 		},
 		"a configuration": {
 			port: "5000",
