@@ -19,12 +19,15 @@ import (
 
 	"warpgauge/collectors/fake"
 	"warpgauge/etc"
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/internal/testkit/loopback"
 	"warpgauge/internal/testkit/programtest"
 	"warpgauge/pkg/exporter"
 	"warpgauge/pkg/exporter/exportertest"
 )
+
+var must = testkit.Must
 
 // node is an exporter of 8 simulated GPUs in this process, with the default list.
 type node struct {
@@ -198,11 +201,4 @@ func residentBytes(b *testing.B, pid int) float64 {
 	_, err = fmt.Sscan(string(raw), &size, &resident)
 	must(b, err)
 	return resident * float64(os.Getpagesize())
-}
-
-func must(b *testing.B, err error) {
-	b.Helper()
-	if err != nil {
-		b.Fatal(err)
-	}
 }

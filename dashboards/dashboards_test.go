@@ -17,10 +17,13 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 	"go.yaml.in/yaml/v3"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/pages"
 	"warpgauge/internal/testkit/programtest"
 	"warpgauge/pkg/field"
 )
+
+var must = testkit.Must
 
 type dashboard struct {
 	text       string // content of the file
@@ -81,9 +84,7 @@ func dashboards(t *testing.T) map[string]dashboard {
 	out := map[string]dashboard{}
 	for _, f := range files {
 		b, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		d := dashboard{text: string(b)}
 		if err := json.Unmarshal(b, &d); err != nil {
 			t.Fatalf("parse %s: %v", f, err)
@@ -108,12 +109,8 @@ func known(t *testing.T) func(string) bool {
 	}
 	for _, file := range []string{"recording.yml", "recording-native.yml"} {
 		text, err := os.ReadFile("../deploy/prometheus/rules/" + file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := yaml.Unmarshal(text, &rules); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, yaml.Unmarshal(text, &rules))
 		for _, g := range rules.Groups {
 			for _, r := range g.Rules {
 				names[r.Record] = true
@@ -313,13 +310,9 @@ func TestXIDsByPromtool(t *testing.T) {
 		},
 		"promql_expr_test": tests,
 	}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	path := filepath.Join(t.TempDir(), "xids_test.yml")
-	if err := os.WriteFile(path, file, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, file, 0o600))
 	if out, err := exec.Command(promtool, "test", "rules", path).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}

@@ -57,10 +57,8 @@ Exit code 0: NEW has everything of OLD. 1: something is missing or differs.
 
 // compare reads both pages and prints the comparison.
 func compare(ctx context.Context, a *app, cmd *cli.Command) (*comparison, error) {
-	tolerance, form := cmd.Float("tolerance"), cmd.String("output")
-	switch err := config.CheckOutput(form); {
-	case err != nil:
-		return nil, err
+	tolerance := cmd.Float("tolerance")
+	switch {
 	case cmd.Args().Len() != 2:
 		return nil, errors.New("compare takes two pages, OLD and NEW; see warpctl compare --help")
 	case !(tolerance >= 0 && tolerance < 1):
@@ -77,7 +75,7 @@ func compare(ctx context.Context, a *app, cmd *cli.Command) (*comparison, error)
 		}
 	}
 	c := comparePages(pages[0], pages[1], tolerance)
-	return c, config.WriteOutput(a.out, form, c, c.writeTable)
+	return c, config.WriteOutput(a.out, cmd.String("output"), c, c.writeTable)
 }
 
 // comparison holds the differences between two pages of a node.

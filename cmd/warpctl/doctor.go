@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,7 +32,7 @@ func doctorCommand(a *app) *cli.Command {
 			config.OutputFlag(), config.TimeoutFlag(10*time.Second, "Longest time to wait for the exporter."),
 		}, config.TrustFlags()...),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if err := cmp.Or(config.NoArguments(cmd), config.CheckOutput(cmd.String("output"))); err != nil {
+			if err := config.NoArguments(cmd); err != nil {
 				return err
 			}
 			return a.examine(ctx, cmd)

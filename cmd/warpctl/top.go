@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,7 +37,7 @@ func topCommand(a *app) *cli.Command {
 			config.OutputFlag(),
 		}, config.TrustFlags()...),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if err := cmp.Or(config.NoArguments(cmd), config.CheckOutput(cmd.String("output"))); err != nil {
+			if err := config.NoArguments(cmd); err != nil {
 				return err
 			}
 			if i := cmd.Duration("interval"); i < minTopInterval {

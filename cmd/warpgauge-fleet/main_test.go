@@ -20,9 +20,12 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"warpgauge/extensions/remote/fleet"
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/internal/testkit/programtest"
 )
+
+var must = testkit.Must
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -175,11 +178,4 @@ func TestBadFlags(t *testing.T) {
 	f("--log-level", "--log-level=loud")
 	f("the state", "--state-directory=/proc/x")
 	f("flag", "--nothing")
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

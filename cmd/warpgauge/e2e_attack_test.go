@@ -26,7 +26,7 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
-	"warpgauge/internal/testkit/race"
+	"warpgauge/internal/testkit"
 )
 
 // TestE2EAttack attacks the binary over loopback in several ways, while an honest client scrapes
@@ -105,7 +105,7 @@ func TestE2EAttack(t *testing.T) {
 			if h.lost*100 > len(h.took) {
 				t.Errorf("%d of %d scrapes lost, want at most one in a hundred; the last: %v", h.lost, len(h.took), h.last)
 			}
-			if !race.Enabled && memory > attack.limit {
+			if !testkit.Race && memory > attack.limit {
 				t.Errorf("the exporter took %d MiB, want at most %d", memory, attack.limit)
 			}
 		})

@@ -11,8 +11,8 @@ import (
 	"syscall"
 	"testing"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/eventually"
-	"warpgauge/internal/testkit/race"
 )
 
 // isolationCSV has a gauge, a counter from the library, and two fields accumulated from rows.
@@ -28,7 +28,7 @@ DCGM_EXP_XID_ERRORS_TOTAL, counter, XIDs since start.
 // killed, and its child must end too. pkg/supervisor tests the reaction to each end.
 func TestE2EIsolation(t *testing.T) {
 	t.Parallel()
-	if race.Enabled {
+	if testkit.Race {
 		t.Skip("memory limits and restart times are those of the ordinary build; pkg/supervisor runs under the race detector")
 	}
 	mine := filepath.Join(t.TempDir(), "warpgauge")

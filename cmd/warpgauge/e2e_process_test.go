@@ -13,17 +13,19 @@ import (
 	"testing"
 	"time"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/internal/testkit/programtest"
-	"warpgauge/internal/testkit/race"
 )
+
+var must = testkit.Must
 
 // goBuild returns a function that compiles a program once for all tests.
 func goBuild(name, directory string, variables ...string) func() (exe string, err error) {
 	return sync.OnceValues(func() (exe string, err error) {
 		exe = filepath.Join(os.Getenv("WARPGAUGE_TEST_DIR"), name) // created by TestMain
 		args := []string{"build", "-o", exe}
-		if race.Enabled && name == "warpgauge" {
+		if testkit.Race && name == "warpgauge" {
 			args = append(args, "-race")
 		}
 		cmd := exec.Command("go", append(args, directory)...)
@@ -150,13 +152,6 @@ func write(t *testing.T, path, text string) {
 	next := fmt.Sprintf("%s.%d", path, time.Now().UnixNano())
 	must(t, os.WriteFile(next, []byte(text), 0o600))
 	must(t, os.Rename(next, path))
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // socketDirectory returns a short path: a socket's path has at most 107 bytes.

@@ -12,9 +12,12 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"warpgauge/etc"
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/exporter"
 )
+
+var must = testkit.Must
 
 // environment holds a process's variables.
 type environment map[string]string
@@ -91,11 +94,4 @@ func tempFile(t *testing.T, name, content string) string {
 func writeFile(t *testing.T, path, content string) {
 	t.Helper()
 	must(t, os.WriteFile(path, []byte(content), 0o600))
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

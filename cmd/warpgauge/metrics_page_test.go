@@ -141,7 +141,8 @@ func sampleFamilies(t *testing.T) (metrics map[string]*ownMetric) {
 	p.FindOwners()
 	// Nothing is isolated here, and there is no failover.
 	isolated := supervisor.New(supervisor.Wanted{}, supervisor.Options{Name: "dcgm", Page: new(view.Merger).Part(), Command: []string{"warpgauge", "child"}})
-	p.Registry.MustRegister(isolated, supervisor.NewFailover(supervisor.FailoverOptions{Primary: "dcgm", Secondary: "nvml", Logger: zap.NewNop()}))
+	failover := supervisor.NewFailover(supervisor.FailoverOptions{Primary: "dcgm", Secondary: "nvml", Logger: zap.NewNop()})
+	p.Registry.MustRegister(append(failover.Metrics(), isolated)...)
 	p.ServeLists(parsed, files)
 	must(t, p.Extend())
 	p.Registry.MustRegister(exporter.NewBacklog(io.Discard).Metric())

@@ -3,7 +3,11 @@ package dcgm
 import (
 	"strings"
 	"testing"
+
+	"warpgauge/internal/testkit"
 )
+
+var must = testkit.Must
 
 // TestParseAddress checks the addresses that dcgm-exporter's users write.
 func TestParseAddress(t *testing.T) {

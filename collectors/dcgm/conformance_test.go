@@ -103,9 +103,7 @@ func alive(tb testing.TB, m machine, id string) error {
 func second(tb testing.TB, m machine) *opened {
 	tb.Helper()
 	c, err := openBriefly(tb, m.options(), everything()...)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	tb.Cleanup(func() { c.close(tb) })
 	_ = c.sample(0)
 	return c
@@ -147,8 +145,6 @@ func (r *rig) gpu(tb testing.TB, id string) int {
 		tb.Fatalf("no source has device %q", id)
 	}
 	n, err := strconv.Atoi(r.devices[i].GPU)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	return n
 }

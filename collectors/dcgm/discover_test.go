@@ -166,9 +166,7 @@ func TestDevices(t *testing.T) {
 			}
 			m.setLink(1, 7, links != 8*18)
 			c.untilRescan(t)
-			if err := c.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.Close())
 		}
 	})
 }
@@ -252,9 +250,7 @@ func TestInstances(t *testing.T) {
 		for _, layout := range [][]string{{"1g", "1g", "3g"}, {"3g/2"}, {"2g", "1g"}} {
 			m.setMIG(0, layout...)
 			c.untilRescan(t)
-			if err := c.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.Close())
 			c = started(t, m, names...)
 			c.wantInstances(t, m, layout)
 		}

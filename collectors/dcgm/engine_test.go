@@ -106,9 +106,7 @@ func TestOpenSays(t *testing.T) {
 	dir := t.TempDir()
 	older, link := filepath.Join(dir, "libdcgm.so.3.3.5"), filepath.Join(dir, "dcgm.so")
 	for _, err := range []error{os.WriteFile(older, nil, 0o600), os.Symlink(older, link)} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	f("no library", options(func(_ *dcgmtest.Config, o *Options) { o.Engine, o.Library = "", filepath.Join(dir, soname) }), "install datacenter-gpu-manager-4-core", "--dcgm-library")
 	f("no library for an engine that was named", options(func(_ *dcgmtest.Config, o *Options) { o.Library = filepath.Join(dir, soname) }),

@@ -56,9 +56,7 @@ func TestHeaders(t *testing.T) {
 	files := map[string][]byte{"check.c": []byte(c.String())}
 	for _, name := range []string{"abi_linux.h", "calls_linux.h"} {
 		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		files[name] = text
 	}
 	if err := dcgmtest.Compile(t.TempDir(), files, "-std=gnu11", "-fsyntax-only", "check.c"); err != nil {

@@ -270,9 +270,7 @@ func list(tb testing.TB, names ...string) field.List {
 		b.WriteString(name + ", " + kind + ", text\n")
 	}
 	l, _, err := field.Parse(strings.NewReader(b.String()), field.ParseOptions{})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	return l
 }
 
@@ -319,9 +317,7 @@ func embedded(e *dcgmtest.Engine) Options { return Options{Library: e.Library()}
 func open1(tb testing.TB, o Options, names ...string) *opened {
 	tb.Helper()
 	c, err := openAs(tb, o, names...)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	return c
 }
 
@@ -336,9 +332,7 @@ func (c *opened) sample(source int) error {
 func (c *opened) mustSample(tb testing.TB) {
 	tb.Helper()
 	for i := range c.sources {
-		if err := c.sample(i); err != nil {
-			tb.Fatal(err)
-		}
+		must(tb, c.sample(i))
 	}
 }
 

@@ -145,9 +145,7 @@ type ledger map[string][]float64
 // sample samples a collector once.
 func (l ledger) sample(tb testing.TB, c *opened) {
 	tb.Helper()
-	if err := c.sample(0); err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, c.sample(0))
 	devices := c.sources[0].Devices()
 	for i, col := range c.sources[0].Columns() {
 		if v := c.row[0][i]; col.Field == field.XIDEvent && !math.IsNaN(v) {
@@ -185,9 +183,7 @@ func TestEachXIDOnce(t *testing.T) {
 			want[b] = append(want[b], 31)
 			got.await(t, want, c)
 		}
-		if err := c.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Close())
 		late := started(t, m, temperature, xidCount)
 		m.xid(1, 45)
 		want[b] = append(want[b], 45)

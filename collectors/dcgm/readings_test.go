@@ -318,8 +318,6 @@ func TestStarting(t *testing.T) {
 		if err := c.sample(0); late && err != nil {
 			t.Errorf("a blank later on: %v", err)
 		}
-		if err := c.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Close())
 	}
 }

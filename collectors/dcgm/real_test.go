@@ -46,9 +46,7 @@ func newReal(tb testing.TB, h hardware) machine {
 		return m
 	}
 	n, err := nvmltest.Write(tb.TempDir(), c, func(err error) { tb.Helper(); tb.Fatal(err) })
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	m.node, m.o.Engine = n, freeAddress(tb, h.tcp)
 	m.host = dcgmtest.NewHostEngine(tb, n, m.o.Engine)
 	return m
@@ -71,16 +69,12 @@ func freeAddress(tb testing.TB, tcp bool) string {
 	tb.Helper()
 	if tcp {
 		port, err := loopback.Reserve()
-		if err != nil {
-			tb.Fatal(err)
-		}
+		must(tb, err)
 		tb.Cleanup(func() { _ = port.Close() })
 		return port.Address()
 	}
 	dir, err := os.MkdirTemp("", "dcgm-") //nolint:usetesting // tb.TempDir() may be longer than a socket's path
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return filepath.Join(dir, "socket")
 }

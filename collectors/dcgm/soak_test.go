@@ -87,9 +87,7 @@ func (s *soak) run(t *testing.T, length time.Duration) {
 func (s *soak) open(t *testing.T) *opened {
 	t.Helper()
 	c, err := openBriefly(t, s.m.options(), s.names...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return c
 }
 
@@ -168,9 +166,7 @@ func measure(tb testing.TB) footprint {
 	_, resident, _ := strings.Cut(string(status), "VmRSS:")
 	_, err3 := fmt.Sscan(threads, &out.threads)
 	_, err4 := fmt.Sscan(resident, &out.resident)
-	if err := errors.Join(err1, err2, err3, err4); err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, errors.Join(err1, err2, err3, err4))
 	out.resident <<= 10
 	out.descriptors = len(fds)
 	return out

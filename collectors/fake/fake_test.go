@@ -52,9 +52,7 @@ func rig(tb testing.TB, o Options) collectortest.Rig {
 func newWorld(tb testing.TB, o Options) *World {
 	tb.Helper()
 	w, err := NewWorld(o)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	tb.Cleanup(w.Release)
 	return w
 }
@@ -62,9 +60,7 @@ func newWorld(tb testing.TB, o Options) *World {
 func inject(tb testing.TB, w *World, f Fault) (heal func()) {
 	tb.Helper()
 	heal, err := w.Inject(f)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	return heal
 }
 
@@ -106,9 +102,7 @@ func openNode(tb testing.TB, w *World, l field.List) *node {
 	tb.Helper()
 	c := w.Collector().(*Collector)
 	sources, err := c.Open(context.Background(), l)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	tb.Cleanup(func() { _ = c.Close() })
 	return &node{tb, w, c, sources}
 }

@@ -14,9 +14,12 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"go.uber.org/goleak"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
+
+var must = testkit.Must
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -185,9 +188,7 @@ func TestHealthChangesColumns(t *testing.T) {
 		}
 		during := openNode(t, before.world, l)
 		row, err := sampleRow(during.sources[2])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for i, c := range during.sources[2].Columns() {
 			watch, want, code := healthWatches()[i], 0.0, "DCGM_FR_OK"
 			if watch == "MEM" {
@@ -208,13 +209,7 @@ func TestHealthChangesColumns(t *testing.T) {
 func switchFile(t *testing.T) (path string, on, off func()) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "fault")
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	return path, func() { t.Helper(); must(os.WriteFile(path, nil, 0o600)) }, func() { t.Helper(); must(os.Remove(path)) }
+	return path, func() { t.Helper(); must(t, os.WriteFile(path, nil, 0o600)) }, func() { t.Helper(); must(t, os.Remove(path)) }
 }
 
 // TestWhile checks that a fault lasts while its file exists, and that an XID happens once.
@@ -303,9 +298,7 @@ func openProcesses(t *testing.T, w *World) *node {
 	t.Helper()
 	c := w.Processes()
 	sources, err := c.Open(t.Context(), field.List{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	for _, s := range sources {
 		if _, err := collector.ProcessBlocks(len(s.Devices()), s.Columns()); err != nil {
@@ -336,9 +329,7 @@ processes:
   - {device: 4-5, pid: 4713, memory: 5, busy: 35.5, at: 10s, for: 10s}
   - {device: 4, pid: 4714, while: ` + file + `}
 `))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	now := time.Now()
 	w := newWorld(t, Options{Spec: spec, Now: func() time.Time { return now }})
 	l := openProcesses(t, w)

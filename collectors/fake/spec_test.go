@@ -44,13 +44,9 @@ faults:
 
 func TestParseSpec(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "spec.yaml")
-	if err := os.WriteFile(path, []byte(goodSpec), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(goodSpec), 0o600))
 	got, err := LoadSpec(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	util, _, _ := field.ByName("DCGM_FI_DEV_GPU_UTIL")
 	temp, _, _ := field.ByName("DCGM_FI_DEV_GPU_TEMP")
 	const s = time.Second
@@ -178,9 +174,7 @@ func FuzzParseSpec(f *testing.F) {
 // TestReadme parses the scripts in README.md and checks that it explains every name.
 func TestReadme(t *testing.T) {
 	text, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	scripts := 0
 	for i, block := range strings.Split(string(text), "```") {
 		if script, ok := strings.CutPrefix(block, "yaml\n"); ok && i%2 == 1 {

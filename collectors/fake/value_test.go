@@ -24,9 +24,7 @@ func TestDeterminism(t *testing.T) {
 			clock.t = begin.Add(d)
 			for i, s := range n.sources {
 				row, err := sampleRow(s)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				for j, c := range s.(*source).cells {
 					if before := len(out) - len(n.sources); before >= 0 && c.op > firstCounter && row[j] < out[before][j] {
 						t.Errorf("%s, source %d: field %d went from %v back to %v", o.Profile, i, s.Columns()[j].Field, out[before][j], row[j])

@@ -16,7 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"warpgauge/collectors/nvml/nvmltest"
-	"warpgauge/internal/testkit/race"
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
@@ -189,7 +189,7 @@ func TestBuffersOfALibrary(t *testing.T) {
 	if peak[155] != 690 {
 		t.Errorf("the highest power is %v W, want that of the burst", peak[155])
 	}
-	if race.Enabled {
+	if testkit.Race {
 		return
 	}
 	p := partOf[*bufferedPart](s)

@@ -59,7 +59,9 @@ func (c *Collector) Keep() {
 // Inherit implements collector.Keeper.
 func (c *Collector) Inherit(closed collector.Collector) {
 	if f, ok := closed.(*Collector); ok {
-		c.kept = f.kept
+		f.pending.mu.Lock()
+		defer f.pending.mu.Unlock()
+		c.kept, c.pending.slow = f.kept, f.pending.slow
 	}
 }
 

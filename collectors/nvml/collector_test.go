@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/tree"
 
 	"warpgauge/collectors/internal/dl"
@@ -12,6 +13,8 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
+
+var must = testkit.Must
 
 // libc returns the C library's file, which every process has loaded.
 func libc(t *testing.T) string {
@@ -25,13 +28,6 @@ func libc(t *testing.T) string {
 }
 
 func noVariables(string) string { return "" }
-
-func must(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
-}
 
 // listOf parses a counters CSV.
 func listOf(t testing.TB, csv string) field.List {

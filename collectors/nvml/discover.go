@@ -26,13 +26,15 @@ type pending struct {
 
 	mu    sync.Mutex
 	calls map[int]bool
+	slow  time.Duration // longest time of a call that returned within patience
 	all   sync.WaitGroup
 }
 
 // askEach calls f for each index on its own goroutine, so that a hanging GPU does not delay the others. It returns
-// when all calls have returned, when ctx ends, or when no call has returned for the time patience: if the driver
-// attaches to GPUs one after the other, the last call may take long although its GPU works. While an earlier call for
-// an index is still running, askEach skips that index.
+// when all calls have returned, when ctx ends, or when no call has returned for the time patience. After the first
+// answer it waits for the next one at most four times as long as the slowest call took, and at least a second: the
+// driver may attach to GPUs one after the other. While an earlier call for an index is still running, askEach skips
+// that index.
 //
 // askEach returns the results by index and abandons the calls that have not returned. If late is not nil, each
 // abandoned call passes its result to late.
@@ -51,8 +53,12 @@ func askEach[T any](ctx context.Context, p *pending, indexes []int, f func(index
 		p.calls[i] = true
 		n++
 		p.all.Go(func() {
+			began := time.Now()
 			v := f(i)
 			p.mu.Lock()
+			if took := time.Since(began); took < p.patience {
+				p.slow = max(p.slow, took)
+			}
 			delete(p.calls, i)
 			results[i] = v
 			tooLate := abandoned
@@ -77,7 +83,9 @@ func (p *pending) await(ctx context.Context, n int, done <-chan struct{}) {
 	for range n {
 		select {
 		case <-done:
-			timer.Reset(p.patience)
+			p.mu.Lock()
+			timer.Reset(min(max(4*p.slow, time.Second), p.patience))
+			p.mu.Unlock()
 		case <-timer.C:
 			return
 		case <-ctx.Done():
@@ -269,8 +277,13 @@ func kernelGPUs(root string) []kernelGPU {
 	var out []kernelGPU
 	dir := filepath.Join("/", root, "proc/driver/nvidia/gpus")
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil
+	if err != nil { // a container without the driver's files: the addresses that the kernel gave to the driver
+		bound, _ := filepath.Glob(filepath.Join("/", root, "sys/bus/pci/drivers/nvidia/*:*"))
+		for _, path := range bound {
+			if at := parsePCI(filepath.Base(path)); at != "" {
+				out = append(out, kernelGPU{at: at})
+			}
+		}
 	}
 	for _, e := range entries {
 		g := kernelGPU{at: parsePCI(e.Name())}

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"warpgauge/collectors/nvml/nvmltest"
-	"warpgauge/internal/testkit/race"
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
@@ -95,7 +95,7 @@ func TestEachMissingSymbol(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a process for each function of NVML")
 	}
-	if race.Enabled {
+	if testkit.Race {
 		t.Skip("what the loader does is the same without the race detector, and what is called is what TestDrivers calls")
 	}
 	for _, symbol := range namedSymbols(t) {

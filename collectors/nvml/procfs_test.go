@@ -50,6 +50,10 @@ func TestKernelGPUs(t *testing.T) {
 	if diff := cmp.Diff(want, kernelGPUs(root), cmp.AllowUnexported(kernelGPU{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+	bare := tree.Write(t, map[string]string{"sys/bus/pci/drivers/nvidia/0000:3b:00.0/x": "", "sys/bus/pci/drivers/nvidia/0000:3b:00.1/x": ""})
+	if got := kernelGPUs(bare); len(got) != 1 || got[0].at != busID(0, 0x3b, 0) {
+		t.Errorf("without the driver's files: %v", got)
+	}
 	if got := kernelGPUs(t.TempDir()); got != nil {
 		t.Errorf("without a driver: %v", got)
 	}

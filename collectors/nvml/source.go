@@ -156,7 +156,8 @@ func (*silentSource) Columns() []collector.Column { return nil }
 // Sample requests a new Open when the call that hung has returned.
 func (s *silentSource) Sample([]float64, []bool) error {
 	if s.silent != nil && !s.silent() {
-		return fmt.Errorf("%w: GPU %s answers again", collector.ErrColumnsChanged, s.devices[0].GPU)
+		again := fmt.Errorf("%w: GPU %s answers again", collector.ErrColumnsChanged, s.devices[0].GPU)
+		return errors.Join(again, &collector.DeviceError{Err: s.err}) // it has no values until then
 	}
 	return s.err
 }

@@ -98,9 +98,7 @@ func TestNames(t *testing.T) {
 	want := slices.Clone(api.Sonames)
 	for i, file := range append(files, "rocm-6.10.0/lib/lib.so.7.3.60100", "rocm-7.0.0/lib/another.so") {
 		path := filepath.Join(dir, file)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o750), os.WriteFile(path, nil, 0o600)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o750), os.WriteFile(path, nil, 0o600)))
 		if i < len(files) {
 			want = append(want, path)
 		}

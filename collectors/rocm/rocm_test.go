@@ -11,10 +11,13 @@ import (
 	"testing"
 
 	"warpgauge/collectors/rocm/rocmtest"
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/collector/collectortest"
 	"warpgauge/pkg/field"
 )
+
+var must = testkit.Must
 
 func TestConformance(t *testing.T) {
 	for name, o := range map[string]rocmtest.Options{
@@ -227,9 +230,3 @@ func readFile(t *testing.T, path string) string {
 }
 
 // must ends the test on an error.
-func must(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
-}

@@ -41,9 +41,7 @@ func TestServer(t *testing.T) {
 		t.Skip("WARPGAUGE_CHART_KUBECONFIG names no cluster")
 	}
 	kubectl, err := exec.LookPath("kubectl")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, v := range variants(t) {
 		if v == "openshift" {
 			continue // has its own kind
@@ -103,9 +101,7 @@ func files(t *testing.T, dir string) map[string]string {
 		out[name] = string(read(t, path))
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return out
 }
 
@@ -113,13 +109,9 @@ func files(t *testing.T, dir string) map[string]string {
 // the schema.
 func TestValuesAreDescribed(t *testing.T) {
 	var values yaml.Node
-	if err := yaml.Unmarshal(read(t, "warpgauge/values.yaml"), &values); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.Unmarshal(read(t, "warpgauge/values.yaml"), &values))
 	var schema map[string]any
-	if err := json.Unmarshal(read(t, "warpgauge/values.schema.json"), &schema); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(read(t, "warpgauge/values.schema.json"), &schema))
 	var walk func(above string, mapping *yaml.Node, schema map[string]any)
 	walk = func(above string, mapping *yaml.Node, schema map[string]any) {
 		properties, _ := schema["properties"].(map[string]any)

@@ -14,16 +14,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/exporter-toolkit/web"
 	"sigs.k8s.io/yaml"
+
+	"warpgauge/internal/testkit"
 )
+
+var must = testkit.Must
 
 // TestContents: PrometheusRules hold the rules of deploy/prometheus, with braces and dollars intact, and link to the
 // configured runbooks; ConfigMaps hold the dashboards; a list in the values arrives byte for byte.
 func TestContents(t *testing.T) {
 	const list = "# mine\n\nDCGM_FI_DEV_GPU_TEMP, gauge, \"a, {{ b }} 'c'\"\n"
 	quoted, err := json.Marshal(list)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	same := func(name string, want, got []byte) {
 		t.Helper()
 		var a, b any
@@ -48,9 +50,7 @@ func TestContents(t *testing.T) {
 		name, _ := rule["metadata"].(map[string]any)["name"].(string)
 		text := read(t, filepath.Join("../prometheus/rules", files[name]))
 		spec, err := yaml.Marshal(rule["spec"])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		same(name, bytes.ReplaceAll(text, []byte("runbook: docs/runbooks.md#"), []byte("runbook_url: https://wiki.example/gpu#")), spec)
 		delete(files, name)
 	}
@@ -91,9 +91,7 @@ func TestWebConfig(t *testing.T) {
 	}
 	dir := certificate(t)
 	path := filepath.Join(dir, "web-config.yaml")
-	if err := os.WriteFile(path, []byte(strings.ReplaceAll(text, "/etc/warpgauge/tls", dir)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(strings.ReplaceAll(text, "/etc/warpgauge/tls", dir)), 0o600))
 	if err := web.Validate(path); err != nil {
 		t.Errorf("the exporter-toolkit does not take it: %v\n%s", err, text)
 	}
@@ -105,15 +103,11 @@ func certificate(t *testing.T) (dir string) {
 	s := httptest.NewTLSServer(nil)
 	defer s.Close()
 	key, err := x509.MarshalPKCS8PrivateKey(s.TLS.Certificates[0].PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	dir = t.TempDir()
 	crt := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
 	for name, b := range map[string][]byte{"tls.crt": crt, "ca.crt": crt, "tls.key": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})} {
-		if err := os.WriteFile(filepath.Join(dir, name), b, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), b, 0o600))
 	}
 	return dir
 }

@@ -36,9 +36,7 @@ func tool(t *testing.T, name, module string) string {
 		t.Fatalf("go.mod of test/tools/chart does not name %s", module)
 	}
 	path, err := filepath.Abs(filepath.Join("../../.tools", name+"-"+string(m[1]), name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := os.Stat(path); err == nil {
 		return path
 	}
@@ -57,9 +55,7 @@ func helm(t *testing.T) string {
 func read(t *testing.T, path string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return b
 }
 

@@ -153,9 +153,7 @@ func TestMigrationFromTheirChart(t *testing.T) {
 	args := slices.Clone(container(t, o.daemonSets["nvidia"]).Args)
 	at := slices.IndexFunc(args, func(a string) bool { return strings.HasPrefix(a, "--config-file=") })
 	path := filepath.Join(t.TempDir(), "list.yaml")
-	if err := os.WriteFile(path, []byte(o.configMaps["their-config"].Data["list.yaml"]), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(o.configMaps["their-config"].Data["list.yaml"]), 0o600))
 	args[at] = "--config-file=" + path
 	if _, err := parse(t, args); err != nil {
 		t.Errorf("the flags that come of it: %v", err)
@@ -174,9 +172,7 @@ func TestTheirDefaults(t *testing.T) {
 		}
 	}
 	var file struct{ ServiceMonitor map[string]any }
-	if err := yaml.Unmarshal(read(t, "values/dcgm-exporter.yaml"), &file); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.Unmarshal(read(t, "values/dcgm-exporter.yaml"), &file))
 	delete(file.ServiceMonitor, "job") // the name of their Service, not a value
 	for name, v := range file.ServiceMonitor {
 		if b, err := json.Marshal(v); err != nil || string(b) != values["serviceMonitor."+name] {
@@ -259,9 +255,7 @@ func runsOn(t *testing.T, spec corev1.PodSpec, node labels.Set) bool {
 	return slices.ContainsFunc(terms, func(term corev1.NodeSelectorTerm) bool {
 		return len(term.MatchExpressions) > 0 && !slices.ContainsFunc(term.MatchExpressions, func(e corev1.NodeSelectorRequirement) bool {
 			r, err := labels.NewRequirement(e.Key, selection.Operator(strings.ToLower(string(e.Operator))), e.Values)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return !r.Matches(node)
 		})
 	})

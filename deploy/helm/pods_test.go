@@ -287,9 +287,7 @@ func TestRecordings(t *testing.T) {
 // mounted.
 func TestTheExporterTakesTheFlags(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "config.json")
-	if err := os.WriteFile(empty, []byte("{}"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(empty, []byte("{}"), 0o600))
 	all := []string{`debugDump.enabled=true`, `collectInterval=100`, `logLevel="debug"`, `logFormat="json"`, `hostnameLabel="Hostname"`, `service.port=9401`, `kubernetes.resourceNames=["a.b/c","d.e/f"]`}
 	for _, v := range variants(t) {
 		for component, d := range render(t, v, all...).daemonSets {

@@ -54,9 +54,7 @@ func TestTargets(t *testing.T) {
 					Rules any `yaml:"relabel_configs"`
 				} `yaml:"scrape_configs"`
 			}
-			if err := yaml.Unmarshal(read(t, "../prometheus/scrape/kubernetes.yml"), &file); err != nil {
-				t.Fatal(err)
-			}
+			must(t, yaml.Unmarshal(read(t, "../prometheus/scrape/kubernetes.yml"), &file))
 			text = encode(t, file.Configs[0].Rules)
 		}
 		var rules []*relabel.Config
@@ -98,9 +96,7 @@ func relabelings(t *testing.T, monitor map[string]any) []byte {
 func encode(t *testing.T, v any) []byte {
 	t.Helper()
 	out, err := yaml.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return out
 }
 

@@ -15,8 +15,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/programtest"
 )
+
+var must = testkit.Must
 
 // node is a machine with a fake Slurm.
 type node struct {
@@ -39,13 +42,6 @@ func newNode(t *testing.T) *node {
 	n.program("scontrol", "exit 1")
 	n.program("squeue", "exit 1")
 	return n
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // file writes a file below the root.

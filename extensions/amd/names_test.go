@@ -14,9 +14,7 @@ import (
 func documented(t *testing.T) map[string][2]string {
 	t.Helper()
 	text, err := os.ReadFile("testdata/amd-exporter.csv")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	out := map[string][2]string{}
 	for line := range strings.Lines(string(text)) {
 		if cells := strings.Split(strings.TrimSpace(line), ","); cells[0][0] != '#' {

@@ -16,6 +16,7 @@ import (
 
 	"warpgauge/collectors/rocm"
 	"warpgauge/collectors/rocm/rocmtest"
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/golden"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/events"
@@ -24,6 +25,8 @@ import (
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/view"
 )
+
+var must = testkit.Must
 
 // amdNodes lists the nodes with golden pages under AMD's names.
 var amdNodes = map[string]rocmtest.Options{
@@ -54,27 +57,21 @@ func podOf(d *collector.Device) []view.Owner {
 func amdPage(t *testing.T, o rocmtest.Options, names *Names, inPlace bool) []byte {
 	t.Helper()
 	list, _, err := field.Parse(strings.NewReader("DCGM_FI_DEV_GPU_TEMP,gauge,t\nDCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION,counter,e\n"), field.ParseOptions{Strict: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if names != nil {
 		list.Dialect = names.Dialect(inPlace)
 	}
 	tree := rocmtest.NewTree(t, o)
 	c := rocm.New(rocm.Options{Root: tree.Root, Source: rocm.SourceSysfs})
 	sources, err := c.Open(t.Context(), list)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = c.Close() }()
 	v := &view.View{Version: 1}
 	for range 2 { // rates need two samples
 		v.Sources = nil
 		for _, s := range sources {
 			row := make([]float64, len(s.Columns()))
-			if err := s.Sample(row, slices.Repeat([]bool{true}, len(row))); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.Sample(row, slices.Repeat([]bool{true}, len(row))))
 			out := &view.Source{Collector: "rocm", Fields: list, Devices: s.Devices(), Columns: s.Columns(), Ring: ring.Make(2, len(s.Devices()), len(row))}
 			out.Ring.Append(time.Now().UnixNano(), slices.Repeat([]int64{time.Now().UnixNano()}, len(s.Devices())), row)
 			v.Sources = append(v.Sources, out)
@@ -117,9 +114,7 @@ func familiesOf(t *testing.T, page []byte) map[string]*dto.MetricFamily {
 	t.Helper()
 	parser := expfmt.NewTextParser(model.LegacyValidation)
 	families, err := parser.TextToMetricFamilies(bytes.NewReader(page))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return families
 }
 

@@ -26,9 +26,7 @@ func operatorConfig(t *testing.T, env environment, args ...string) (*Extension, 
 	}
 	e.Flags(set)
 	root := &cli.Command{Flags: set.CLI(), Action: func(context.Context, *cli.Command) error { return nil }}
-	if err := root.Run(t.Context(), append([]string{"warpgauge"}, args...)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, root.Run(t.Context(), append([]string{"warpgauge"}, args...)))
 	c, err := set.Config()
 	return e, c, err
 }
@@ -46,9 +44,7 @@ func TestOperatorDefaults(t *testing.T) {
 	file := filepath.Join(dir, "config.json")
 	write := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	env := func(more ...string) environment {
 		e := environment{operatorPort: "4999", operatorRelaxed: "true", "DS_NODE_NAME": "node-7", "WARPGAUGE_AMD_CONFIG": file, "DCGM_POD_RESOURCES_KUBELET_SOCKET": filepath.Join(dir, "kubelet.sock")}
@@ -135,17 +131,13 @@ func TestOperatorDefaults(t *testing.T) {
 func TestOperatorsFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.json")
 	e, c, err := operatorConfig(t, environment{operatorPort: "0"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	e.path = file
 	counters := c.Counters("", nil)
 	read := func(when, text, prefix string, bad bool) {
 		t.Helper()
 		if text != "" {
-			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(file, []byte(text), 0o600))
 		}
 		in, err := counters.Read(t.Context(), []byte("x"))
 		if (err != nil) != bad {
@@ -166,9 +158,7 @@ func TestOperatorsFile(t *testing.T) {
 	read("still none", "", "", false)
 	read("a bad one", "{", "", true)
 	read("a good one", `{"CommonConfig": {"MetricsFieldPrefix": "p_"}}`, "p_", false)
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(file))
 	read("it is gone", "", "", true)
 }
 

@@ -70,9 +70,7 @@ func pageOf(t testing.TB, board *view.Board, o exposition.Options, f exposition.
 func leftOut(t testing.TB, reg *prometheus.Registry) map[string]float64 {
 	t.Helper()
 	all, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	out := map[string]float64{}
 	for _, f := range all {
 		if f.GetName() == "warpgauge_exposition_left_out" {
@@ -161,9 +159,7 @@ func describe(t *testing.T, page string) string {
 	var b strings.Builder
 	for in := strings.NewReader(page); in.Len() > 0; {
 		var f dto.MetricFamily
-		if err := protodelim.UnmarshalFrom(in, &f); err != nil {
-			t.Fatal(err)
-		}
+		must(t, protodelim.UnmarshalFrom(in, &f))
 		metrics := f.Metric
 		f.Metric = nil
 		b.WriteString(line(&f))

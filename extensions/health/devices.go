@@ -172,8 +172,8 @@ func (w *Watch) judgeAbsence(t *tracked, all []session.CollectorStatus, now time
 	}
 	i := slices.IndexFunc(all, func(c session.CollectorStatus) bool { return c.Name == t.collector })
 	switch {
-	case i < 0, t.device.Parent != "", t.device.Level != field.GPU, now.Sub(t.seen) > forgetAfter:
-		// Its collector is off, or devices of its level come and go by configuration.
+	case i < 0, t.device.Parent != "", t.device.Level != field.GPU, now.Sub(t.seen) > forgetAfter, !t.valued && t.device.PCIBusID == "":
+		// Its collector is off, devices of its level come and go by configuration, or it was only a number.
 		return false
 	case !all[i].Up && all[i].Cause == session.CauseStandby:
 		w.setCondition(t, ReasonMissing, true, now, "the collector in service does not find it")

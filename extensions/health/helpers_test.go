@@ -8,6 +8,7 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
@@ -16,6 +17,8 @@ import (
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/view"
 )
+
+var must = testkit.Must
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -103,10 +106,3 @@ func (n *node) want(id string, s events.State, reason string) {
 }
 
 var blank = math.NaN()
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}

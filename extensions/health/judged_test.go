@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"warpgauge/pkg/collector"
 	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
@@ -159,5 +160,14 @@ func TestNotReported(t *testing.T) {
 			}
 			n.want("GPU-a", c.state, c.reason)
 		})
+	}
+	// A GPU that was only a number until it answered has no verdict afterwards.
+	n := newNode(t, 1, Options{}, field.GPUTemperature)
+	n.status[0].Devices[0] = session.DeviceStatus{Device: collector.Device{ID: "nvml0", Level: field.GPU}, State: session.Stalled}
+	n.tick(time.Second)
+	n.want("nvml0", events.Unknown, ruleStalled)
+	n.status[0].Devices = nil
+	if n.tick(time.Second); n.of("nvml0").Text != "not there" {
+		t.Errorf("the verdict is %v", n.of("nvml0"))
 	}
 }

@@ -76,6 +76,7 @@ type Watch struct {
 	board    *events.Board
 	xids     *events.Subscription // nil without a bus
 	observed chan Observation
+	shown    chan struct{} // other sources supply the values: judge at once
 	dropped  atomic.Uint64 // number of Observations
 
 	rowsMu      sync.Mutex // guards the following fields; held only to compute
@@ -101,7 +102,7 @@ type Watch struct {
 func New(o Options) *Watch {
 	w := &Watch{
 		o: o, board: cmp.Or(o.Board, new(events.Board)), log: o.Logger.Named("health"), observed: make(chan Observation, maxObservations),
-		evaluations: evaluations{}, byID: map[string]*tracked{}, byPCI: map[pci.Address]*tracked{}, order: map[string]int{},
+		shown: make(chan struct{}, 1), evaluations: evaluations{}, byID: map[string]*tracked{}, byPCI: map[pci.Address]*tracked{}, order: map[string]int{},
 	}
 	for i := range o.Rules {
 		if _, twice := w.order[o.Rules[i].Name]; twice {
@@ -128,8 +129,8 @@ func (w *Watch) Observe(o Observation) {
 	}
 }
 
-// Run judges once a second until ctx ends. A second goroutine writes the file, so that a hanging
-// disk delays no verdict; it ends before Run returns.
+// Run judges once a second, and after each change of the View, until ctx ends. A second goroutine writes
+// the file, so that a hanging disk delays no verdict; it ends before Run returns.
 func (w *Watch) Run(ctx context.Context) error {
 	files := w.open(time.Now())
 	var writer sync.WaitGroup
@@ -148,6 +149,7 @@ func (w *Watch) Run(ctx context.Context) error {
 			w.save(files, time.Now(), true)
 			writer.Wait()
 			return nil
+		case <-w.shown:
 		case <-tick.C:
 		}
 	}
@@ -188,6 +190,10 @@ func (w *Watch) Bind(_ *view.View, sources []rows.Source, now time.Time) {
 		w.sources[i] = bindRules(s, w.o.Rules, w.o.Derived != nil, w.evaluations, now)
 	}
 	w.evaluations.forget(now)
+	select {
+	case w.shown <- struct{}{}:
+	default:
+	}
 }
 
 // Row evaluates a row. Sync judges the outcome.
@@ -276,11 +282,7 @@ func (w *Watch) applyObservation(o *Observation, now time.Time) {
 	case rule.End == AfterReset && !at.After(t.reset):
 		// It happened before the reset.
 	default:
-		text := o.Text
-		if text == "" {
-			text = rule.Text
-		}
-		t.raise(t.condition(rule), at, events.Evidence{Time: at, Source: o.Source, Text: text})
+		t.raise(t.condition(rule), at, events.Evidence{Time: at, Source: o.Source, Text: cmp.Or(o.Text, rule.Text)})
 	}
 }
 

@@ -44,9 +44,6 @@ func devicesCommand(a *exporter.Program) *cli.Command {
 			config.OutputFlag(), config.TimeoutFlag(10*time.Second, "Longest time to wait for libraries and devices."),
 		}, config.URLFlags()...),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if err := config.CheckOutput(cmd.String("output")); err != nil {
-				return err
-			}
 			if args := cmd.Args().Slice(); len(args) > 0 {
 				return showFields(ctx, a, cmd, args[0], args[1:])
 			}

@@ -45,7 +45,12 @@ func healthCommand(a *exporter.Program) *cli.Command {
 				}
 				return nil
 			}},
-			&cli.StringFlag{Name: "output", Value: "table", Usage: "table, for people; json, for scripts; line: one line of at most 80 bytes, for health checks."},
+			&cli.StringFlag{Name: "output", Value: "table", Usage: "table, for people; json, for scripts; line: one line of at most 80 bytes, for health checks.", Validator: func(s string) error {
+				if err := config.CheckOutput(s); err != nil && s != lineForm {
+					return fmt.Errorf("%w, or %s", err, lineForm)
+				}
+				return nil
+			}},
 			&cli.DurationFlag{Name: "timeout", Value: 5 * time.Second, Usage: "Longest time to wait for the exporter."},
 		}, config.URLFlags()...),
 		OnUsageError: func(ctx context.Context, cmd *cli.Command, err error, sub bool) error {
@@ -71,13 +76,7 @@ var failStates = map[string][]string{
 
 func tellHealth(ctx context.Context, a *exporter.Program, cmd *cli.Command) error {
 	form := cmd.String("output")
-	err := config.CheckOutput(form)
-	if form == lineForm {
-		err = nil
-	} else if err != nil {
-		err = fmt.Errorf("%w, or %s", err, lineForm)
-	}
-	if err = errors.Join(err, config.NoArguments(cmd)); err != nil {
+	if err := config.NoArguments(cmd); err != nil {
 		return err
 	}
 	found, err := askHealth(ctx, a, cmd)

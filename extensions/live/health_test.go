@@ -18,9 +18,7 @@ func FuzzHealthLine(f *testing.F) {
 			parts = append(parts, fmt.Sprint(part, i))
 		}
 		var b bytes.Buffer
-		if err := writeLine(&b, head, parts...); err != nil {
-			t.Fatal(err)
-		}
+		must(t, writeLine(&b, head, parts...))
 		line, ok := strings.CutSuffix(b.String(), "\n")
 		if !ok || len(line) > 80 || !utf8.ValidString(line) || strings.ContainsAny(line, "\n\x1b\r") {
 			t.Errorf("%q, %q × %d: %q", head, part, n, line)

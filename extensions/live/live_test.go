@@ -11,12 +11,15 @@ import (
 	"time"
 
 	"warpgauge/collectors/fake"
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/exporter"
 	"warpgauge/pkg/exporter/exportertest"
 
 	"warpgauge/extensions/live/api"
 	"warpgauge/extensions/live/apiv1"
 )
+
+var must = testkit.Must
 
 // newNode returns a simulated node with a script for package fake.
 func newNode(t *testing.T, e *Extension, script string, args ...string) *exporter.Pipeline {
@@ -149,11 +152,4 @@ func TestWebPage(t *testing.T) {
 	f("full", true, true)
 	f("anonymous", true, false)
 	f("off", false, false)
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -25,6 +25,7 @@ import (
 	"go.uber.org/zap"
 
 	"warpgauge/extensions/recorder/history"
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/events"
 	"warpgauge/pkg/exposition"
@@ -34,6 +35,8 @@ import (
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/view"
 )
+
+var must = testkit.Must
 
 const counters = `DCGM_FI_DEV_POWER_USAGE, gauge, Power
 DCGM_FI_DEV_CLOCK_THROTTLE_REASONS, gauge, Reasons
@@ -61,9 +64,7 @@ type node struct {
 
 func newNode(t testing.TB, directory string) *node {
 	list, _, err := field.Parse(strings.NewReader(counters), field.ParseOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	n := &node{t: t, row: make([]float64, 2*width)}
 	n.told = n.bus.Subscribe(1024, events.Recording)
 	n.judge(events.OK)
@@ -496,11 +497,4 @@ func FuzzLines(f *testing.F) {
 			t.Errorf("%v, %v", r != nil, err)
 		}
 	})
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

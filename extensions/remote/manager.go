@@ -75,7 +75,7 @@ func (m *Manager) reports() bool { return m.o.Settings.Mode == ModeReport }
 
 // restore serves the saved list, so that the exporter can start without the server. New calls it once, before the engine
 // runs.
-func (m *Manager) restore(ctx context.Context) {
+func (m *Manager) restore() {
 	if m.reports() {
 		return
 	}
@@ -88,7 +88,7 @@ func (m *Manager) restore(ctx context.Context) {
 	m.kept = k
 	l := m.former()
 	if m.inService.Store(l); l != nil {
-		m.o.Desk.Restore(ctx, l.service())
+		m.o.Desk.Restore(l.service())
 		m.say(lists.Applied, "the list that was kept is in service", l.Hash, nil)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
@@ -24,6 +25,8 @@ import (
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/view"
 )
+
+var must = testkit.Must
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -141,7 +144,7 @@ func (*bench) Names() []string                       { return nil }
 
 // restored returns the list that a start without the server puts into service.
 func (b *bench) restored() *List {
-	b.restore(b.t.Context())
+	b.restore()
 	b.service = nil
 	return b.inService.Load()
 }
@@ -153,13 +156,6 @@ func private(t *testing.T) string {
 	dir := t.TempDir()
 	must(t, os.Chmod(dir, 0o700))
 	return dir
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func (b *bench) deliver(name, content string) *lists.Outcome {

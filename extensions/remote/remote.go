@@ -79,7 +79,7 @@ func New(ctx context.Context, o Options) (*Remote, error) {
 	} else {
 		r.source = newURL(u, transport.New(u, c.Credentials), c, "warpgauge/"+o.Version, r)
 	}
-	r.restore(ctx)
+	r.restore()
 	return r, nil
 }
 

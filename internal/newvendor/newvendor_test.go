@@ -14,9 +14,12 @@ import (
 	"testing"
 
 	"warpgauge/extensions/live/apiv1"
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/programtest"
 	kubelet "warpgauge/pkg/kube/kubetest"
 )
+
+var must = testkit.Must
 
 // rows lists the lines of the two tables to which a vendor adds a row, and the toys' rows, which follow them.
 var rows = []struct{ file, after, row string }{
@@ -77,13 +80,6 @@ func goTool(t *testing.T, args ...string) {
 	cmd.Dir = "../.."
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 

@@ -1,6 +1,8 @@
 package accumulate
 
 import (
+	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -15,7 +17,7 @@ import (
 // follow counts the rows of one source of the current View.
 type follow struct {
 	source *view.Source
-	kept   []map[any]any // by device; see rows.Source
+	claims []int // states, by device
 
 	histograms []histogramTap
 	xids       []xidTap
@@ -31,7 +33,7 @@ func (s *Store) Bind(v *view.View, sources []rows.Source, now time.Time) {
 	s.view, s.follows, s.changed = v, make([]*follow, 0, len(sources)), true
 	s.bindings++
 	for _, src := range sources {
-		f := &follow{source: src.Source, kept: src.Kept}
+		f := &follow{source: src.Source, claims: make([]int, len(src.Devices))}
 		for i := range src.Columns {
 			if src.Supplies[src.Columns[i].Device] {
 				s.tap(f, i)
@@ -39,6 +41,27 @@ func (s *Store) Bind(v *view.View, sources []rows.Source, now time.Time) {
 		}
 		s.follows = append(s.follows, f)
 	}
+	s.dropUnused()
+}
+
+// dropUnused drops states that the View does not use, in no order, until maxUnused are left.
+func (s *Store) dropUnused() {
+	unused := 0
+	for _, states := range s.states {
+		maps.DeleteFunc(states, func(_ key, h *held) bool {
+			if h.binding != s.bindings {
+				unused++
+			}
+			return h.binding != s.bindings && unused > maxUnused
+		})
+	}
+}
+
+// Forget drops the states of a device that the reader has forgotten.
+func (s *Store) Forget(device string) {
+	s.Lock()
+	defer s.Unlock()
+	delete(s.states, device)
 }
 
 // tap connects a column to every series that is computed from it.
@@ -63,7 +86,7 @@ func (s *Store) tap(f *follow, cell int) {
 }
 
 func (s *Store) tapHistogram(f *follow, cell int, col *collector.Column, fd *field.Field) {
-	h, ok := claim(s, f.kept[col.Device], keyOf(fd.Name, col.Labels),
+	h, ok := claim(s, f, col.Device, key{fd.Name, fmt.Sprintf("%q", col.Labels)},
 		func(h *Histogram) bool { return h.fits(fd) },
 		func() *Histogram { return newHistogram(fd) })
 	if ok {
@@ -103,7 +126,7 @@ func (s *Store) tapXIDs(f *follow, col *collector.Column) {
 	if len(fields) == 0 {
 		return
 	}
-	x, ok := claim(s, f.kept[col.Device], key{stateXIDs, ""}, always, func() *xids { return newXIDs(s.xidWindow) })
+	x, ok := claim(s, f, col.Device, key{stateXIDs, ""}, always, func() *xids { return newXIDs(s.xidWindow) })
 	if ok {
 		f.xids = append(f.xids, xidTap{x, col.Device, fields})
 	}
@@ -121,7 +144,7 @@ func (s *Store) tapClocks(f *follow, cell int, col *collector.Column) {
 	if len(fields) == 0 {
 		return
 	}
-	c, ok := claim(s, f.kept[col.Device], keyOf(stateClocks, col.Labels), always, func() *clocks { return newClocks(s.clockWindow) })
+	c, ok := claim(s, f, col.Device, key{stateClocks, fmt.Sprintf("%q", col.Labels)}, always, func() *clocks { return newClocks(s.clockWindow) })
 	if ok {
 		f.clocks = append(f.clocks, clockTap{c, col.Device, cell, fields, col.Labels})
 	}

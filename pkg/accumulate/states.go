@@ -1,14 +1,9 @@
 package accumulate
 
-import (
-	"fmt"
-	"maps"
-
-	"warpgauge/pkg/collector"
+const (
+	maxStates = 1024 // of a device in a View; further series are not counted
+	maxUnused = 4096 // states that no series of the View uses, of all devices; above it, any are forgotten
 )
-
-// maxStates: a device with so many loses those that no series of the View uses, and again whenever they have doubled.
-const maxStates = 1024
 
 // key identifies a state of a device across Views.
 type key struct{ field, labels string }
@@ -19,34 +14,28 @@ const (
 	stateClocks = " clock events"
 )
 
-func keyOf(field string, labels []collector.Label) key {
-	if len(labels) == 0 {
-		return key{field: field}
-	}
-	return key{field, fmt.Sprintf("%q", labels)}
-}
-
 // held is the state of a series.
 type held struct {
 	state   any
 	binding uint64 // the last one that used it
 }
 
-// claim returns the state for k among those of a device, or a fresh one if none fits. It reports false if another
-// series of the same View has claimed it: a device or line that is listed twice would otherwise count twice.
-func claim[T any](s *Store, kept map[any]any, k key, fits func(T) bool, fresh func() T) (T, bool) {
-	h, _ := kept[k].(*held)
-	if h != nil && h.binding == s.bindings {
-		var none T
-		return none, false
+// claim returns the state for k of a device of f, or a fresh one if none fits. It reports false if the device has too
+// many, or another series of the same View has claimed it: a device or line that is listed twice would count twice.
+func claim[T any](s *Store, f *follow, device int, k key, fits func(T) bool, fresh func() T) (state T, ok bool) {
+	id := f.source.Devices[device].ID
+	h := s.states[id][k]
+	if h != nil && h.binding == s.bindings || f.claims[device] == maxStates {
+		return state, false
 	}
 	if h == nil || !fits(h.state.(T)) {
-		if n := len(kept); n >= maxStates && n&(n-1) == 0 {
-			maps.DeleteFunc(kept, func(_, v any) bool { h, ours := v.(*held); return ours && h.binding != s.bindings })
+		if s.states[id] == nil {
+			s.states[id] = make(map[key]*held)
 		}
 		h = &held{state: fresh()}
-		kept[k] = h
+		s.states[id][k] = h
 	}
+	f.claims[device]++
 	h.binding = s.bindings
 	return h.state.(T), true
 }

@@ -52,8 +52,9 @@ type Store struct {
 	clockWindow time.Duration
 
 	axis     axis
-	bindings uint64     // number of Views
-	view     *view.View // of follows
+	states   map[string]map[key]*held // by device
+	bindings uint64                   // number of Views
+	view     *view.View               // of follows
 	follows  []*follow
 	changed  bool // the set of series, since it was made
 
@@ -70,6 +71,7 @@ func New(o Options) *Store {
 		reader:      o.Rows,
 		xidWindow:   cmp.Or(o.XIDWindow, defaultWindow),
 		clockWindow: cmp.Or(o.ClockEventWindow, defaultWindow),
+		states:      make(map[string]map[key]*held),
 		gaps: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "warpgauge_event_gaps_total",
 			Help: "Times in which XIDs of a GPU may have been missed, because no source of this collector or another was watching.",

@@ -87,6 +87,10 @@ func TestReloadWithOtherBuckets(t *testing.T) {
 	if got := value(s, "GPU-a", xidTotal, "xid", "48"); got != 1 {
 		t.Errorf("total of xid 48: got %v, want 1", got)
 	}
+	sync(viewOf(), at(5))
+	if sync(viewOf(), at(3606)); len(s.states) != 0 {
+		t.Error("counts are kept for more than an hour without the device")
+	}
 }
 
 func TestSyncAllocatesNothing(t *testing.T) {
@@ -112,23 +116,32 @@ func TestSyncAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestStatesAreBounded: a device whose fields have another name each time keeps the states in use.
+// TestStatesAreBounded: devices whose fields have another name in each View keep the states in use. Further states of a
+// device are refused.
 func TestStatesAreBounded(t *testing.T) {
 	s, _ := newStore()
-	kept := map[any]any{"of another follower": 1}
-	state := func(name string) *int {
-		n, _ := claim(s, kept, key{name, ""}, always, func() *int { return new(int) })
+	f := &follow{source: newBoard(2, "a", "b").Source, claims: make([]int, 2)}
+	state := func(device int, name string) *int {
+		n, _ := claim(s, f, device, key{name, ""}, always, func() *int { return new(int) })
 		return n
 	}
-	first := state("first")
-	for i := range 3 * maxStates {
+	first := state(0, "first")
+	for i := range 8 {
 		s.bindings++
-		if state("first") != first {
-			t.Fatalf("the state in use was forgotten with name %d", i)
+		clear(f.claims)
+		if state(0, "first") != first {
+			t.Fatalf("the state in use was forgotten in View %d", i)
 		}
-		state(fmt.Sprint(i))
+		for j := range 2 * maxStates {
+			for device := range 2 {
+				if got := state(device, fmt.Sprint(i, " ", j)); got != nil != (j+1-device < maxStates) {
+					t.Fatalf("state %d of device %d in a View is %v", j+1-device, device, got)
+				}
+			}
+		}
+		s.dropUnused()
 	}
-	if len(kept) > maxStates || kept["of another follower"] == nil {
-		t.Errorf("%d states", len(kept))
+	if got := len(s.states["a"]) + len(s.states["b"]); got != maxUnused+2*maxStates {
+		t.Errorf("%d states, want %d unused and %d in use", got, maxUnused, 2*maxStates)
 	}
 }

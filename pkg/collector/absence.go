@@ -3,6 +3,7 @@ package collector
 import (
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"warpgauge/pkg/field"
@@ -63,6 +64,18 @@ type Absence struct {
 	Device      int // index into Source.Devices
 	Field       field.ID
 	Explanation uint16 // index into Explainer.Explanations
+}
+
+// MarshalJSON writes one number, because a view can have very many.
+func (a Absence) MarshalJSON() ([]byte, error) {
+	return strconv.AppendInt(nil, int64(a.Device)<<32|int64(a.Field)<<16|int64(a.Explanation), 10), nil
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (a *Absence) UnmarshalJSON(b []byte) error {
+	n, err := strconv.ParseInt(string(b), 10, 64)
+	*a = Absence{int(n >> 32), field.ID(n >> 16), uint16(n)}
+	return err
 }
 
 // Explainer is an optional ability of a Source. It explains each reading of the list that a device of the source could

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -65,7 +64,7 @@ func (b Build) VersionCommand(w io.Writer, notice string) *cli.Command {
 		Usage: "Print version and revision",
 		Flags: []cli.Flag{OutputFlag()},
 		Action: func(_ context.Context, cmd *cli.Command) error {
-			if err := cmp.Or(NoArguments(cmd), CheckOutput(cmd.String("output"))); err != nil {
+			if err := NoArguments(cmd); err != nil {
 				return err
 			}
 			platform, cgo := runtime.GOOS+"/"+runtime.GOARCH, fmt.Sprint(!b.Pure)

@@ -456,13 +456,9 @@ func TestArgumentsOfAChild(t *testing.T) {
 		}
 	}
 	s, err := parse(t, env, "--address=[::1]:1", "--collect-interval=70")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	again, err := parse(t, environment{}, s.Arguments()...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i, f := range s.Flags() {
 		if got := again.Flags()[i].Value.String(); got != f.Value.String() {
 			t.Errorf("--%s is %q, want %q", f.Name, got, f.Value)

@@ -42,18 +42,14 @@ func TestDialect(t *testing.T) {
 	s := NewSet(environment{}.lookup)
 	s.AddDialect(otherNames{file, &used}, "other: the names of another exporter.")
 	c, err := s.Config()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	counters := c.Counters("", nil)
 	if _, err := counters.Read(t.Context(), []byte("x")); err == nil {
 		t.Error("a file that is not there is not an error of the dialect's")
 	}
 	var before *Content
 	for _, text := range []string{"one", "two"} {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(text), 0o600))
 		in, err := counters.Read(t.Context(), []byte("x"))
 		if err != nil || !slices.Contains(counters.Paths(), file) {
 			t.Fatalf("%v, %q is not watched: %q", err, file, counters.Paths())

@@ -3,6 +3,7 @@ package config
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -14,15 +15,15 @@ import (
 
 // OutputFlag is --output, the format of a command's result.
 func OutputFlag() cli.Flag {
-	return &cli.StringFlag{Name: "output", Value: "table", Usage: "table, for people; json, for scripts."}
+	return &cli.StringFlag{Name: "output", Value: "table", Usage: "table, for people; json, for scripts.", Validator: CheckOutput}
 }
 
-// CheckOutput checks the value of --output before a command starts.
+// CheckOutput checks the value of --output.
 func CheckOutput(form string) error {
 	if form == "table" || form == "json" {
 		return nil
 	}
-	return fmt.Errorf("--output is %q: write table or json", form)
+	return errors.New("write table or json")
 }
 
 // WriteOutput writes the result of a command as table or as JSON.

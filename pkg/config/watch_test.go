@@ -13,22 +13,17 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"warpgauge/internal/testkit"
 )
+
+var must = testkit.Must
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func write(t *testing.T, path, content string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(content), 0o644))
 }
 
 // TestWatch: Watch reports every lasting change of a file or its path once, with the content that the caller reads

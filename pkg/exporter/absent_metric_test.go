@@ -19,9 +19,7 @@ import (
 func parse(t *testing.T, text string) field.List {
 	t.Helper()
 	list, _, err := field.Parse(strings.NewReader(text), field.ParseOptions{File: "list"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return list
 }
 

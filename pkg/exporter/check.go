@@ -34,14 +34,10 @@ func checkCommand(a *Program) *cli.Command {
 			if cmd.Args().Len() > 1 {
 				return fmt.Errorf("check takes one file, not %d", cmd.Args().Len())
 			}
-			form := cmd.String("output")
-			if err := config.CheckOutput(form); err != nil {
-				return err
-			}
 			if cmd.Bool("guard") && cmd.Args().Len() == 0 {
 				return errors.New("--guard: name the FILE that is to be delivered")
 			}
-			return check(ctx, a, cmd.Args().First(), cmd.Bool("guard"), cmd.Duration("timeout"), form)
+			return check(ctx, a, cmd.Args().First(), cmd.Bool("guard"), cmd.Duration("timeout"), cmd.String("output"))
 		},
 	}
 }

@@ -91,9 +91,9 @@ func (a *Program) NewEngine(cfg *config.Config, all []Vendor, list field.List, r
 	return e
 }
 
-func register(reg prometheus.Registerer, c prometheus.Collector) {
+func register(reg prometheus.Registerer, c ...prometheus.Collector) {
 	if reg != nil {
-		reg.MustRegister(c)
+		reg.MustRegister(c...)
 	}
 }
 
@@ -153,7 +153,7 @@ func (e *Engine) pages(cfg *config.Config, all []Vendor, page *view.Merger, reg 
 			Primary: v.Name, Secondary: v.Fallback,
 			Patience: patience(cfg), Logger: log,
 		})
-		register(reg, e.failover)
+		register(reg, e.failover.Metrics()...)
 		out[v.Name], out[v.Fallback] = e.failover.Ends()
 	}
 	for _, v := range all {

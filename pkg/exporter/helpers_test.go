@@ -10,9 +10,12 @@ import (
 	"go.uber.org/zap"
 
 	"warpgauge/collectors/fake"
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/config/configtest"
 )
+
+var must = testkit.Must
 
 // newProgram returns a program with the simulated node of a spec as its only vendor, and the configuration of its
 // flags.
@@ -36,11 +39,4 @@ func tempFile(t *testing.T, name, content string) string {
 	path := filepath.Join(t.TempDir(), name)
 	must(t, os.WriteFile(path, []byte(content), 0o600))
 	return path
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -9,14 +9,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"warpgauge/internal/testkit/race"
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/accumulate"
 	"warpgauge/pkg/field"
 )
 
 func wantAllocs(t *testing.T, what string, most float64, f func()) {
 	t.Helper()
-	if race.Enabled {
+	if testkit.Race {
 		t.Skip("the race detector allocates")
 	}
 	if n := testing.AllocsPerRun(100, f); n > most {

@@ -78,9 +78,7 @@ func BenchmarkClientGolang(b *testing.B) {
 			b.StartTimer()
 			out.Reset()
 			families, err := registry.Gather()
-			if err != nil {
-				b.Fatal(err)
-			}
+			must(b, err)
 			for _, mf := range families {
 				if _, err := expfmt.MetricFamilyToText(&out, mf); err != nil {
 					b.Fatal(err)

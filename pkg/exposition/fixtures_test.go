@@ -11,12 +11,15 @@ import (
 	"testing"
 	"time"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/accumulate"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/view"
 )
+
+var must = testkit.Must
 
 // Descriptors of the tests, independent of the catalogue.
 var (
@@ -315,12 +318,8 @@ func accumulatedValue(s *view.Source, v *float64) accumulate.Series {
 func gunzip(t testing.TB, b []byte) string {
 	t.Helper()
 	in, err := gzip.NewReader(bytes.NewReader(b))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	out, err := io.ReadAll(in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(out)
 }

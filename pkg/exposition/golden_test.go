@@ -31,9 +31,7 @@ func describe(t *testing.T, page string) string {
 	var b strings.Builder
 	for in := strings.NewReader(page); in.Len() > 0; {
 		var f dto.MetricFamily
-		if err := protodelim.UnmarshalFrom(in, &f); err != nil {
-			t.Fatal(err)
-		}
+		must(t, protodelim.UnmarshalFrom(in, &f))
 		metrics := f.Metric
 		f.Metric = nil
 		b.WriteString(oneLine(&f))

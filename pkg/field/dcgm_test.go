@@ -15,16 +15,12 @@ import (
 // 4.7.
 func TestDCGMNames(t *testing.T) {
 	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/NVIDIA/go-dcgm").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	entry := regexp.MustCompile(`(?m)^\s*"?(\w+)"?(?::\s*|,)(\d+),?$`) // in a map literal, or in a CSV
 	names, ids := 0, map[ID]bool{}
 	for _, file := range []string{"const_fields.go", "legacy_fields.csv"} {
 		text, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "pkg", "dcgm", file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, m := range entry.FindAllStringSubmatch(string(text), -1) {
 			id, _ := strconv.Atoi(m[2])
 			names++

@@ -8,31 +8,29 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"warpgauge/internal/testkit"
 )
+
+var must = testkit.Must
 
 // readFacts returns the rows of a file of testdata without its heading.
 func readFacts(t *testing.T, name string) [][]string {
 	t.Helper()
 	file, err := os.Open("testdata/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer file.Close()
 	r := csv.NewReader(file)
 	r.Comment = '#'
 	rows, err := r.ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return rows[1:]
 }
 
 func number(t *testing.T, s string) float64 {
 	t.Helper()
 	v, err := strconv.ParseFloat(s, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return v
 }
 

@@ -15,16 +15,13 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"warpgauge/internal/testkit"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+var must = testkit.Must
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // TestRead reads every kind of file, by its name and below a root.
 func TestRead(t *testing.T) {

@@ -39,9 +39,7 @@ func TestTLSThatCannotBeTrusted(t *testing.T) {
 		test.start(server)
 		defer server.Close()
 		_, port, err := net.SplitHostPort(server.Listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		config := &rest.Config{Host: "https://" + net.JoinHostPort(test.host, port)}
 		if test.trusted {
 			config.CAData = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
@@ -64,9 +62,7 @@ func TestConfigFromEnvironment(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, text string) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
 	good := file("good", `{"apiVersion":"v1","kind":"Config","clusters":[{"name":"c","cluster":{"server":"https://api.example.com:6443"}}],

@@ -65,9 +65,7 @@ const quick = 20 * time.Millisecond // between polls
 func answerAll(t testing.TB, path string, with func(net.Conn)) {
 	t.Helper()
 	l, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -88,12 +86,6 @@ func answerAll(t testing.TB, path string, with func(net.Conn)) {
 
 // Each fault of a socket has its own reason, and its message names the path and the remedy.
 func TestWhatIsNoKubelet(t *testing.T) {
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	serve := func(with func(net.Conn)) func(string) { return func(path string) { answerAll(t, path, with) } }
 	refuse := func(c net.Conn) { _, _ = c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")) }
 	for _, test := range []struct {
@@ -101,11 +93,11 @@ func TestWhatIsNoKubelet(t *testing.T) {
 		prepare      func(path string)
 	}{
 		{ReasonAbsent, "mount the socket's directory", func(string) {}},
-		{ReasonNotASocket, "creates a directory", func(path string) { must(os.Mkdir(path, 0o750)) }},
-		{ReasonNotASocket, "not a socket", func(path string) { must(os.WriteFile(path, nil, 0o600)) }},
+		{ReasonNotASocket, "creates a directory", func(path string) { must(t, os.Mkdir(path, 0o750)) }},
+		{ReasonNotASocket, "not a socket", func(path string) { must(t, os.WriteFile(path, nil, 0o600)) }},
 		{ReasonNotASocket, "another kind", func(path string) {
 			c, err := net.ListenPacket("unixgram", path)
-			must(err)
+			must(t, err)
 			t.Cleanup(func() { c.Close() })
 		}},
 		{ReasonRefused, "mount its directory", func(path string) {
@@ -123,7 +115,7 @@ func TestWhatIsNoKubelet(t *testing.T) {
 	} {
 		t.Run(test.reason, func(t *testing.T) {
 			path := kubetest.SocketPath(t)
-			must(os.MkdirAll(filepath.Dir(path), 0o750))
+			must(t, os.MkdirAll(filepath.Dir(path), 0o750))
 			test.prepare(path)
 			r := start(t, path, quick, timeout(200*time.Millisecond))
 			if said := r.failing(test.reason); !strings.Contains(said, test.part) || !strings.Contains(said, path) {

@@ -16,13 +16,9 @@ import (
 func readFile(t *testing.T, file string) slice {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var o apiObject
-	if err := decode(text, &o); err != nil {
-		t.Fatal(err)
-	}
+	must(t, decode(text, &o))
 	s, ok := readSlice(&o.Spec)
 	if !ok {
 		t.Fatalf("%s is not read", file)
@@ -68,9 +64,7 @@ func TestAttributesWithAndWithoutADomain(t *testing.T) {
 	f := func(vendor *field.Vendor, name, text string, want SliceDevice) {
 		t.Helper()
 		var a attributes
-		if err := decode([]byte(text), &a); err != nil {
-			t.Fatal(err)
-		}
+		must(t, decode([]byte(text), &a))
 		if diff := cmp.Diff(want, readDevice(vendor, name, a)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", text, diff)
 		}

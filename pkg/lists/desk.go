@@ -95,9 +95,9 @@ func New(first *Parsed, o Options) *Desk {
 }
 
 // Restore puts the saved list of a server into service. It must be called before the engine runs.
-func (d *Desk) Restore(ctx context.Context, l *List) {
+func (d *Desk) Restore(l *List) {
 	// The engine has the list when Reload returns, although nothing samples yet that could be waited for.
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	_ = d.o.Engine.Reload(ctx, l.Fields)
 	d.serve(*l, true)

@@ -22,9 +22,12 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
 )
+
+var must = testkit.Must
 
 const (
 	csvA    = "DCGM_FI_DEV_GPU_TEMP, gauge, t\n"
@@ -33,13 +36,6 @@ const (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // bench is a Desk with a fake file and a fake engine.
 type bench struct {
@@ -446,7 +442,7 @@ func TestParseDelivered(t *testing.T) {
 // The saved list is in service before the first sample.
 func TestRestore(t *testing.T) {
 	b := newBench(csvA)
-	b.Restore(t.Context(), &List{Origin: "http://lists", Hash: "x", Fields: b.parse(csvB).Fields})
+	b.Restore(&List{Origin: "http://lists", Hash: "x", Fields: b.parse(csvB).Fields})
 	b.wantApplied(t, 2)
 	if s := b.Status(); s.InService.Origin != "http://lists" || s.Local.Origin != "counters.csv" {
 		t.Errorf("status = %+v", s)

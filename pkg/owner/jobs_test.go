@@ -19,9 +19,12 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/kube"
 )
+
+var must = testkit.Must
 
 // jobsBy holds the expected jobs of a snapshot.
 type jobsBy = map[string][]string
@@ -95,13 +98,6 @@ func (r *jobRig) skipped() (out []string) {
 	}
 	slices.Sort(out)
 	return out
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // TestUpdate checks when the content of a file is accepted. A writer may be interrupted within each line: no partial job

@@ -1,7 +1,6 @@
 package rows
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -19,7 +18,7 @@ const (
 	// The Cursor remembers devices for a while after they leave the View, so that a device that comes back
 	// continues.
 	retainFor = time.Hour
-	retainMax = 4096 // devices and their kept states; above it, the Cursor forgets some of them
+	retainMax = 4096 // devices; above it, the Cursor forgets some of them
 )
 
 // Row is one row of one source and marks its new parts. It is valid until the Follower returns, or until the
@@ -52,21 +51,19 @@ type Source struct {
 	// Supplies reports by device whether this source supplies it. If several sources of a View have a device,
 	// the first one supplies it.
 	Supplies []bool
-	// Kept holds by device what Followers keep about it, by keys of their own types. The Cursor forgets it with the
-	// device: an hour after the last View with it.
-	Kept []map[any]any
 }
 
 // Cursor reads each row of a View's rings once. It decides which rows are new: a new session or another
 // collector may repeat instants of the source before. It belongs to one goroutine. The zero Cursor is ready
 // for use.
 type Cursor struct {
-	view     uint64 // number of the View
-	bound    []*bound
-	sources  []Source
-	progress map[string]*progress // by device
-	at, left int                  // the ring that Next reads, and its remaining rows
-	gone     uint64               // overruns of former rings
+	view      uint64 // number of the View
+	bound     []*bound
+	sources   []Source
+	progress  map[string]*progress  // by device
+	at, left  int                   // the ring that Next reads, and its remaining rows
+	gone      uint64                // overruns of former rings
+	forgotten []func(device string) // called when progress loses a device
 }
 
 // progress is the position up to which a device's rows have been read, across its rings.
@@ -77,7 +74,6 @@ type progress struct {
 	time  int64     // time of the last new row
 	gap   gap       // the newest time in its XIDs
 	masks []*mask
-	kept  map[any]any
 }
 
 // follower reads the rows of a ring; ring.Follower does.
@@ -111,7 +107,6 @@ func (c *Cursor) Bind(v *view.View, now time.Time) []Source {
 	}
 	old := slices.Clone(c.bound)
 	c.view++
-	maps.DeleteFunc(c.progress, func(_ string, p *progress) bool { return p.view < c.view-1 && now.Sub(p.left) > retainFor })
 	c.bound, c.sources = make([]*bound, 0, len(v.Sources)), make([]Source, 0, len(v.Sources))
 	for _, s := range v.Sources {
 		if !s.WellFormed() {
@@ -123,18 +118,16 @@ func (c *Cursor) Bind(v *view.View, now time.Time) []Source {
 			old = slices.Delete(old, i, i+1)
 		}
 		b := c.newBound(s, earlier)
-		supplies, kept := make([]bool, len(s.Devices)), make([]map[any]any, len(s.Devices))
+		supplies := make([]bool, len(s.Devices))
 		for i, p := range b.progress {
-			if supplies[i] = p != nil; p != nil {
-				kept[i] = p.kept
-			}
+			supplies[i] = p != nil
 		}
-		c.bound, c.sources = append(c.bound, b), append(c.sources, Source{s, supplies, kept})
+		c.bound, c.sources = append(c.bound, b), append(c.sources, Source{s, supplies})
 	}
 	for _, b := range old {
 		c.gone += b.rows.Overruns()
 	}
-	c.forget(now)
+	c.retire(now)
 	c.rewind()
 	return c.sources
 }
@@ -155,7 +148,7 @@ func (c *Cursor) newBound(s *view.Source, earlier *bound) *bound {
 	for i := range s.Devices {
 		p := c.progress[s.Devices[i].ID]
 		if p == nil {
-			p = &progress{kept: map[any]any{}}
+			p = &progress{}
 			c.progress[s.Devices[i].ID] = p
 		}
 		if p.view != c.view { // else an earlier source supplies the device
@@ -167,21 +160,23 @@ func (c *Cursor) newBound(s *view.Source, earlier *bound) *bound {
 	return b
 }
 
-// forget records when devices leave the View. It drops some of these if they and their kept states are too many.
-func (c *Cursor) forget(now time.Time) {
+// retire records when devices leave the View. It forgets those that left more than retainFor ago, and others, in no
+// order, until retainMax are left, and tells the followers.
+func (c *Cursor) retire(now time.Time) {
 	unused := 0
-	for _, p := range c.progress {
-		if p.view != c.view {
-			unused += 1 + len(p.kept)
-		}
-		if p.view == c.view-1 {
+	for id, p := range c.progress {
+		if p.view >= c.view-1 {
 			p.left = now
 		}
-	}
-	for id, p := range c.progress {
-		if p.view != c.view && unused > retainMax {
+		if p.view == c.view {
+			continue
+		}
+		if unused++; unused > retainMax || now.Sub(p.left) > retainFor {
 			delete(c.progress, id)
-			unused -= 1 + len(p.kept)
+			unused--
+			for _, f := range c.forgotten {
+				f(id)
+			}
 		}
 	}
 }

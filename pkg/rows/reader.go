@@ -62,11 +62,15 @@ func New(board *view.Board, bus *events.Bus) *Reader {
 	return &Reader{board: board, bus: bus, wake: make(chan struct{}, 1), pause: maxPause}
 }
 
-// Follow adds a Follower, which gets the rows that are not read yet.
+// Follow adds a Follower, which gets the rows that are not read yet. Its method Forget(device string), if it has one, is
+// called like the others when a device is forgotten: an hour after the last View with it, or earlier if they are many.
 func (r *Reader) Follow(f Follower) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.followers = append(r.followers, f)
+	if k, ok := f.(interface{ Forget(device string) }); ok {
+		r.cursor.forgotten = append(r.cursor.forgotten, k.Forget)
+	}
 	if r.view != nil {
 		f.Bind(r.view, r.cursor.sources, r.row.Read)
 	}

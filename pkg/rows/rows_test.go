@@ -294,7 +294,8 @@ func TestXIDs(t *testing.T) {
 
 // TestForgotten: a device that comes back within the hour continues; memory is bounded.
 func TestForgotten(t *testing.T) {
-	var c Cursor
+	told := 0
+	c := Cursor{forgotten: []func(string){func(string) { told++ }}}
 	one := newSource("one", 4, []string{"a"})
 	c.Bind(viewOf(one), at(0))
 	c.Bind(viewOf(), at(0))
@@ -303,7 +304,7 @@ func TestForgotten(t *testing.T) {
 		t.Error("a device is forgotten within an hour")
 	}
 	c.Bind(viewOf(), at(3601))
-	if len(c.progress) != 0 {
+	if len(c.progress) != 0 || told != 1 {
 		t.Error("a device is remembered for more than an hour")
 	}
 	for i := range 60 {
@@ -313,14 +314,8 @@ func TestForgotten(t *testing.T) {
 		}
 		c.Bind(viewOf(newSource("x", 2, ids)), at(4000))
 	}
-	if got := len(c.progress); got != retainMax+100 {
-		t.Errorf("%d devices are remembered, want %d", got, retainMax+100)
-	}
-	for _, p := range c.progress {
-		p.kept["a state"] = true
-	}
-	if c.Bind(viewOf(), at(4000)); len(c.progress) != retainMax/2 {
-		t.Errorf("%d devices with a state each are remembered, want %d", len(c.progress), retainMax/2)
+	if got := len(c.progress); got != retainMax+100 || told != 1+6000-got {
+		t.Errorf("%d devices are remembered, want %d; followers were told of %d", got, retainMax+100, told)
 	}
 }
 

@@ -34,9 +34,7 @@ func (s *sock) SetDeadline(time.Time) error { s.cut = true; return nil }
 func counterValue(t *testing.T, c prometheus.Counter) float64 {
 	t.Helper()
 	var m dto.Metric
-	if err := c.Write(&m); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Write(&m))
 	return m.GetCounter().GetValue()
 }
 
@@ -250,8 +248,6 @@ func (p *numberedPages) Negotiated(string, string) ([]byte, string, bool) {
 func pageSize(t *testing.T, s *Server) int {
 	t.Helper()
 	n, err := strconv.Atoi(ask(s, "HEAD", "/metrics").Header().Get("Content-Length"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return n
 }

@@ -15,9 +15,12 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/crypto/bcrypt"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/view"
 )
+
+var must = testkit.Must
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -73,9 +76,7 @@ func withDesk(d testDesk) Options { return Options{Desk: d, Reload: true, Releas
 func basicAuth(t *testing.T, cost int) string {
 	t.Helper()
 	hash, err := bcrypt.GenerateFromPassword([]byte("secret"), cost)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return webConfig(t, t.TempDir(), "basic_auth_users: {prometheus: "+string(hash)+"}\n")
 }
 
@@ -157,18 +158,14 @@ func post(t *testing.T, c *http.Client, url string) answer {
 func request(t *testing.T, c *http.Client, method, url string) answer {
 	t.Helper()
 	req, err := http.NewRequest(method, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return do(t, c, req)
 }
 
 func do(t *testing.T, c *http.Client, req *http.Request) answer {
 	t.Helper()
 	resp, err := c.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
@@ -180,9 +177,7 @@ func do(t *testing.T, c *http.Client, req *http.Request) answer {
 func dial(t *testing.T, address string) net.Conn {
 	t.Helper()
 	c, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { c.Close() })
 	return c
 }

@@ -38,9 +38,7 @@ func newLoginRig(t *testing.T, password string) *loginRig {
 func (r *loginRig) is(t *testing.T, password string) (path string) {
 	t.Helper()
 	hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return webConfig(t, r.dir, "basic_auth_users: {user: "+string(hash)+"}\n")
 }
 
@@ -107,9 +105,7 @@ func TestLogins(t *testing.T) {
 		}
 		webConfig(t, r.dir, "basic_auth_users: 7")
 		r.want(t, alice, "wrong", 200) // the toolkit answers 500
-		if err := os.Remove(r.path); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Remove(r.path))
 		r.want(t, alice, "changed", 500)
 	})
 }
@@ -160,9 +156,7 @@ func TestFloodOfLogins(t *testing.T) {
 	from := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
 	for i := range 300 {
 		c, err := from.Dial("tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		send(t, c, "GET /metrics HTTP/1.1\r\nHost: x\r\nAuthorization: Basic cHJvbWV0aGV1czp3cm9uZw==\r\n\r\n")
 		if i%2 == 0 {
 			c.Close()

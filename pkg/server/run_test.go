@@ -149,9 +149,7 @@ func TestReloadOutlivesTheWriteTimeout(t *testing.T) {
 
 func TestListenErrors(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer taken.Close()
 	f := func(address string, is error, want string) {
 		t.Helper()
@@ -199,9 +197,7 @@ func TestMetricsOfTheServer(t *testing.T) {
 func gather(t *testing.T, reg prometheus.Gatherer) map[string]float64 {
 	t.Helper()
 	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	got := map[string]float64{}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
@@ -222,28 +218,20 @@ func TestSystemdSocket(t *testing.T) {
 		return
 	}
 	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer l.Close()
 	file, err := l.File()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer file.Close()
 	exe, err := filepath.Abs(os.Args[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	// systemd names the process that gets the sockets; exec keeps the shell's process id.
 	cmd := exec.Command("/bin/sh", "-c", `LISTEN_PID=$$ exec "$0" -test.run='^TestSystemdSocket$'`, exe)
 	cmd.Env = append(os.Environ(), "WARPGAUGE_TEST_SOCKET=1", "LISTEN_FDS=1")
 	cmd.ExtraFiles = []*os.File{file}
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	body := get(t, client(t), "http://"+l.Addr().String()+"/metrics").body
 	if body != textPage {
 		t.Errorf("body %q", body)

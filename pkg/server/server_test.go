@@ -102,13 +102,9 @@ func TestMetricsNegotiation(t *testing.T) {
 func gunzip(t *testing.T, r io.Reader) string {
 	t.Helper()
 	z, err := gzip.NewReader(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text, err := io.ReadAll(z)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(text)
 }
 

@@ -29,9 +29,7 @@ func certificate(t *testing.T, dir string) *x509.CertPool {
 	defer from.Close()
 	pair := from.TLS.Certificates[0]
 	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	writePEM(t, filepath.Join(dir, "cert.pem"), "CERTIFICATE", pair.Certificate[0])
 	writePEM(t, filepath.Join(dir, "key.pem"), "PRIVATE KEY", key)
 	pool := x509.NewCertPool()
@@ -41,17 +39,13 @@ func certificate(t *testing.T, dir string) *x509.CertPool {
 
 func writePEM(t *testing.T, path, kind string, der []byte) {
 	t.Helper()
-	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
 }
 
 func webConfig(t *testing.T, dir, text string) string {
 	t.Helper()
 	path := filepath.Join(dir, "web.yml")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -59,9 +53,7 @@ func TestTLSWithBasicAuth(t *testing.T) {
 	dir := t.TempDir()
 	pool := certificate(t, dir)
 	hash, err := bcrypt.GenerateFromPassword([]byte("secret"), bcrypt.MinCost)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	core, logs := observer.New(zap.InfoLevel)
 	_, address, _ := start(t, pagesOf(textPage), Options{
 		Logger: zap.New(core),
@@ -80,9 +72,7 @@ basic_auth_users: {prometheus: `+string(hash)+`}
 	f := func(address, path, user, password string, code int) answer {
 		t.Helper()
 		req, err := http.NewRequest(http.MethodGet, "https://"+address+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if user != "" {
 			req.SetBasicAuth(user, password)
 		}
@@ -141,25 +131,19 @@ func TestWebConfigThatIsAFIFO(t *testing.T) {
 	want := func(what string, code int) {
 		t.Helper()
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/metrics", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		req.SetBasicAuth("prometheus", "secret")
 		if got := do(t, client(t), req); got.code != code {
 			t.Errorf("%s: %d, want %d", what, got.code, code)
 		}
 	}
 	want("a good file", http.StatusOK)
-	if err := errors.Join(os.Rename(path, path+".was"), syscall.Mkfifo(path, 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.Rename(path, path+".was"), syscall.Mkfifo(path, 0o600)))
 	want("a FIFO", http.StatusInternalServerError)
 	if err := New(nil, Options{WebConfigFile: path}).Run(t.Context()); !errors.Is(err, file.ErrNotRegular) {
 		t.Errorf("start with a FIFO: %v", err)
 	}
-	if err := os.Rename(path+".was", path); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Rename(path+".was", path))
 	want("the file again", http.StatusOK)
 }
 

@@ -36,9 +36,7 @@ func TestSeries(t *testing.T) {
 	costs := Costs{Collector: "x", Sources: map[string]SourceCost{"a": {Samples: 2, Time: time.Second, Failed: 1}}, Calls: map[string]collector.CallCost{"f": {Count: 3}}, Implausible: map[string]uint64{"y": 4}}
 	text, err := testutil.CollectAndFormat(collected{st, costs}, expfmt.TypeTextPlain, "warpgauge_collector_problem", "warpgauge_collector_up", "warpgauge_device_problem",
 		"warpgauge_device_state", "warpgauge_devices_expected", "warpgauge_library_calls_total", "warpgauge_sample_errors_total")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := []string{
 		`warpgauge_collector_problem{cause="error",collector="x"} 1`,
 		`warpgauge_collector_up{collector="x"} 0`,

@@ -10,10 +10,13 @@ import (
 
 	"go.uber.org/goleak"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/session/sessiontest"
 )
+
+var must = testkit.Must
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 

@@ -7,13 +7,10 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// maxAbsent bounds a source's explanations of absent fields.
-const maxAbsent = MaxColumns
-
 // reasons holds a source's explanations for the selected devices.
 type reasons struct {
 	explanations []collector.Explanation
-	absent       []collector.Absence
+	absent       []collector.Absence // at most MaxColumns
 }
 
 // reasonKey is a reading of a device.
@@ -39,7 +36,7 @@ func reasonsOf(src collector.Source, shown []int) (r reasons) {
 		r.explanations = append(r.explanations, x)
 	}
 	for _, a := range e.Absent() {
-		if a.Device < 0 || a.Device >= len(shown) || shown[a.Device] < 0 || int(a.Explanation) >= len(r.explanations) || len(r.absent) == maxAbsent {
+		if a.Device < 0 || a.Device >= len(shown) || shown[a.Device] < 0 || int(a.Explanation) >= len(r.explanations) || len(r.absent) == MaxColumns {
 			continue
 		}
 		a.Device = shown[a.Device]
@@ -58,7 +55,7 @@ func (r *reasons) addReason(device int, id field.ID, e collector.Explanation) {
 		}
 		r.explanations = append(r.explanations, e)
 	}
-	if a := (collector.Absence{Device: device, Field: id, Explanation: uint16(n)}); len(r.absent) < maxAbsent {
+	if a := (collector.Absence{Device: device, Field: id, Explanation: uint16(n)}); len(r.absent) < MaxColumns {
 		r.absent = append(r.absent, a)
 	}
 }

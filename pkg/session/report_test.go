@@ -32,9 +32,7 @@ DCGM_FI_DEV_SERIAL, label, serial
 func parse(t *testing.T, text string) field.List {
 	t.Helper()
 	list, _, err := field.Parse(strings.NewReader(text), field.ParseOptions{File: "list"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return list
 }
 

@@ -24,9 +24,7 @@ func choose(t *testing.T, gpus, switches, cpus string) (out Selection) {
 	t.Helper()
 	for text, at := range map[*Selector]string{&out.GPUs: gpus, &out.Switches: switches, &out.CPUs: cpus} {
 		parsed, err := config.ParseSelector(at)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		*text = parsed
 	}
 	return out
@@ -297,9 +295,7 @@ func FuzzIdentity(f *testing.F) {
 		}
 		s := New(newNode(t, 0).Open, oneField, Options{})
 		b, err := s.bind([]collector.Source{src})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		v := b.sources[0]
 		if len(v.Devices)+int(s.Costs().LeftOut) != 3 || len(v.Columns) != len(v.Devices) {
 			t.Errorf("devices %+v, columns %+v", v.Devices, v.Columns)

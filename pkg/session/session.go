@@ -31,7 +31,7 @@ const (
 	// OpenTimeout is the deadline in the context of Open and Rescan.
 	OpenTimeout = 30 * time.Second
 	// ChangeSpacing is the minimum life of a session that a change of devices ends.
-	ChangeSpacing = 10 * time.Second
+	ChangeSpacing = 2 * time.Second
 
 	// scanSpacing is the minimum time between two scans for devices.
 	scanSpacing = time.Second

@@ -215,7 +215,7 @@ func TestWhatEndsASession(t *testing.T) {
 	severed := func(n *sessiontest.Library) {
 		n.Failure["GPU-1"] = fmt.Errorf("%w: %w", collector.ErrColumnsChanged, collector.ErrNotLoaded)
 	}
-	f("a sample, early", changed, sample, 2*time.Second, ChangeSpacing)
+	f("a sample, early", changed, sample, time.Second, ChangeSpacing)
 	f("a connection that is lost", changed, severed, 2*time.Second, 2*time.Second)
 	f("a sample, late", changed, sample, time.Minute, time.Minute)
 	f("a scan", changed, func(n *sessiontest.Library) { n.ScanFound = true }, 25*time.Second, 30*time.Second)

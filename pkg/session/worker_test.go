@@ -36,9 +36,7 @@ func devices(n int) (ds []collector.Device) {
 func bind(t *testing.T, fields field.List, o Options, sources ...collector.Source) *binding {
 	t.Helper()
 	b, err := New(newNode(t, 0).Open, fields, o).bind(sources)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return b
 }
 

@@ -158,8 +158,9 @@ func (s *sender) send(m *message, fd int) error {
 	if err != nil {
 		return err
 	}
-	if n := bytes.Count(payload, []byte{','}); len(payload) > maxMessage || n > maxCommas {
-		return fmt.Errorf("a message of %d bytes and %d elements: at most %d and %d are sent", len(payload), n, maxMessage, maxCommas)
+	if n := bytes.Count(payload, []byte{','}); n > maxCommas || len(payload) > maxMessage {
+		return fmt.Errorf("message of %d bytes and %d elements: at most %d and %d are sent to the exporter; select fewer devices or fields",
+			len(payload), n, maxMessage, maxCommas)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -30,9 +30,7 @@ import (
 func pair(tb testing.TB) (parent *receiver, child *net.UnixConn) {
 	tb.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	ends := make([]*net.UnixConn, 2)
 	for i, fd := range fds {
 		if ends[i], err = connOf(os.NewFile(uintptr(fd), "control")); err != nil {
@@ -59,9 +57,7 @@ func memory(tb testing.TB, m viewMessage) *ring.Region {
 		words += ring.Words(s.Rows, len(s.Devices), len(s.Columns))
 	}
 	r, err := ring.CreateRegion(max(words, 1))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	mem := r.Words()
 	for _, s := range m {
 		n := ring.Words(s.Rows, len(s.Devices), len(s.Columns))
@@ -104,9 +100,7 @@ func TestMessages(t *testing.T) {
 	go func() { read <- c.receiveMessages() }()
 	check := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	check(to.send(&message{View: sent}, region.FD()))
 	check(to.send(&message{States: statesOf([]session.DeviceStatus{
@@ -207,12 +201,8 @@ func TestHostileMessages(t *testing.T) {
 			read := make(chan error, 1)
 			go func() { read <- c.receiveMessages() }()
 			region := memory(t, exampleView())
-			if err := send(&sender{conn: conn}, region); err != nil {
-				t.Fatal(err)
-			}
-			if err := conn.CloseWrite(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, send(&sender{conn: conn}, region))
+			must(t, conn.CloseWrite())
 			if err := <-read; !errors.Is(err, errChannel) || !strings.Contains(err.Error(), want) {
 				t.Errorf("read: %v, want an error with %q", err, want)
 			}
@@ -309,9 +299,7 @@ func TestTheEndOfTheChannel(t *testing.T) {
 		parent, conn := pair(t)
 		c := receiving(parent)
 		_, err := conn.Write([]byte(b))
-		if err = errors.Join(err, conn.Close()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(err, conn.Close()))
 		if err := c.receiveMessages(); err != nil {
 			t.Errorf("after %q: %v", b, err)
 		}
@@ -324,9 +312,7 @@ func TestALongMessageThatDoesNotComeTakesNoMemory(t *testing.T) {
 	if _, err := conn.Write(append(binary.BigEndian.AppendUint32(nil, maxMessage), '{')); err != nil {
 		t.Fatal(err)
 	}
-	if err := conn.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, conn.Close())
 	allocated := testing.Benchmark(func(b *testing.B) {
 		for b.Loop() {
 			if _, err := parent.next(); err == nil {
@@ -407,5 +393,27 @@ func TestStatesOfMostDevicesFit(t *testing.T) {
 	many := &message{States: &statesMessage{Devices: make([]deviceMessage, maxCommas/3)}}
 	if err := new(sender).send(many, -1); err == nil || !strings.Contains(err.Error(), "elements: at most") {
 		t.Errorf("sending too many elements: %v", err)
+	}
+}
+
+// A view of the most columns and absences that a session allows fits into a message.
+func TestLargestView(t *testing.T) {
+	s := sourceMessage{Rows: 16, Source: view.Source{Interval: time.Second, Explanations: exampleView()[0].Explanations}}
+	for i := range 4096 { // the devices of 256 GPUs with 15 parts each
+		d := exampleView()[0].Devices[0]
+		d.ID = fmt.Sprintf("GPU-00000000-0000-0000-0000-000000000000/link%d", i)
+		s.Devices = append(s.Devices, d)
+	}
+	for i := range maxColumns {
+		s.Columns = append(s.Columns, collector.Column{Device: i % len(s.Devices), Field: math.MaxUint16})
+		s.Absent = append(s.Absent, collector.Absence{Device: i % len(s.Devices), Field: math.MaxUint16, Explanation: uint16(i % 2)})
+	}
+	text, err := json.Marshal(message{View: viewMessage{s}})
+	if commas := bytes.Count(text, []byte{','}); err != nil || len(text) > maxMessage || commas > maxCommas {
+		t.Errorf("a message of %d bytes and %d elements, %v", len(text), commas, err)
+	}
+	var got message
+	if err := json.Unmarshal(text, &got); err != nil || !slices.Equal(got.View[0].Absent, s.Absent) || got.View.validate() != nil {
+		t.Errorf("the view arrives changed: %v, %v", err, got.View.validate())
 	}
 }

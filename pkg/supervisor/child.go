@@ -274,10 +274,10 @@ func (c *child) onView(m viewMessage) error {
 		return fmt.Errorf("%w: %w", errChannel, err)
 	}
 	region, err := ring.OpenRegion(c.conn.takeFD())
-	if err != nil {
-		return fmt.Errorf("%w: %w", errChannel, err)
+	if err == nil {
+		err = region.Protect()
 	}
-	if err := region.Protect(); err != nil {
+	if err != nil {
 		return fmt.Errorf("%w: %w", errChannel, err)
 	}
 	mem := region.Words()

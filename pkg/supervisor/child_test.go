@@ -81,7 +81,18 @@ func asItIs(l field.List) field.List { return l }
 // script is a child's library: two devices, and the behaviour of its mode.
 func script(mode string, log *zap.Logger) *sessiontest.Library {
 	l := sessiontest.New(new(testing.T), "dev0", "dev1") // a wrong order of calls is a crash
-	soon := func(f func()) { time.AfterFunc(60*time.Millisecond, func() { l.Set(f) }) }
+	// sampled calls f when each device has a row: its second call has begun.
+	sampled := func(f func()) {
+		go func() {
+			for done := false; !done; time.Sleep(time.Millisecond) {
+				l.Set(func() {
+					if done = l.Samples["dev0"] > 1 && l.Samples["dev1"] > 1; done {
+						f()
+					}
+				})
+			}
+		}()
+	}
 	l.OpenErr = func(fields field.List) error {
 		log.Info("opened", zap.Int("fields", len(fields.Fields)), zap.Duration("took", time.Second))
 		switch {
@@ -100,13 +111,13 @@ func script(mode string, log *zap.Logger) *sessiontest.Library {
 	case "one is lost":
 		l.Failure["dev1"] = collector.ErrDeviceLost
 	case "all hang":
-		soon(func() { l.Hang["dev0"], l.Hang["dev1"] = make(chan struct{}), make(chan struct{}) })
+		sampled(func() { l.Hang["dev0"], l.Hang["dev1"] = make(chan struct{}), make(chan struct{}) })
 	case "one hangs":
-		soon(func() { l.Hang["dev1"] = make(chan struct{}) })
+		sampled(func() { l.Hang["dev1"] = make(chan struct{}) })
 	case "outdated": // in the first process
 		if f, err := os.OpenFile(os.Getenv(envFile), os.O_CREATE|os.O_EXCL, 0o600); err == nil {
 			_ = f.Close()
-			soon(func() { l.Failure["dev0"] = fmt.Errorf("driver 2: %w", collector.ErrOutdated) })
+			sampled(func() { l.Failure["dev0"] = fmt.Errorf("driver 2: %w", collector.ErrOutdated) })
 		}
 	case "leaks":
 		go func() {
@@ -290,9 +301,11 @@ func TestChildrenThatMisbehave(t *testing.T) {
 // A child is killed if all its calls hang, but not for a single hung GPU.
 func TestChildrenThatHang(t *testing.T) {
 	t.Setenv(envDeadline, "100ms")
-	o := Options{Session: session.Options{Deadline: 100 * time.Millisecond}, StopTimeout: 2 * time.Second}
+	o := Options{Session: session.Options{Deadline: 100 * time.Millisecond}, StopTimeout: 8 * time.Second} // the child ends within 1 s
 	v := supervise(t, "all hang", o)
 	eventually.True(t, "a restart", func() bool { return v.restarts(ReasonHung) >= 1 })
+	t.Setenv(envDeadline, "1s") // within which the other device answers on a busy machine
+	o.Session.Deadline = time.Second
 	v = supervise(t, "one hangs", o)
 	v.await()
 	eventually.True(t, "the device to be stalled", func() bool {
@@ -341,9 +354,7 @@ func startToy(t *testing.T, mode string) *child {
 	t.Helper()
 	o := Options{Name: "toy", Command: []string{"toy", "child", mode}}.withDefaults()
 	c, err := startChild(fieldsOf(t, temperature), nil, &o, zap.NewNop())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		c.kill(ReasonHung, "the test is over")
 		<-c.done()
@@ -432,7 +443,7 @@ func TestAChildWithNothingToSample(t *testing.T) {
 // A child that does not react is killed at its end.
 func TestAChildThatMustBeKilled(t *testing.T) {
 	t.Parallel()
-	v := supervise(t, "counting", Options{StopTimeout: 4 * time.Second})
+	v := supervise(t, "counting", Options{StopTimeout: 6 * time.Second}) // an eighth for the end after SIGKILL
 	v.await()
 	freeze(t, v.pid())
 	if err := v.want(setList(fieldsOf(t, power))); err != nil {
@@ -460,9 +471,7 @@ func TestAChildThatMustBeKilled(t *testing.T) {
 // freeze stops a process and waits until none of its threads runs any more.
 func freeze(t *testing.T, pid int) {
 	t.Helper()
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Kill(pid, syscall.SIGSTOP))
 	eventually.True(t, "all threads to be stopped", func() bool {
 		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 		if err != nil || len(threads) == 0 {
@@ -529,9 +538,7 @@ func TestForkedProcessesDieWithTheirChild(t *testing.T) {
 		return pids
 	}
 	f, err := os.OpenFile(device, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = f.Close() }()
 	gone := func(when string, pids []int) {
 		t.Helper()
@@ -553,9 +560,7 @@ func TestForkedProcessesDieWithTheirChild(t *testing.T) {
 		t.Error(err)
 	}
 	pids = forked()
-	if err := syscall.Kill(v.pid(), syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Kill(v.pid(), syscall.SIGKILL))
 	eventually.True(t, "a restart", func() bool { return v.restarts(ReasonSignal) == 1 })
 	if left := slices.DeleteFunc(pids, func(pid int) bool { return !alive(pid) }); len(left) > 0 {
 		t.Errorf("the forked processes %v of a killed child are still there", left)
@@ -577,9 +582,7 @@ func bystander(t *testing.T, a *syscall.SysProcAttr) int {
 	t.Helper()
 	cmd := exec.Command("sleep", "600")
 	cmd.SysProcAttr = a
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	return cmd.Process.Pid
 }
@@ -593,9 +596,7 @@ func TestEnvironmentOfAChild(t *testing.T) {
 	v := supervise(t, "counting", Options{Environment: []string{"NVIDIA_"}})
 	v.await()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", v.pid()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	all := strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00")
 	marks := 0
 	for _, variable := range all {
@@ -633,9 +634,7 @@ func TestAChildWithoutAParent(t *testing.T) {
 	for mode, want := range map[string]error{"counting": nil, "hangs in Sample": ErrOrphaned, "hangs in Release": nil} {
 		parent, conn := pair(t)
 		control, err := conn.File()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		l, hangs, ended := sessiontest.New(t, "a"), make(chan struct{}), make(chan error, 1)
 		if mode == "hangs in Sample" {
 			l.Hang["a"] = hangs
@@ -648,9 +647,7 @@ func TestAChildWithoutAParent(t *testing.T) {
 				return l.Open()
 			}, asItIs, session.Options{Interval: 10 * time.Millisecond})
 		}()
-		if err := writeFrame(parent.conn, inputOf(fieldsOf(t, temperature), nil), -1); err != nil {
-			t.Fatal(err)
-		}
+		must(t, writeFrame(parent.conn, inputOf(fieldsOf(t, temperature), nil), -1))
 		if _, err := parent.next(); err != nil {
 			t.Errorf("%s: %v", mode, err)
 		}

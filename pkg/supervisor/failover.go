@@ -105,16 +105,9 @@ func NewFailover(o FailoverOptions) *Failover {
 	return f
 }
 
-// Describe sends the descriptions of the metrics.
-func (f *Failover) Describe(ch chan<- *prometheus.Desc) {
-	f.active.Describe(ch)
-	f.changes.Describe(ch)
-}
-
-// Collect sends the metrics.
-func (f *Failover) Collect(ch chan<- prometheus.Metric) {
-	f.active.Collect(ch)
-	f.changes.Collect(ch)
+// Metrics returns what a registry needs: the serving collector and the takeovers.
+func (f *Failover) Metrics() []prometheus.Collector {
+	return []prometheus.Collector{f.active, f.changes}
 }
 
 // Ends returns the pages of the two collectors.
@@ -205,7 +198,7 @@ func (f *Failover) decide(now time.Time) {
 		if f.advancing >= 6*f.o.Patience {
 			rows = 0
 		}
-		if fresh && ready && f.behind == 0 && complete(f.published, f.primary, now, f.o.Patience, rows) {
+		if fresh && ready && f.behind == 0 && complete(f.published, sampled(f.primary), now, f.o.Patience, rows) {
 			next = byPrimary
 		}
 	}

@@ -450,6 +450,14 @@ func TestAbsentGPUsAreNoStall(t *testing.T) {
 			}
 		}
 		r.want("nvml", false, pageNVML+" nvml:gone nvml:gone too nvml:and this one") //nolint:dupword // names of devices
+		// An engine that no longer lists b serves a again.
+		a, b := part("dcgm", 1, "a"), part("dcgm", 1, "b")
+		b.Interval = 0
+		appendRow(b, math.NaN(), time.Time{})
+		r.primary.Publish([]*view.Source{a, b})
+		r.pass(30, append(r.nvml[:2:2], a)...)
+		gone := "nvml:b nvml:gone nvml:gone too nvml:and this one" //nolint:dupword // names of devices
+		r.want("dcgm", false, "nvml:a "+gone, "dcgm:a "+gone)
 	})
 }
 

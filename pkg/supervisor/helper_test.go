@@ -15,12 +15,15 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/session/sessiontest"
 	"warpgauge/pkg/view"
 )
+
+var must = testkit.Must
 
 func TestMain(m *testing.M) {
 	beChild()

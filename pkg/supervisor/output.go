@@ -44,9 +44,9 @@ type output struct {
 	partial []byte // an incomplete line
 	taken   int    // entries since the last tick
 	dropped int
-	ticks   int  // since shown began
-	shown   int  // lines of libraries that are not at level debug, or would not be without the limit
-	quiet   bool // nothing has level info
+	ticks   int         // since shown began
+	shown   int         // lines of libraries that are not at level debug, or would not be without the limit
+	quiet   atomic.Bool // level debug in place of info: a start that only finds no devices again repeats its log
 }
 
 // Write receives pieces of lines. It never fails and never blocks.
@@ -70,15 +70,16 @@ func (o *output) Write(b []byte) (int, error) {
 // flush handles a last line without a line end.
 func (o *output) flush() {
 	o.mu.Lock()
-	defer o.mu.Unlock()
 	if len(o.partial) > 0 {
 		o.line(strings.ToValidUTF8(string(o.partial), "?"))
 		o.partial = nil
 	}
-	o.showAgain()
+	o.ticks = shownTicks - 1
+	o.mu.Unlock()
+	o.tick()
 }
 
-// tick renews the allowance of entries.
+// tick renews the allowance of entries, and after shownTicks that of library lines.
 func (o *output) tick() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -86,24 +87,13 @@ func (o *output) tick() {
 		o.log.Warn("dropped log entries of a child", zap.String("collector", o.collector), zap.Int("entries", o.dropped))
 	}
 	o.taken, o.dropped = 0, 0
-	if o.ticks++; o.ticks == shownTicks {
-		o.showAgain()
+	if o.ticks++; o.ticks < shownTicks {
+		return
 	}
-}
-
-// showAgain renews the allowance of library lines.
-func (o *output) showAgain() {
 	if hidden := o.shown - shownLines; hidden > 0 {
 		o.log.Info("more output of libraries is logged at level debug", zap.String("collector", o.collector), zap.Int("lines", hidden))
 	}
 	o.ticks, o.shown = 0, 0
-}
-
-// setQuiet logs entries of level info at level debug: a child that starts only to find no devices again would repeat its log.
-func (o *output) setQuiet(quiet bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.quiet = quiet
 }
 
 func (o *output) line(line string) {
@@ -121,7 +111,7 @@ func (o *output) line(line string) {
 	if entry == nil {
 		// The log of the child's end has the important lines of a crash, and the echo has each line on standard error.
 		level := zapcore.DebugLevel
-		if line != "" && !o.tail.crashed() && o.echo == nil && !o.quiet {
+		if line != "" && !o.tail.crashed() && o.echo == nil && !o.quiet.Load() {
 			if o.shown++; o.shown <= shownLines {
 				level = zapcore.InfoLevel
 			}
@@ -137,7 +127,7 @@ func (o *output) line(line string) {
 	if err != nil {
 		level = zapcore.InfoLevel
 	}
-	if o.quiet && level == zapcore.InfoLevel {
+	if o.quiet.Load() && level == zapcore.InfoLevel {
 		level = zapcore.DebugLevel
 	}
 	fields := []zap.Field{zap.String("collector", o.collector)}

@@ -24,12 +24,10 @@ func (p *pauses) next(served time.Duration) time.Duration {
 		longest = min(longest, servedPause)
 	}
 	p.level = max(0, p.level-int(min(served/time.Second, 1000)))
-	d := min(firstPause, longest)
-	level := 0
-	for ; level < p.level && d < longest; level++ {
-		d = min(2*d, longest)
+	for p.level > 0 && firstPause<<(p.level-1) >= longest {
+		p.level--
 	}
-	p.level = level
+	d := min(firstPause<<p.level, longest)
 	if d < longest {
 		p.level++
 	}

@@ -115,6 +115,7 @@ func (s *Supervisor) show(t *turn) {
 		life: t.life, serves: !t.published.IsZero() && t.stopped.IsZero(), sources: s.shown, cause: old.cause, reason: old.reason,
 		absent: s.inventory.missing(time.Now()), former: old.former, until: old.until,
 	}
+	c, isChild := t.life.(*child)
 	switch {
 	case next.serves:
 		next.since = t.published
@@ -122,17 +123,12 @@ func (s *Supervisor) show(t *turn) {
 		if s.refused == s.request().lists {
 			next.cause, next.reason = session.CauseError, "the new list cannot be opened, the former one is in service"
 		}
-	case t.stuck():
+	case isChild && c.stuck.Load():
 		next.cause, next.reason = session.CauseStuck, t.life.held()
 	case !t.stopped.IsZero() && old.serves && !s.request().rests():
 		next.handOver(old, true, s.o.Session.Deadline)
 	}
 	s.now.Store(next)
-}
-
-func (t *turn) stuck() bool {
-	c, ok := t.life.(*child)
-	return ok && c.stuck.Load()
 }
 
 // logStates logs each device whose state differs from the last logged one.
@@ -176,17 +172,15 @@ type quiet struct {
 	reason string
 }
 
-func (q *quiet) next(longest time.Duration) time.Duration {
-	q.pause = min(max(2*q.pause, time.Second), longest)
-	return q.pause
-}
-
-// found logs each reason once. A node without a vendor's GPUs is not a fault.
-func (q *quiet) found(log *zap.Logger, level zapcore.Level, reason string) {
+// quietly logs each reason once and returns the next pause. A node without a vendor's GPUs is not a fault.
+func (s *Supervisor) quietly(level zapcore.Level, reason string) time.Duration {
+	q := &s.quiet
+	q.pause = min(max(2*q.pause, time.Second), s.o.RestartMax)
 	if q.reason != reason {
 		q.reason = reason
-		log.Log(level, "collector found nothing to sample; looking again from time to time", zap.String("reason", reason))
+		s.log.Log(level, "collector found nothing to sample; looking again from time to time", zap.String("reason", reason))
 	}
+	return q.pause
 }
 
 // maxNames bounds the field names in one log line.

@@ -87,9 +87,7 @@ func (o Options) withDefaults() Options {
 	o.StopTimeout = cmp.Or(o.StopTimeout, 2*time.Second)
 	o.RestartMax = cmp.Or(o.RestartMax, 30*time.Second)
 	o.FreshFor = cmp.Or(o.FreshFor, 30*time.Second)
-	if o.Logger == nil {
-		o.Logger = zap.NewNop()
-	}
+	o.Logger = cmp.Or(o.Logger, zap.NewNop())
 	return o
 }
 
@@ -271,9 +269,9 @@ func (s *Supervisor) Run(ctx context.Context) error {
 			s.rest(ctx, &r)
 		case !present:
 			s.setProblem(session.CauseNotLoaded, what)
-			s.quiet.found(s.log, s.routine(), what)
+			pause := s.quietly(s.routine(), what)
 			s.answer(r.version, nil)
-			s.pause(ctx, s.quiet.next(s.o.RestartMax))
+			s.pause(ctx, pause)
 		case time.Now().Before(s.notBefore):
 			s.pause(ctx, time.Until(s.notBefore))
 		default:
@@ -365,7 +363,7 @@ func (s *Supervisor) live(ctx context.Context, r *request) error {
 		return nil
 	}
 	if c, ok := l.(*child); ok {
-		c.output.setQuiet(s.quiet.reason != "")
+		c.output.quiet.Store(s.quiet.reason != "")
 	}
 	t := &turn{s: s, life: l, request: r, list: list, lists: lists, born: time.Now()}
 	s.show(t)
@@ -423,17 +421,16 @@ func (s *Supervisor) after(t *turn) {
 func (s *Supervisor) onQuiet(t *turn, e ending) {
 	cause := e.cause
 	s.counts.opens.WithLabelValues("error").Inc()
-	pause := s.quiet.next(s.o.RestartMax)
+	level := s.routine()
+	if s.o.Present == nil && cause != session.CauseNothing { // a user has named the collector
+		level = zap.WarnLevel
+	}
+	pause := s.quietly(level, e.text)
 	if cause == session.CauseNothing {
 		s.withdraw(cause, e.text) // devices that the list no longer needs
 		pause = max(pause, cmp.Or(s.o.Session.RescanInterval, time.Minute))
 	}
 	s.setProblem(cause, e.text)
-	level := s.routine()
-	if s.o.Present == nil && cause != session.CauseNothing { // a user has named the collector
-		level = zap.WarnLevel
-	}
-	s.quiet.found(s.log, level, e.text)
 	s.notBefore = time.Now().Add(pause)
 	s.answerTurn(t.request, nil)
 }
@@ -608,7 +605,7 @@ func (t *turn) publish(now time.Time) {
 	s, sources := t.s, t.sources
 	t.published = now
 	if c, ok := t.life.(*child); ok {
-		c.output.setQuiet(false)
+		c.output.quiet.Store(false)
 	}
 	s.counts.opens.WithLabelValues("success").Inc()
 	s.quiet = quiet{}

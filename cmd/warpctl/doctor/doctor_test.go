@@ -151,9 +151,7 @@ func want(t *testing.T, what string, r *Result, check string, s Severity, texts 
 func table(t *testing.T, r *Result) string {
 	t.Helper()
 	var b strings.Builder
-	if err := r.Table(&b); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Table(&b))
 	return b.String()
 }
 

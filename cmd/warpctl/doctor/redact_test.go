@@ -14,8 +14,11 @@ import (
 	"testing"
 
 	"warpgauge/extensions/live/apiv1"
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/tree"
 )
+
+var must = testkit.Must
 
 // planted holds names and secrets of all kinds.
 var planted = map[string]string{
@@ -78,22 +81,16 @@ func plant(o *Options) map[string]string {
 func unpack(t *testing.T, bundle []byte) map[string]string {
 	t.Helper()
 	z, err := gzip.NewReader(bytes.NewReader(bundle))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	out := map[string]string{}
 	for r := tar.NewReader(z); ; {
 		h, err := r.Next()
 		if errors.Is(err, io.EOF) {
 			return out
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		text, err := io.ReadAll(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if h.Mode != 0o600 || !strings.HasPrefix(h.Name, "warpgauge-doctor/") || path.Clean(h.Name) != h.Name {
 			t.Errorf("file %q has mode %o", h.Name, h.Mode)
 		}
@@ -104,9 +101,7 @@ func unpack(t *testing.T, bundle []byte) map[string]string {
 func bundle(t *testing.T, r *Result, redacted bool) map[string]string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := r.Bundle(&b, redacted); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Bundle(&b, redacted))
 	return unpack(t, b.Bytes())
 }
 

@@ -14,8 +14,11 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"warpgauge/extensions/live/apiv1"
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/field"
 )
+
+var must = testkit.Must
 
 // noon is the time of the test nodes' answers.
 var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)

@@ -32,9 +32,7 @@ func serve(t *testing.T, n *fakeNode) *server {
 	fields, _ := n.Fields(t.Context(), nil, names())
 	for path, v := range map[string]any{"devices": n.devices, "fields": fields, "health": n.health} {
 		text, err := json.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		mux.HandleFunc("/api/v1/"+path, func(w http.ResponseWriter, _ *http.Request) {
 			s.requests.Add(1)
 			w.Header().Set("Content-Type", "application/json")
@@ -57,9 +55,7 @@ func serve(t *testing.T, n *fakeNode) *server {
 func target(t *testing.T, url string) Target {
 	t.Helper()
 	c, err := apiv1.NewClient(url, apiv1.ClientOptions{UserAgent: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return Target{Name: c.URL(), Node: c}
 }
 
@@ -162,9 +158,7 @@ func TestOnce(t *testing.T) {
 		t.Fatalf("%d nodes, %d devices, silent: %v", len(r.Nodes), len(r.Devices), r.Silent())
 	}
 	var b strings.Builder
-	if err := r.Table(&b); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Table(&b))
 	got := strings.ReplaceAll(strings.ReplaceAll(b.String(), away.URL, "AWAY"), strings.Repeat(" ", len(away.URL)-len("AWAY")), "")
 	for _, want := range []string{"train/llm-0", "59.6/79.6", "AWAY does not answer: exporter at AWAY: it has no JSON API", "gone:9400 does not answer: no route\n", "node-7: GPU 5 is stalled: a call has not returned for 35s\n", "node-7 (simulated)\n"} {
 		if !strings.Contains(got, want) {
@@ -172,9 +166,7 @@ func TestOnce(t *testing.T) {
 		}
 	}
 	text, err := json.Marshal(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, want := range []string{`"utilization_percent":97`, `"memory_total_bytes":85520809984`, `"users":["train/llm-0"]`, `"error":"no route"`} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("JSON lacks %s:\n%s", want, text)

@@ -109,9 +109,7 @@ func TestQuantities(t *testing.T) {
 	f := func(n *fakeNode, device int, want map[quantity]float64) {
 		t.Helper()
 		s, err := n.Fields(t.Context(), nil, names())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		r := rowsOf(&n.devices, s)[device]
 		for q := range quantities {
 			if v, ok := want[q]; ok && !near(r.of[q], v) || !ok && r.of[q] == r.of[q] {

@@ -74,14 +74,10 @@ func TestEscapeSequences(t *testing.T) {
 	check("error", m.frame()...)
 	var b strings.Builder
 	r := Once(t.Context(), []Target{{Name: evil, Node: n}})
-	if err := r.Table(&b); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Table(&b))
 	n.err = nil
 	r = Once(t.Context(), []Target{{Name: evil, Node: n}})
-	if err := r.Table(&b); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Table(&b))
 	check("table", strings.Split(b.String(), "\n")...)
 }
 

@@ -9,8 +9,11 @@ import (
 	"testing/fstest"
 
 	"warpgauge/collectors/internal/simulated"
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/programtest"
 )
+
+var must = testkit.Must
 
 // tiny returns a library of two functions, built in the test's cache.
 func tiny(t *testing.T) *simulated.Library {
@@ -27,13 +30,6 @@ func tiny(t *testing.T) *simulated.Library {
 		Headers: func() (map[string][]byte, error) {
 			return map[string][]byte{"vendor.h": []byte("#define ANSWER 1\n")}, nil
 		},
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 

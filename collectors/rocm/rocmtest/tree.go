@@ -14,7 +14,11 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"warpgauge/internal/testkit"
 )
+
+var must = testkit.Must
 
 // Tree is a simulated /sys.
 type Tree struct {
@@ -186,9 +190,3 @@ func (t *Tree) link(target, name string) error {
 }
 
 // must ends the test on an error.
-func must(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
-}

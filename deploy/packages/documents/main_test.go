@@ -5,7 +5,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"warpgauge/internal/testkit"
 )
+
+var must = testkit.Must
 
 // TestInstalled installs the documentation as packages and tarball do, with and without a home, and follows every link.
 func TestInstalled(t *testing.T) {
@@ -13,20 +17,14 @@ func TestInstalled(t *testing.T) {
 	for _, home := range []string{"", "https://example.org/warpgauge"} {
 		for _, asSource := range []bool{false, true} {
 			d := documents{home: home, ref: "v1.4.0"}
-			if err := d.read("deploy/packages/files", asSource); err != nil {
-				t.Fatal(err)
-			}
+			must(t, d.read("deploy/packages/files", asSource))
 			root := t.TempDir()
-			if err := d.write(root); err != nil {
-				t.Fatal(err)
-			}
+			must(t, d.write(root))
 			if err := d.check(root); err != nil {
 				t.Errorf("home %q, as the source %v: %v", home, asSource, err)
 			}
 			page, err := os.ReadFile(filepath.Join(root, d.installed["README.md"]))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if home != "" && !strings.Contains(string(page), home+"/blob/v1.4.0/") {
 				t.Errorf("as the source %v: README.md has no link to %s", asSource, home)
 			}
@@ -64,9 +62,7 @@ func TestCheck(t *testing.T) {
 		t.Error("a folder without a page passes")
 	}
 	for text, want := range map[string]bool{"[a](b.md)": false, "[a](https://example.org/w/blob/v1/none)": false, "[a](.)[b](https://example.org/w/blob/v1/main.go)[c](https://other)": true} {
-		if err := os.WriteFile(filepath.Join(root, "a.md"), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(root, "a.md"), []byte(text), 0o644))
 		if err := d.check(root); (err == nil) != want {
 			t.Errorf("%s: %v", text, err)
 		}

@@ -16,12 +16,15 @@ import (
 	"warpgauge/collectors/fake"
 	"warpgauge/extensions/health"
 	"warpgauge/extensions/live/api"
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/events"
 	"warpgauge/pkg/exporter"
 	"warpgauge/pkg/exporter/exportertest"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
 )
+
+var must = testkit.Must
 
 // judgedNode is a simulated node with health, in a synctest bubble.
 type judgedNode struct {
@@ -352,12 +355,5 @@ func TestReadingsOfHealthAreNotShown(t *testing.T) {
 		if d := cmp.Diff(without, with); d != "" {
 			t.Errorf("%s: what is shown without readings for health, and with them (-without +with):\n%s", profile, d)
 		}
-	}
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

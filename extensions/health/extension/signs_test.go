@@ -8,7 +8,7 @@ import (
 	"warpgauge/collectors/fake"
 	"warpgauge/etc"
 	"warpgauge/extensions/health"
-	"warpgauge/internal/testkit/race"
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
 )
@@ -20,7 +20,7 @@ func TestSimulatedNodesAreWell(t *testing.T) {
 	csv, err := etc.Files().ReadFile("recommended-counters.csv")
 	must(t, err)
 	profiles := fake.Profiles()
-	if race.Enabled { // the nodes differ in values only
+	if testkit.Race { // the nodes differ in values only
 		profiles = profiles[:1]
 	}
 	for _, profile := range profiles {

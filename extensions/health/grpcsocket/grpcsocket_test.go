@@ -23,7 +23,10 @@ import (
 	"google.golang.org/grpc/status"
 
 	"warpgauge/extensions/health/grpcsocket"
+	"warpgauge/internal/testkit"
 )
+
+var must = testkit.Must
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -171,11 +174,4 @@ func TestReplaced(t *testing.T) {
 		t.Fatalf("the socket of the later process is gone: %v", err)
 	}
 	_, _ = c.Close(), later.Close()
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -10,16 +10,13 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+
+	"warpgauge/internal/testkit"
 )
 
-var update = flag.Bool("update", false, "rewrite testdata/golden.txt")
+var must = testkit.Must
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var update = flag.Bool("update", false, "rewrite testdata/golden.txt")
 
 // corpus returns lines from public reports, without comments.
 func corpus(t testing.TB) (lines []string) {

@@ -5,18 +5,14 @@ import (
 	"path/filepath"
 	"testing"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/field"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testkit.Must
 
 func TestAddresses(t *testing.T) {
 	f := func(text string, want Address, ok bool) {

@@ -181,9 +181,7 @@ func TestCompression(t *testing.T) {
 		t.Fatalf("%d bytes, Content-Encoding: %q; plain %d", got.Body.Len(), got.Header().Get("Content-Encoding"), len(plain))
 	}
 	z, err := gzip.NewReader(got.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text, err := io.ReadAll(z)
 	if err != nil || string(text) != plain {
 		t.Errorf("decompressed it differs: %v", err)

@@ -20,6 +20,7 @@ import (
 	"warpgauge/extensions/health"
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/extensions/recorder/history"
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/golden"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/events"
@@ -31,6 +32,8 @@ import (
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/view"
 )
+
+var must = testkit.Must
 
 // fewRules limits the rules, so that a new rule does not change the API's golden answers.
 var fewRules = slices.DeleteFunc(health.Table(), func(r health.Rule) bool {
@@ -272,13 +275,9 @@ func TestGolden(t *testing.T) {
 		"problem": "samples?device=" + id,
 	} {
 		var indented any
-		if err := json.Unmarshal(get(t, a, Prefix+target).Body.Bytes(), &indented); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal(get(t, a, Prefix+target).Body.Bytes(), &indented))
 		got, err := json.MarshalIndent(indented, "", "  ")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		golden.Check(t, filepath.Join("testdata", name+".json"), string(got)+"\n")
 	}
 }

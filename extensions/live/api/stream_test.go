@@ -44,13 +44,9 @@ type reader struct {
 func join(t *testing.T, a *API, text string, interval time.Duration) *reader {
 	t.Helper()
 	values, err := url.ParseQuery(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	f, part, err := newFeed(a, &query{values})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return &reader{t, f, part, interval}
 }
 
@@ -296,9 +292,7 @@ func streamsOverHTTP(t *testing.T, two bool) {
 	const dead = 4
 	for range dead { // send a request and never read
 		conn, err := net.Dial("tcp", h.Listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer func() { _ = conn.Close() }()
 		if two {
 			conn = tls.Client(conn, &tls.Config{RootCAs: trust.RootCAs, ServerName: "example.com"})

@@ -393,16 +393,12 @@ func TestBrowserPictures(t *testing.T) {
 	for i := range 4 {
 		faults += fmt.Sprintf("  - {device: %d, pid: %d, memory: %d, busy: 93}\n", i, os.Getpid(), 61474836480+i<<30)
 	}
-	if err := errors.Join(errExporter, errOut, os.WriteFile(spec, []byte(faults), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(errExporter, errOut, os.WriteFile(spec, []byte(faults), 0o600)))
 	const address = "127.0.0.1:19400"
 	cmd := exec.Command(exporter, "--address="+address, "--fake-spec="+spec, "--enable-only=fake",
 		"--collectors=etc/recommended-counters.csv", "--collect-interval=100", "--recorder-directory="+filepath.Join(t.TempDir(), "recordings"), "--recorder-after=5s")
 	cmd.Dir = "../../.."
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()

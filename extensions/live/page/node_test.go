@@ -21,6 +21,7 @@ import (
 	"warpgauge/extensions/live/api"
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/extensions/recorder/history"
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/events"
 	"warpgauge/pkg/exporter"
@@ -31,6 +32,8 @@ import (
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/view"
 )
+
+var must = testkit.Must
 
 // node serves the page and the API with the GPUs of the collector fake. It has a past of 15 minutes. Its time may run
 // faster, so it samples by itself.
@@ -70,9 +73,7 @@ func (n *node) serve(tb testing.TB, prefix string) string {
 	if o.Spec, err = fake.ParseSpec(strings.NewReader(n.faults)); err == nil {
 		n.world, err = fake.NewWorld(o)
 	}
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	n.history = history.New(history.Options{Rows: rows.New(&n.board, nil)})
 	n.open(tb, n.fields)
 	n.sample(n.began)

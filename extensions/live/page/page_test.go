@@ -61,9 +61,7 @@ func TestNothingFromElsewhere(t *testing.T) {
 	page := ask(h, "/", "text/html", "")
 	bodies := map[string]string{"/": page.Body.String()}
 	entries, err := web.ReadDir("web")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, e := range entries {
 		name := e.Name()
 		if name == "index.html" {

@@ -14,8 +14,11 @@ import (
 	"go.uber.org/zap"
 
 	"warpgauge/extensions/remote/opamp"
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/file"
 )
+
+var must = testkit.Must
 
 const (
 	applied  = protobufs.RemoteConfigStatuses_RemoteConfigStatuses_APPLIED
@@ -253,12 +256,5 @@ func stall(n *node) {
 		n.numbers[stalled] = 8
 	} else {
 		n.numbers[stalled] = 0
-	}
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -25,8 +25,11 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/proto"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/lists"
 )
+
+var must = testkit.Must
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -278,11 +281,4 @@ func quietAgent(t testing.TB) *Agent {
 		Identity: Identity{InstanceID: uid}, Node: n, Desk: n,
 		Ignored: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ignored"}, []string{"offer"}),
 	})
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

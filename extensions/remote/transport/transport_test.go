@@ -23,7 +23,11 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"warpgauge/internal/testkit"
 )
+
+var must = testkit.Must
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -154,12 +158,5 @@ func TestTokenGoesToItsServerOnly(t *testing.T) {
 	seen = "nothing"
 	if text := get(t, New(u, Credentials{TokenFile: token}), u); seen != "" {
 		t.Errorf("the other server has %q (%s)", seen, text)
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"warpgauge/internal/testkit/race"
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
@@ -225,7 +225,7 @@ func checkOwnership(tb *subtest) {
 
 // checkAllocations checks that Sample allocates nothing in steady state.
 func checkAllocations(tb *subtest) {
-	if race.Enabled {
+	if testkit.Race {
 		tb.Skip("the race runtime allocates")
 	}
 	if tb.h.Allocates {

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"warpgauge/internal/testkit/race"
+	"warpgauge/internal/testkit"
 )
 
 func toyHarness(flaw string) Harness {
@@ -65,7 +65,7 @@ func TestFlaws(t *testing.T) {
 		}
 		for _, flaw := range flaws[c.name] {
 			t.Run(c.name+"/"+flaw, func(t *testing.T) {
-				if c.name == "allocations" && race.Enabled {
+				if c.name == "allocations" && testkit.Race {
 					t.Skip("the race runtime allocates")
 				}
 				r := record(t, c, toyHarness(flaw))

@@ -10,7 +10,10 @@ import (
 
 	gm "warpgauge/collectors/rocm/internal/gpumetrics"
 	"warpgauge/collectors/rocm/rocmtest"
+	"warpgauge/internal/testkit"
 )
+
+var must = testkit.Must
 
 // odd gives every value a different number, so that tests detect swapped members.
 func odd(s *rocmtest.State) {
@@ -266,9 +269,3 @@ func FuzzDecode(f *testing.F) {
 }
 
 // must ends the test on an error.
-func must(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
-}

@@ -9,7 +9,10 @@ import (
 	"go.uber.org/zap"
 
 	"warpgauge/collectors/rocm/rocmtest"
+	"warpgauge/internal/testkit"
 )
+
+var must = testkit.Must
 
 // testClock is the time of a test.
 type testClock struct{ t time.Time }
@@ -125,9 +128,3 @@ func (f *fixture) common(g *rocmtest.GPU) {
 }
 
 // must ends the test on an error.
-func must(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
-}

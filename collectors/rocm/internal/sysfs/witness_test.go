@@ -36,25 +36,15 @@ func newWitness(t *testing.T, tree *rocmtest.Tree) *witness {
 	}
 	dir := t.TempDir()
 	w.script = filepath.Join(dir, "libexec/rocm_smi/rocm_smi.py")
-	if err := os.MkdirAll(filepath.Dir(w.script), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Dir(w.script), 0o755))
 	for _, name := range []string{"rocm_smi.py", "rsmiBindings.py"} {
 		text, err := os.ReadFile(filepath.Join(from, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		text = []byte(strings.ReplaceAll(string(text), "/sys/module/", "fsys/module/"))
-		if err := os.WriteFile(filepath.Join(filepath.Dir(w.script), name), text, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(filepath.Dir(w.script), name), text, 0o644))
 	}
-	if err := os.MkdirAll(filepath.Join(dir, "lib"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(w.real.Path, filepath.Join(dir, "lib/librocm_smi64.so.1")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Join(dir, "lib"), 0o755))
+	must(t, os.Symlink(w.real.Path, filepath.Join(dir, "lib/librocm_smi64.so.1")))
 	return w
 }
 
@@ -181,18 +171,14 @@ func compare(t *testing.T, r *Reader, g *GPU, index int, said map[string]string)
 	for i := range due {
 		due[i] = true
 	}
-	if err := h.Read(values, due); err != nil {
-		t.Fatal(err)
-	}
+	must(t, h.Read(values, due))
 	for i, name := range names {
 		if want := leading(said[name]) * keys()[name].scale; !same(values[i], want) {
 			t.Errorf("gpu %d: %s is %v, rocm-smi says %q", index, name, values[i], said[name])
 		}
 	}
 	var m gpumetrics.Metrics
-	if err := h.Metrics(&m); err != nil {
-		t.Fatal(err)
-	}
+	must(t, h.Metrics(&m))
 	for name, c := range map[string]struct {
 		f gpumetrics.Field
 		i int

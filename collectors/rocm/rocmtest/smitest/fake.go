@@ -14,7 +14,10 @@ import (
 	"testing"
 
 	"warpgauge/collectors/rocm/rocmtest"
+	"warpgauge/internal/testkit"
 )
+
+var must = testkit.Must
 
 // Fake is one copy of a fake with its own answers. fake/answer.h, fake/rocm_smi64.c
 // and fake/amd_smi.c describe the keys and actions at their top.
@@ -152,9 +155,3 @@ func (f *Fake) SetDevices(tb testing.TB, tree *rocmtest.Tree) {
 }
 
 // must ends the test on an error.
-func must(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
-}

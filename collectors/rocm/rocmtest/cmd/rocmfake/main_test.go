@@ -10,8 +10,11 @@ import (
 	"time"
 
 	"warpgauge/collectors/rocm/rocmtest"
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/eventually"
 )
+
+var must = testkit.Must
 
 func TestWrites(t *testing.T) {
 	dir := t.TempDir()
@@ -80,9 +83,3 @@ func clock(g *rocmtest.GPU) string {
 }
 
 // must ends the test on an error.
-func must(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
-}

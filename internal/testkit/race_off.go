@@ -1,0 +1,6 @@
+//go:build !race
+
+package testkit
+
+// Race reports whether the race detector runs, which makes code slower and adds allocations.
+const Race = false
