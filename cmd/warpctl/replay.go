@@ -94,6 +94,9 @@ func replay(ctx context.Context, a *app, r *recorder.Recording, listen string, a
 	if err := srv.Listen(ctx); err != nil {
 		return err
 	}
+	if len(metrics.Page(exposition.Text, false)) == 0 {
+		log.Warn("the recording has no values at this time: /metrics is empty", zap.Time("at", at))
+	}
 	log.Info("replaying", zap.String("file", r.Name), zap.String("cause", r.Cause), zap.Time("from", r.From), zap.Time("until", r.Until))
 	return srv.Run(ctx)
 }

@@ -1,8 +1,14 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
+
+	"warpgauge/extensions/recorder"
 )
 
 func TestReplayRefuses(t *testing.T) {
@@ -19,4 +25,13 @@ func TestReplayRefuses(t *testing.T) {
 	f("is a directory", "replay", dir)
 	f("the file is not one", "replay", text)
 	f("the file is not whole", "replay", there)
+}
+
+func TestReplayWithoutValues(t *testing.T) {
+	var log bytes.Buffer
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if err := replay(ctx, &app{err: &log}, &recorder.Recording{}, "127.0.0.1:0", time.Time{}); err != nil || !strings.Contains(log.String(), "/metrics is empty") {
+		t.Errorf("%v, log %s", err, &log)
+	}
 }

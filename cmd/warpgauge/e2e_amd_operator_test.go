@@ -29,7 +29,7 @@ func TestE2EAMDGPUOperator(t *testing.T) {
 	t.Parallel()
 	mountNamespace(t)
 	exe := build(t)
-	const detected = "runs as AMD's GPU Operator starts its exporter"
+	const detected = "started as by AMD's GPU Operator"
 	for name, c := range map[string]struct {
 		port   string   // with rbacConfig.enable the proxy has the port, and the exporter the one below; here any free port
 		args   []string // empty: the operator's defaults, without the proxy

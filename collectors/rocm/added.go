@@ -71,12 +71,10 @@ func startAdded(ctx context.Context, o Options, gpus []sysfs.GPU, every time.Dur
 
 // within waits until c is closed, for d or until ctx ends, and reports whether c was closed.
 func within(ctx context.Context, d time.Duration, c <-chan struct{}) bool {
-	patience := time.NewTimer(d)
-	defer patience.Stop()
 	select {
 	case <-c:
 		return true
-	case <-patience.C:
+	case <-time.After(d):
 	case <-ctx.Done():
 	}
 	return false

@@ -65,7 +65,7 @@ func TestSelect(t *testing.T) {
 		}
 	}
 	f("hott=80", "did you mean hot", "docs/health-rules.md")
-	f("cold", "no rule")
+	f("foo=1", `"foo" is no rule; docs/`)
 	f("hot", "above 0 (celsius), off or on")
 	f("hot=warm", "above 0")
 	f("hot=-1", "above 0")

@@ -219,6 +219,9 @@ func fieldsOf(ctx context.Context, n answers, which string, patterns []string) (
 	if which != allDevices {
 		ids = slices.Sorted(maps.Keys(of))
 	}
+	if len(patterns) > 0 {
+		patterns = append(slices.Clone(patterns), "-*") // no error if no name is known: addUnlisted explains it
+	}
 	answer, err := n.Fields(ctx, ids, patterns)
 	if err != nil {
 		return nil, err

@@ -126,13 +126,8 @@ func askHealth(ctx context.Context, a *exporter.Program, cmd *cli.Command) (*api
 	return c.Health(ctx)
 }
 
-func withStates(all []apiv1.DeviceHealth, states ...string) (out []apiv1.DeviceHealth) {
-	for i := range all {
-		if slices.Contains(states, all[i].State) {
-			out = append(out, all[i])
-		}
-	}
-	return out
+func withStates(all []apiv1.DeviceHealth, states ...string) []apiv1.DeviceHealth {
+	return slices.DeleteFunc(slices.Clone(all), func(d apiv1.DeviceHealth) bool { return !slices.Contains(states, d.State) })
 }
 
 // briefs returns problem and action of each device: "GPU 3 xid_79: reboot".

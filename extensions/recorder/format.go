@@ -162,7 +162,7 @@ func write(to io.Writer, h *Header, lists []field.List, page exposition.Options,
 		}
 	}
 	fmt.Fprint(b, comment(indexPrefix, index), end, "\n") //nolint:errcheck // Flush reports it
-	return errors.Join(b.Flush(), z.Close())
+	return cmp.Or(b.Flush(), z.Close())                   // Close repeats the error of Flush
 }
 
 // readingText returns name and labels for a series that the page does not show.
@@ -245,6 +245,8 @@ func (r *reader) fail(err error) error {
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return fmt.Errorf("read recording: it ends within line %d: the file is not whole", r.line)
+	case errors.Is(err, bufio.ErrTooLong):
+		return fmt.Errorf("read recording: line %d has more than %d MiB, which no recording has", r.line, maxLine>>20)
 	case r.line == 1 && errors.Is(err, zstd.ErrMagicMismatch):
 		return fmt.Errorf("read recording: the file is not one: %w", err)
 	}
@@ -384,16 +386,16 @@ func parseSample(line []byte) (series []byte, s Sample, err error) {
 	}
 	v, err := strconv.ParseFloat(string(line[value+1:at]), 64)
 	seconds, errAt := strconv.ParseFloat(string(line[at+1:]), 64)
-	if err = cmp.Or(err, errAt); err == nil && !(math.Abs(seconds) < 1<<40) {
-		err = fmt.Errorf("%v is not a time", seconds)
+	if err != nil || errAt != nil || !(math.Abs(seconds) < 1<<40) {
+		return nil, s, fmt.Errorf("%.100q does not end in a value and a time in seconds", line[value+1:])
 	}
-	return line[:value], Sample{int64(math.Round(seconds * 1000)), v}, err
+	return line[:value], Sample{int64(math.Round(seconds * 1000)), v}, nil
 }
 
 // join assigns the samples to the header's series. The XIDs of a device are several series in the text.
 func (r *Recording) join(parts []part, index []int) error {
 	if len(index) != len(parts) {
-		return fmt.Errorf("there should be %d series, there are %d", len(index), len(parts))
+		return fmt.Errorf("the index names %d series, the file has %d: it was changed, fetch it from the exporter again", len(index), len(parts))
 	}
 	lists := make(map[string]*field.List, len(r.Devices))
 	for i := range r.Devices {

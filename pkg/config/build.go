@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -44,12 +45,7 @@ func ReadBuild(version string) Build {
 }
 
 func (b Build) orUnknown() Build {
-	if b.Version == "" {
-		b.Version = "unknown"
-	}
-	if b.Revision == "" {
-		b.Revision = "unknown"
-	}
+	b.Version, b.Revision = cmp.Or(b.Version, "unknown"), cmp.Or(b.Revision, "unknown")
 	return b
 }
 

@@ -23,21 +23,18 @@ const (
 func Watch(ctx context.Context, path string, known func() ([]byte, bool), onChange func()) error {
 	files := file.NewReader(field.MaxFileBytes)
 	pause := watchEvery
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
 	var last []byte // the last read, if it differed from known and onChange was not called
 	differed, failed := false, false
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-timer.C:
+		case <-time.After(pause):
 		}
 		data, err := files.Read(ctx, path)
 		if pause = min(2*pause, watchPause); !errors.Is(err, file.ErrHangs) {
 			pause = watchEvery
 		}
-		timer.Reset(pause)
 		if ctx.Err() != nil {
 			return nil
 		}

@@ -47,6 +47,7 @@ func check(ctx context.Context, a *Program, path string, guarded bool, timeout t
 	if err != nil {
 		return err
 	}
+	a.logNotices(NewLogger(cfg, a.Log))
 	files := a.NewFiles(cfg, path, nil)
 	in, err := files.Read(ctx)
 	if err != nil {

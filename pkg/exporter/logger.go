@@ -159,11 +159,9 @@ func (b *Backlog) Flush() {
 	if !started {
 		return
 	}
-	limit := time.NewTimer(flushWithin)
-	defer limit.Stop()
 	select {
 	case <-b.done:
-	case <-limit.C:
+	case <-time.After(flushWithin):
 	}
 }
 

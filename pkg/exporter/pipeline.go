@@ -84,6 +84,7 @@ func (p *Pipeline) FindOwners() { p.Owners = newOwners(p.program, p.cfg, p.Engin
 
 // ReadHere returns a Pipeline for the configured list with a quiet log. It does not start extensions.
 func (a *Program) ReadHere(ctx context.Context, cfg *config.Config) (*Pipeline, error) {
+	a.logNotices(NewLogger(cfg, a.Log))
 	log := a.QuietLogger(cfg)
 	parsed, err := a.NewFiles(cfg, "", nil).First(ctx, log)
 	if err != nil {

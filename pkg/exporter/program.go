@@ -88,6 +88,16 @@ func (a *Program) QuietLogger(cfg *config.Config) *zap.Logger {
 	return NewLogger(&quiet, a.Log)
 }
 
+// logNotices logs the settings without effect.
+func (a *Program) logNotices(log *zap.Logger) {
+	for _, n := range append(a.Flags.Notices(), a.Flags.UnknownVariables(a.Environ)...) {
+		log.Warn(n.Text, zap.Stringer("source", n.Source))
+	}
+	for _, word := range a.Unknown {
+		log.Warn("ignoring an unknown flag", zap.String("flag", word))
+	}
+}
+
 // Streams are a command's outputs: its result, and everything else.
 type Streams struct{ Out, Err io.Writer }
 
@@ -203,12 +213,7 @@ func (a *Program) Serve(ctx context.Context) error {
 	if a.Build.Pure {
 		log.Warn("built without cgo, so this program loads no vendor's library; build with a C compiler, or use a package or the image")
 	}
-	for _, n := range append(a.Flags.Notices(), a.Flags.UnknownVariables(a.Environ)...) {
-		log.Warn(n.Text, zap.Stringer("source", n.Source))
-	}
-	for _, word := range a.Unknown {
-		log.Warn("ignoring an unknown flag", zap.String("flag", word))
-	}
+	a.logNotices(log)
 	stages, err := a.stages(ctx, cfg, log, level, sig)
 	if err != nil {
 		return err

@@ -71,14 +71,12 @@ func RunStages(ctx context.Context, log *zap.Logger, stages ...Stage) error {
 // stop ends the stage and waits for it.
 func (r *running) stop(log *zap.Logger, within time.Duration) {
 	r.cancel()
-	timer := time.NewTimer(within)
-	defer timer.Stop()
 	select {
 	case <-r.done:
 		if r.err != nil && !errors.Is(r.err, context.Canceled) {
 			log.Warn("stop "+r.Name, zap.Error(r.err))
 		}
-	case <-timer.C:
+	case <-time.After(within):
 		log.Warn("abandoning "+r.Name+", which does not end", zap.Duration("waited", within))
 	}
 }

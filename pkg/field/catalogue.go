@@ -113,10 +113,10 @@ func known(name string) bool {
 }
 
 // Nearest returns the candidate with the smallest edit distance to word, ignoring case; of several, the
-// first. It returns "" if more than a fifth of the letters (at least two) would have to change.
+// first. It returns "" if more than a fifth of the letters (at least two, but at most half) would have to change.
 func Nearest(word string, candidates []string) (string, bool) {
 	word = strings.ToUpper(word)
-	best, limit := "", max(2, len(word)/5)
+	best, limit := "", min(max(2, len(word)/5), len(word)/2)
 	for _, c := range candidates {
 		if abs(len(c)-len(word)) > limit {
 			continue

@@ -175,16 +175,14 @@ func (f *feed) follow(ctx context.Context, c *client) error {
 	events := make(chan event)
 	go readEvents(ctx, stream, events)
 	began, count := time.Now(), 0
-	works, end := time.NewTimer(watchWorks), time.NewTimer(last+watchSlack)
-	defer works.Stop()
-	defer end.Stop()
+	works, end := time.After(watchWorks), time.After(last+watchSlack)
 	for {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-end.C:
+		case <-end:
 			return errNoAnswer
-		case <-works.C:
+		case <-works:
 			f.works()
 		case e, open := <-events:
 			switch {

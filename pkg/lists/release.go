@@ -1,6 +1,7 @@
 package lists
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io/fs"
@@ -29,9 +30,7 @@ func (d *Desk) Release(ctx context.Context, name string, limit time.Duration, ca
 	if err != nil {
 		return err
 	}
-	if limit == 0 {
-		limit = d.o.Usual
-	}
+	limit = cmp.Or(limit, d.o.Usual)
 	log := d.o.Logger.Named("release").With(zap.Strings("collector", names), zap.String("cause", cause))
 	log.Info("releasing", zap.Duration("for", max(limit, 0)))
 	d.setEnds(limit, names...)
@@ -136,9 +135,7 @@ const profilingKey = "" // of Desk.ends; no collector has it
 // behind these fields, so a profiler such as Nsight Compute can use it then. The pause ends after limit; 0 means the
 // default, a negative limit never. After an error the pause is still requested.
 func (d *Desk) PauseProfiling(ctx context.Context, limit time.Duration, cause string) error {
-	if limit == 0 {
-		limit = d.o.Usual
-	}
+	limit = cmp.Or(limit, d.o.Usual)
 	d.o.Logger.Named("profiling").Info("pausing", zap.String("cause", cause), zap.Duration("for", max(limit, 0)))
 	// Before the Turn, which a reload may hold for long: the end of the previous pause must not end this one.
 	d.setEnds(limit, profilingKey)

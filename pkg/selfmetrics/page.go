@@ -100,12 +100,10 @@ func (p *Page) Run(ctx context.Context) error {
 
 // wait returns after d, or earlier with a token. It returns false if ctx ends.
 func wait(ctx context.Context, d time.Duration, token <-chan struct{}) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return false
-	case <-timer.C:
+	case <-time.After(d):
 	case <-token:
 	}
 	return true

@@ -65,11 +65,11 @@ func TestCommands(t *testing.T) {
 	}
 
 	// A typo must not release everything, or for ever.
-	const advice = ": write a duration such as 90s or 10m, or 0 for until it is resumed"
+	const advice = ": write a duration such as 90s or 10m, at most 2562047h, or 0 for until it is resumed"
 	f(full, "POST", "/-/release?colector=nvml", 400, "release: unknown parameter colector", "")
 	f(full, "POST", "/-/release?collector=", 400, "release: give collector one value", "")
 	f(full, "POST", "/-/release?for=1s&for=2s", 400, "release: give for one value", "")
-	f(full, "POST", "/-/release?for=10", 400, "release: for is 10"+advice, "")
+	f(full, "POST", "/-/release?for=99999999h", 400, "release: for is 99999999h"+advice, "")
 	f(full, "POST", "/-/release?for=-1s", 400, "release: for is -1s"+advice, "")
 	f(full, "POST", "/-/release?a;b", 400, "release: invalid semicolon separator in query", "")
 	f(full, "POST", "/-/resume?for=1s", 400, "resume: unknown parameter for", "")

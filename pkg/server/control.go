@@ -127,7 +127,7 @@ func parseQuery(raw string, known []string) (collector string, limit time.Durati
 	limit, err = time.ParseDuration(text)
 	switch {
 	case err != nil || limit < 0:
-		return "", 0, errors.New("for is " + text + ": write a duration such as 90s or 10m, or 0 for until it is resumed")
+		return "", 0, errors.New("for is " + text + ": write a duration such as 90s or 10m, at most 2562047h, or 0 for until it is resumed")
 	case limit == 0:
 		limit = -1
 	}

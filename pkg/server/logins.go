@@ -25,8 +25,9 @@ import (
 // logins protects the handlers of exporter-toolkit, which compare one password at a time, at least 50 ms each, let any
 // number of requests wait for that, and forget right passwords when enough wrong ones have come (audit S1). It passes on
 // requests without a user and right passwords. Passwords that were right before do not wait, and the toolkit remembers
-// them, because it sees no others. New ones are compared one at a time, few wait for that, and an address that has used
-// up its first ones has one in loginPause. It answers all others with 401, or with 429 if they were not compared.
+// them, because it sees no others. New ones are compared one at a time, few wait for that, even fewer from addresses
+// with wrong ones, and an address that has used up its first ones has one in loginPause. It answers all others with 401,
+// or with 429 if they were not compared.
 type logins struct {
 	path      string // of the toolkit's file
 	files     *file.Reader
@@ -39,11 +40,17 @@ type logins struct {
 	mu        sync.Mutex
 	good      map[[sha256.Size]byte]bool // keys of right passwords
 	waiting   int                        // requests that compare a password, or wait for that
-	addresses map[netip.Prefix]*rate.Limiter
+	addresses map[netip.Prefix]*loginClient
+}
+
+// loginClient is an address that has sent new passwords.
+type loginClient struct {
+	*rate.Limiter
+	wrong bool // its last one was wrong, or it did not wait for the answer
 }
 
 const (
-	maxWaitingLogins = 8
+	maxWaitingLogins = 8    // half of them only for addresses whose last password was not wrong
 	maxKnownLogins   = 1024 // addresses, and good passwords
 	freeLogins       = 3    // new passwords of an address at once
 	loginPause       = 10 * time.Second
@@ -68,7 +75,7 @@ func newLogins(path string, reg prometheus.Registerer, log *zap.Logger) *logins 
 			Name: "warpgauge_http_logins_refused_total",
 			Help: "Requests refused for their password, by reason: wrong, or not checked because too many were being checked (busy) or because the address had failed too often (backoff). Only with a web config file.",
 		}, []string{"reason"}),
-		good: map[[sha256.Size]byte]bool{}, addresses: map[netip.Prefix]*rate.Limiter{},
+		good: map[[sha256.Size]byte]bool{}, addresses: map[netip.Prefix]*loginClient{},
 	}
 	for _, reason := range []string{reasonWrong, reasonBusy, reasonBackoff} {
 		l.refused.WithLabelValues(reason)
@@ -123,12 +130,13 @@ func (l *logins) refuse(w http.ResponseWriter, reason string) {
 
 // check returns why a password does not pass. It returns early if the client leaves.
 func (l *logins) check(r *http.Request, key [sha256.Size]byte, hash, password string) (reason string) {
-	known, reason := l.begin(key, addressOf(r.RemoteAddr))
+	address := addressOf(r.RemoteAddr)
+	known, reason := l.begin(key, address)
 	if known || reason != "" {
 		return reason
 	}
 	right := false
-	defer func() { l.end(key, right) }()
+	defer func() { l.end(key, address, right) }()
 	select {
 	case l.comparing <- struct{}{}:
 		defer func() { <-l.comparing }()
@@ -154,11 +162,11 @@ func (l *logins) begin(key [sha256.Size]byte, address netip.Prefix) (known bool,
 		if len(l.addresses) >= maxKnownLogins {
 			clear(l.addresses)
 		}
-		a = rate.NewLimiter(rate.Every(loginPause), freeLogins)
+		a = &loginClient{Limiter: rate.NewLimiter(rate.Every(loginPause), freeLogins)}
 		l.addresses[address] = a
 	}
 	switch {
-	case l.waiting == maxWaitingLogins:
+	case l.waiting == maxWaitingLogins, a.wrong && l.waiting >= maxWaitingLogins/2:
 		return false, reasonBusy
 	case !a.Allow():
 		return false, reasonBackoff
@@ -167,10 +175,13 @@ func (l *logins) begin(key [sha256.Size]byte, address netip.Prefix) (known bool,
 	return false, ""
 }
 
-func (l *logins) end(key [sha256.Size]byte, right bool) {
+func (l *logins) end(key [sha256.Size]byte, address netip.Prefix, right bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.waiting--
+	if a := l.addresses[address]; a != nil {
+		a.wrong = !right
+	}
 	if right {
 		if len(l.good) >= maxKnownLogins {
 			clear(l.good)

@@ -115,21 +115,29 @@ func TestWaitingLogins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newLoginRig(t, "secret")
 		r.want(t, alice, "secret", 200)
-		r.comparing <- struct{}{}
 		ctx, leave := context.WithCancel(t.Context())
 		var waiting sync.WaitGroup
-		for i := range maxWaitingLogins {
-			waiting.Go(func() { r.try(ctx, fmt.Sprintf("192.0.2.%d:1", 10+i), "wrong") })
+		flood := func(from, n, want int) {
+			t.Helper()
+			for i := range n {
+				waiting.Go(func() { r.try(ctx, fmt.Sprintf("192.0.2.%d:1", from+i), "wrong") })
+			}
+			if synctest.Wait(); r.waitingNow() != want {
+				t.Errorf("%d wait, want %d", r.waitingNow(), want)
+			}
 		}
-		synctest.Wait()
+		flood(10, maxWaitingLogins, 0)
+		r.comparing <- struct{}{}
+		flood(10, maxWaitingLogins, maxWaitingLogins/2) // whose last password was wrong
+		flood(30, maxWaitingLogins/2, maxWaitingLogins)
 		r.want(t, bob, "wrong", 429)
 		r.want(t, bob, "secret", 200)
 		leave()
 		waiting.Wait()
 		<-r.comparing
 		r.want(t, bob, "wrong", 401)
-		if n := testutil.ToFloat64(r.refused.WithLabelValues(reasonWrong)); n != 1 || r.waitingNow() != 0 {
-			t.Errorf("%v passwords were compared, %d wait, want 1 and none", n, r.waitingNow())
+		if n := testutil.ToFloat64(r.refused.WithLabelValues(reasonWrong)); n != 1+maxWaitingLogins || r.waitingNow() != 0 {
+			t.Errorf("%v passwords were compared, %d wait, want %d and none", n, r.waitingNow(), 1+maxWaitingLogins)
 		}
 	})
 }
@@ -141,7 +149,7 @@ func TestKnownLoginsAreBounded(t *testing.T) {
 		if _, reason := r.begin(key, address); reason != "" {
 			t.Fatalf("%v is refused: %s", address, reason)
 		}
-		r.end(key, true)
+		r.end(key, address, true)
 	}
 	if len(r.addresses) > maxKnownLogins || len(r.good) > maxKnownLogins {
 		t.Errorf("%d addresses and %d passwords are known, want at most %d", len(r.addresses), len(r.good), maxKnownLogins)

@@ -85,11 +85,7 @@ func Page(h http.Handler) []Route {
 }
 
 func (r *Route) path() string {
-	_, path, ok := strings.Cut(r.Pattern, " ")
-	if !ok {
-		path = r.Pattern
-	}
-	return strings.TrimSuffix(path, "{$}")
+	return strings.TrimSuffix(r.Pattern[strings.Index(r.Pattern, " ")+1:], "{$}")
 }
 
 // Status is the state of the exporter behind the server.

@@ -8,9 +8,11 @@ import (
 	"io/fs"
 	"log" //nolint:depguard // the type that http.Server takes
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -21,6 +23,7 @@ import (
 	"go.uber.org/zap/exp/zapslog"
 	"go.uber.org/zap/zapcore"
 	"go.yaml.in/yaml/v3"
+	"golang.org/x/crypto/bcrypt"
 	"golang.org/x/net/netutil"
 
 	"warpgauge/pkg/file"
@@ -262,6 +265,12 @@ func readWebConfig(path string) (tls bool, err error) {
 		}
 	}
 	if err := web.Validate(path); err != nil {
+		for _, user := range slices.Sorted(maps.Keys(c.Users)) {
+			if _, wrong := bcrypt.Cost([]byte(c.Users[user])); wrong != nil {
+				err = fmt.Errorf("the password of user %q is not a hash of bcrypt (htpasswd -nB makes one): %w", user, wrong)
+				break
+			}
+		}
 		return false, fmt.Errorf("read web config file %q: %w", path, err)
 	}
 	// The file is valid, so the only remaining error is that TLS is missing in it.

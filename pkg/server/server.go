@@ -35,6 +35,7 @@
 package server
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/http"
@@ -162,10 +163,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	} else {
 		s.mux.ServeHTTP(c, r)
 	}
-	label := s.labels[r.Pattern]
-	if label == "" {
-		label = otherLabel
-	}
+	label := cmp.Or(s.labels[r.Pattern], otherLabel)
 	s.stats.requests.WithLabelValues(label, strconv.Itoa(c.code)).Inc()
 }
 

@@ -167,7 +167,7 @@ func TestWebConfigErrors(t *testing.T) {
 	f("tls_server_config: {cert_file: absent.pem, key_file: absent.pem}", "absent.pem")
 	f("tls_server_config: {cert_file: cert.pem}", "key_file")
 	f("tls_server: {}", "tls_server")
-	f("basic_auth_users: {prometheus: plain}", "hash")
+	f("basic_auth_users: {prometheus: plain}", `user "prometheus"`, "hash", "htpasswd")
 	f(":", "yaml")
 
 	err := New(nil, Options{WebConfigFile: filepath.Join(dir, "none.yml")}).Run(context.Background())

@@ -462,12 +462,10 @@ func (c *child) stop(grace time.Duration) {
 // killUnless kills the process if done is not closed within grace.
 func (c *child) killUnless(done <-chan struct{}, grace time.Duration) {
 	go func() {
-		timer := time.NewTimer(grace)
-		defer timer.Stop()
 		select {
 		case <-done:
 		case <-c.end:
-		case <-timer.C:
+		case <-time.After(grace):
 			c.log.Warn("killing a child that does not stop")
 			c.kill(ReasonHung, "did not stop when asked to")
 		}

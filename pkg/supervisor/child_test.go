@@ -98,7 +98,7 @@ func script(mode string, log *zap.Logger) *sessiontest.Library {
 		switch {
 		case mode == "absent":
 			return fmt.Errorf("look for it: %w", collector.ErrNotLoaded)
-		case mode == "dies of two" && len(fields.Fields) == 2:
+		case len(fields.Fields) == 2 && (mode == "all die of two" || mode == "one dies of two" && first()):
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		case mode == "hangs in Open":
 			select {}
@@ -114,9 +114,8 @@ func script(mode string, log *zap.Logger) *sessiontest.Library {
 		sampled(func() { l.Hang["dev0"], l.Hang["dev1"] = make(chan struct{}), make(chan struct{}) })
 	case "one hangs":
 		sampled(func() { l.Hang["dev1"] = make(chan struct{}) })
-	case "outdated": // in the first process
-		if f, err := os.OpenFile(os.Getenv(envFile), os.O_CREATE|os.O_EXCL, 0o600); err == nil {
-			_ = f.Close()
+	case "outdated":
+		if first() {
 			sampled(func() { l.Failure["dev0"] = fmt.Errorf("driver 2: %w", collector.ErrOutdated) })
 		}
 	case "leaks":
@@ -170,6 +169,12 @@ func fieldsOf(tb testing.TB, names ...string) (l field.List) {
 		l.Fields = append(l.Fields, field.Field{Desc: d, Name: n, Scale: scale})
 	}
 	return l
+}
+
+// first reports whether this is the first process that asks.
+func first() bool {
+	f, err := os.OpenFile(os.Getenv(envFile), os.O_CREATE|os.O_EXCL, 0o600)
+	return err == nil && f.Close() == nil
 }
 
 const temperature, power = "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_POWER_USAGE"
@@ -296,6 +301,22 @@ func TestChildrenThatMisbehave(t *testing.T) {
 	f("panic", ReasonCrash, "panic: oh no", Options{})
 	f("killed", ReasonSignal, "SIGKILL", Options{})
 	f("junk", ReasonProtocol, "unexpected end of JSON", Options{})
+}
+
+// A signal that ends a child says nothing about its new list, unless it ends several of them.
+func TestChildrenKilledWithANewList(t *testing.T) {
+	f := func(mode string, kills float64, want string) {
+		t.Helper()
+		t.Setenv(envFile, filepath.Join(t.TempDir(), "first"))
+		v := supervise(t, mode, Options{})
+		v.await()
+		err := v.want(setList(fieldsOf(t, temperature, power)))
+		if n := v.restarts(ReasonSignal); n != kills || !strings.Contains(fmt.Sprint(err), want) {
+			t.Errorf("%s: a signal ended %v, the reload: %v; want %v and %q", mode, n, err, kills, want)
+		}
+	}
+	f("one dies of two", 1, "nil")
+	f("all die of two", maxKilled, "the former one stays in service: ended by SIGKILL")
 }
 
 // A child is killed if all its calls hang, but not for a single hung GPU.

@@ -118,11 +118,9 @@ func (c *inside) run(ctx context.Context, s *session.Session) (again bool, err e
 	go func() { ended <- s.Run(sctx) }()
 	err, returned := c.report(sctx, stop, s, ended)
 	if !returned {
-		timer := time.NewTimer(c.stopTimeout)
-		defer timer.Stop()
 		select {
 		case err = <-ended:
-		case <-timer.C:
+		case <-time.After(c.stopTimeout):
 			return false, ErrOrphaned
 		}
 	}

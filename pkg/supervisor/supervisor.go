@@ -113,6 +113,7 @@ type Supervisor struct {
 	good                      field.List       // list of the last published session
 	goodList                  uint64           // its change of the list; 0: none
 	refused                   uint64           // the change of the list that no session could open; good is used instead
+	killed                    int              // processes in sequence that a signal ended before they served a new list
 	pauses                    pauses
 	quiet                     quiet
 	notBefore                 time.Time // of the next session
@@ -316,10 +317,8 @@ func (s *Supervisor) withdraw(cause session.Cause, reason string) {
 
 // pause waits for d, or until another state is wanted.
 func (s *Supervisor) pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 	case <-ctx.Done():
 	case <-s.wake:
 		s.notBefore = time.Time{}
@@ -391,11 +390,9 @@ func (s *Supervisor) dropSpare() {
 	}
 	s.spare = nil
 	c.stop(s.o.StopTimeout * 7 / 8)
-	timer := time.NewTimer(s.o.StopTimeout)
-	defer timer.Stop()
 	select {
 	case <-c.end:
-	case <-timer.C:
+	case <-time.After(s.o.StopTimeout):
 	}
 	s.counts.ended(c)
 }
@@ -435,6 +432,10 @@ func (s *Supervisor) onQuiet(t *turn, e ending) {
 	s.answerTurn(t.request, nil)
 }
 
+// maxKilled is how many processes may be killed with a new list. After that the list may be the cause, for example if
+// its session needs more memory than there is.
+const maxKilled = 3
+
 // failed handles a session that ended unexpectedly or could not begin.
 func (s *Supervisor) failed(r *request, lists uint64, e ending, t *turn) {
 	s.quiet = quiet{}
@@ -464,7 +465,11 @@ func (s *Supervisor) failed(r *request, lists uint64, e ending, t *turn) {
 	}
 	err := fmt.Errorf("collector %q: %s", s.o.Name, e.text)
 	if !published && s.goodList != 0 && lists != s.goodList {
-		s.refused, s.notBefore = lists, time.Now()
+		if s.killed++; e.reason == ReasonSignal && s.killed < maxKilled { // it says nothing about the list
+			s.log.Warn("session ended; starting another one with the new list", fields...)
+			return
+		}
+		s.refused, s.notBefore, s.killed = lists, time.Now(), 0
 		s.log.Warn("cannot apply the new list; keeping the former one", fields...)
 		err = fmt.Errorf("collector %q cannot be opened with the new list, the former one stays in service: %s", s.o.Name, e.text)
 	} else if old := s.now.Load(); published || old.cause != cause || old.reason != e.text {
@@ -517,9 +522,7 @@ const (
 // run returns when the session has ended. It returns true if the exporter stops but the session does not.
 func (t *turn) run(ctx context.Context) (stuck bool) {
 	s := t.s
-	timer := time.NewTimer(checkEvery)
-	defer timer.Stop()
-	stop := ctx.Done()
+	stop, next := ctx.Done(), checkEvery
 	var abandon <-chan time.Time
 	for {
 		select {
@@ -529,23 +532,19 @@ func (t *turn) run(ctx context.Context) (stuck bool) {
 			stop = nil
 			t.planned = true
 			t.stop()
-			slack := time.NewTimer(s.o.StopTimeout + stopSlack)
-			defer slack.Stop()
-			abandon = slack.C
+			abandon = time.After(s.o.StopTimeout + stopSlack)
 		case <-abandon:
 			return true
 		case <-s.wake:
 		case <-t.life.changed():
-		case <-timer.C:
+		case <-time.After(next):
 		}
 		if abandon == nil {
 			t.advance()
 		}
-		next := checkEvery
-		if !t.bound.IsZero() && t.published.IsZero() {
+		if next = checkEvery; !t.bound.IsZero() && t.published.IsZero() {
 			next = rowsEvery
 		}
-		timer.Reset(next)
 	}
 }
 
@@ -610,7 +609,7 @@ func (t *turn) publish(now time.Time) {
 	s.counts.opens.WithLabelValues("success").Inc()
 	s.quiet = quiet{}
 	s.inventory.update(sources, s.shown, s.now.Load().devices(), s.log, now)
-	s.good, s.goodList = t.list, t.lists
+	s.good, s.goodList, s.killed = t.list, t.lists, 0
 	s.publish(sources)
 	n := 0
 	for _, src := range sources {

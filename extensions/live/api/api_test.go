@@ -40,6 +40,8 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	f("fields?devices="+id, 400, "this path takes device, field")
 	f("fields?device=GPU-x", 404, "/api/v1/devices lists all")
 	f("fields?device=", 400, `give "device" a value`)
+	f("fields?field=NOPE", 404, `no field "NOPE": /api/v1/list`)
+	f("stream?field=NOPE&field=amd_nope", 404, `no field "NOPE": /api/v1/list`)
 	f("fields?device=%zz", 400, "cannot be read")
 	f("fields?"+strings.Repeat("field=a&", 300), 400, "at most 256")
 	f("fields?field="+strings.Repeat("a", maxQuery), 414, "fewer devices or fields")

@@ -37,10 +37,24 @@ func (n *node) choose(q *query) (*chosen, error) {
 			c.devices[id] = true
 		}
 	}
-	for _, text := range q.Values["field"] {
+	names := q.Values["field"]
+	for _, text := range names {
 		c.patterns = append(c.patterns, pattern(text))
 	}
+	if len(names) > 0 && !slices.ContainsFunc(names, n.knows) { // clients of other versions may know further names
+		return nil, unknownField(names[0])
+	}
 	return c, nil
+}
+
+// knows reports whether text is a pattern, or the name of a field.
+func (n *node) knows(text string) bool {
+	_, _, known := field.ByName(text)
+	return known || strings.Contains(text, "*") || slices.ContainsFunc(n.list().Fields, func(f field.Field) bool { return f.Name == text })
+}
+
+func unknownField(name string) *apiv1.Problem {
+	return &apiv1.Problem{Status: http.StatusNotFound, Detail: fmt.Sprintf("there is no field %q: %slist has the fields in service", name, Prefix)}
 }
 
 func (c *chosen) device(id string) bool { return c.devices == nil || c.devices[id] }
@@ -211,10 +225,8 @@ func unitOf(f *field.Field) string {
 // varies.
 func windowOf(f *field.Field, of string, interval time.Duration) time.Duration {
 	for _, w := range field.Windows(f.Desc) {
-		if !strings.EqualFold(w.Library, of) {
-			continue
-		}
-		if strings.HasPrefix(w.Mean, "the time between two readings") || strings.HasPrefix(w.Mean, "the watch's interval") {
+		sampled := strings.HasPrefix(w.Mean, "the time between two readings") || strings.HasPrefix(w.Mean, "the watch's interval")
+		if sampled && strings.EqualFold(w.Library, of) {
 			return interval
 		}
 	}

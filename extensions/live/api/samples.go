@@ -34,7 +34,7 @@ func samples(o *Options, q *query) (*apiv1.Samples, error) {
 	}
 	reading, factor, known := field.ByName(name)
 	if !known {
-		return nil, &apiv1.Problem{Status: http.StatusNotFound, Detail: fmt.Sprintf("there is no field %q: %slist has the fields in service", name, Prefix)}
+		return nil, unknownField(name)
 	}
 	f := &field.Field{Desc: reading, Name: name, Scale: factor}
 	series := o.Past.History.Series(device, reading.ID)

@@ -2,6 +2,7 @@ package apiv1
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -210,12 +211,11 @@ func (c *Client) get(ctx context.Context, path string, q url.Values, accept stri
 	defer func() { _ = resp.Body.Close() }() // the body was only read
 	switch {
 	case resp.StatusCode != http.StatusOK:
+		return nil, c.refused(resp)
 	case accept == jsonType:
 		return nil, c.errorf("%w", ErrNoAPI)
-	default: // some web servers serve one page for every path
-		return nil, c.errorf("/%s: %w", path, ErrNoPage)
 	}
-	return nil, c.refused(resp)
+	return nil, c.errorf("/%s: %w", path, ErrNoPage) // some web servers serve one page for every path
 }
 
 // unanswered returns a short error for a failed request.
@@ -250,10 +250,7 @@ func (c *Client) refused(resp *http.Response) error {
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	var p Problem
 	if kind == "application/problem+json" && json.Unmarshal(text, &p) == nil && p.Title+p.Detail != "" {
-		if p.Detail == "" {
-			p.Detail = p.Title
-		}
-		return c.errorf("%s (%s)", p.Detail, resp.Status)
+		return c.errorf("%s (%s)", cmp.Or(p.Detail, p.Title), resp.Status)
 	}
 	switch resp.StatusCode {
 	case http.StatusUnauthorized:
