@@ -134,7 +134,7 @@ func (c *condition) needsEvidence(now time.Time) bool {
 
 // addEvidence adds evidence. If the text repeats, it only updates the time.
 func (c *condition) addEvidence(e events.Evidence) {
-	if e.Text == "" && e.Source == "" {
+	if e == (events.Evidence{}) {
 		return
 	}
 	if len(e.Text) > maxEvidenceText {
@@ -197,7 +197,7 @@ func (t *tracked) makeVerdict(now time.Time, parent *tracked, order func(*Rule) 
 		v.State, v.Reason, v.Text = events.Unknown, ruleStarting, "no values yet"
 	}
 	v.Since = t.verdict.Since
-	if v.State != t.verdict.State || v.Reason != t.verdict.Reason || v.Since.IsZero() {
+	if v.Reason != t.verdict.Reason || v.Since.IsZero() {
 		v.Since = now
 		if len(all) > 0 {
 			v.Since = v.Conditions[0].Since

@@ -104,9 +104,7 @@ func (w *Watch) forget(t *tracked) {
 	if t.device.Parent == "" && t.collector != "" {
 		w.log.Info("device is forgotten: it was replaced, deselected or missing for a week, or its collector is off", zap.String("device", t.device.ID), zap.String("gpu", t.device.GPU))
 	}
-	if w.byID[t.device.ID] == t {
-		delete(w.byID, t.device.ID)
-	}
+	delete(w.byID, t.device.ID)
 	if at := address(t.device.PCIBusID); w.byPCI[at] == t {
 		delete(w.byPCI, at)
 	}
@@ -145,7 +143,7 @@ func (w *Watch) judgeState(t *tracked, now time.Time) {
 	if d.State == session.Up && !d.LastSample.IsZero() && !t.valued {
 		t.valued, t.dirty = true, true
 	}
-	starting := d.State == session.Stalled && d.Cause == session.CauseStarting
+	starting := d.Cause == session.CauseStarting
 	stalled := d.State == session.Stalled && !starting
 	w.setCondition(t, ruleStarting, starting, now, "")
 	why := d.Reason

@@ -184,7 +184,7 @@ func valueColumns(s *view.Source, device int) (out []int) {
 // judges reports whether a rule judges the readings of a column.
 func (r *Rule) judges(c *collector.Column) bool {
 	for _, id := range r.Readings {
-		if c.Field == id && r.Test > field.OfState && r.Derived == field.NotDerived {
+		if c.Field == id && r.Derived == field.NotDerived {
 			return (r.Label.Name == "" || slices.Contains(c.Labels, r.Label)) && !slices.ContainsFunc(c.Labels, func(l collector.Label) bool { return slices.Contains(r.Except, l.Value) })
 		}
 	}

@@ -142,6 +142,9 @@ func TestADeviceThatIsMissingAfterARestart(t *testing.T) {
 	if got := len(n.Board().Load().Verdicts); got != 2 || n.of("GPU-b").Text != "not there" {
 		t.Errorf("%d verdicts, that on the former board is %+v", got, n.of("GPU-b"))
 	}
+	n.Observe(Observation{Reason: "xid", Code: 79, PCIBusID: other.Device.PCIBusID})
+	n.tick(time.Second)
+	n.want("GPU-new", events.Failed, "xid_79")
 	// The selection has changed.
 	again("another")
 	n.tick(time.Second)
@@ -177,8 +180,18 @@ func TestTheFile(t *testing.T) {
 			must(t, <-done)
 		})
 	}
-	run(func(n *node) { n.Observe(Observation{Reason: "xid", Code: 48, Device: "GPU-a"}) })
 	name := filepath.Join(dir, fileName)
+	run(func(n *node) {
+		n.Observe(Observation{Reason: "xid", Code: 48, Device: "GPU-a"})
+		time.Sleep(3 * time.Second)
+		for _, written := range []bool{false, true} { // once an hour without changes
+			_ = os.Remove(name)
+			time.Sleep(saveEvery - time.Minute)
+			if _, err := os.Stat(name); (err == nil) != written {
+				t.Errorf("the file is written again: %v, want %v", err == nil, written)
+			}
+		}
+	})
 	data, err := os.ReadFile(name)
 	if err != nil || !bytes.Contains(data, []byte("xid_48")) {
 		t.Fatalf("the file is %q: %v", data, err)

@@ -31,6 +31,8 @@ type node struct {
 	board  view.Board
 	status []session.CollectorStatus
 	rows   [][]float64      // by GPU
+	row    []float64        // of all GPUs
+	stamps []int64          // by GPU
 	heard  []events.Verdict // verdicts published as events
 	events *events.Subscription
 }
@@ -39,28 +41,30 @@ var start = time.Date(2026, 11, 22, 17, 0, 0, 0, time.UTC)
 
 func newNode(tb testing.TB, gpus int, o Options, ids ...field.ID) *node {
 	tb.Helper()
-	n := &node{TB: tb, now: start, status: []session.CollectorStatus{{Name: "test", Up: true}}}
+	n := &node{TB: tb, now: start, status: []session.CollectorStatus{{Name: "test", Up: true}}, stamps: make([]int64, gpus)}
+	s := &view.Source{Collector: "test", Interval: time.Second}
 	for i := range gpus {
 		d := collector.Device{ID: "GPU-" + string(rune('a'+i)), Level: field.GPU, GPU: string(rune('0' + i)), PCIBusID: "00000000:0" + string(rune('1'+i)) + ":00.0"}
-		s := &view.Source{Collector: "test", Devices: []collector.Device{d}, Interval: time.Second}
-		row := make([]float64, len(ids))
+		s.Devices = append(s.Devices, d)
 		for _, id := range ids {
-			s.Columns = append(s.Columns, collector.Column{Field: id})
+			s.Columns = append(s.Columns, collector.Column{Device: i, Field: id})
 		}
-		s.Ring = ring.Make(16, 1, len(ids))
-		n.view.Sources = append(n.view.Sources, s)
-		n.rows = append(n.rows, row)
+		n.rows = append(n.rows, make([]float64, len(ids)))
 		n.status[0].Devices = append(n.status[0].Devices, session.DeviceStatus{Device: d})
 	}
+	n.view.Sources = []*view.Source{s}
 	n.restart(o)
 	return n
 }
 
-// restart replaces the Watch with one that reads the file.
+// restart replaces the Watch with one that reads the file, and all rings.
 func (n *node) restart(o Options) {
 	n.Helper()
 	if o.Rules == nil {
 		o.Rules = Table()
+	}
+	for _, s := range n.view.Sources {
+		s.Ring = ring.Make(16, len(s.Devices), len(s.Columns))
 	}
 	n.board.Store(&n.view)
 	o.Rows, o.Status = rows.New(&n.board, nil), func() []session.CollectorStatus { return n.status }
@@ -78,14 +82,30 @@ func (n *node) tick(d time.Duration) {
 	for i := range n.status[0].Devices {
 		st := &n.status[0].Devices[i]
 		if st.State == session.Up && i < len(n.rows) {
-			st.LastSample = n.now
-			n.view.Sources[i].Ring.Append(n.now.UnixNano(), []int64{n.now.UnixNano()}, n.rows[i])
+			st.LastSample, n.stamps[i] = n.now, n.now.UnixNano()
 		}
+	}
+	n.row = n.row[:0]
+	for _, row := range n.rows {
+		n.row = append(n.row, row...)
+	}
+	for _, s := range n.view.Sources {
+		s.Ring.Append(n.now.UnixNano(), n.stamps, n.row)
 	}
 	n.Sync(n.now)
 	for len(n.events.C) > 0 {
 		n.heard = append(n.heard, n.of((<-n.events.C).Device.ID))
 	}
+}
+
+// step makes ticks with a value of GPU-a, and checks its verdict.
+func (n *node) step(v float64, ticks int, d time.Duration, s events.State, reason string) {
+	n.Helper()
+	n.rows[0][0] = v
+	for range ticks {
+		n.tick(d)
+	}
+	n.want("GPU-a", s, reason)
 }
 
 // of returns the verdict on a device.

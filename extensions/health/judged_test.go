@@ -1,8 +1,12 @@
 package health
 
 import (
+	"fmt"
 	"testing"
 	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/events"
@@ -20,23 +24,11 @@ func TestForIsWaited(t *testing.T) {
 	if hot.For != time.Minute || hot.Threshold != 95 {
 		t.Fatalf("the rule is %+v", hot)
 	}
-	temperature := func(celsius float64, ticks int, want events.State) {
-		t.Helper()
-		n.rows[0][0] = celsius
-		for range ticks {
-			n.tick(time.Second)
-		}
-		reason := ""
-		if want != events.OK {
-			reason = "hot"
-		}
-		n.want("GPU-a", want, reason)
-	}
-	temperature(60, 2, events.OK)
-	temperature(96, 59, events.OK)
-	temperature(60, 1, events.OK) // interrupts the duration
-	temperature(96, 60, events.OK)
-	temperature(96, 1, events.Degraded)
+	n.step(60, 2, time.Second, events.OK, "")
+	n.step(96, 59, time.Second, events.OK, "")
+	n.step(60, 1, time.Second, events.OK, "") // interrupts the duration
+	n.step(96, 60, time.Second, events.OK, "")
+	n.step(96, 1, time.Second, events.Degraded, "hot")
 	if since := n.of("GPU-a").Since; !since.Equal(n.now.Add(-time.Minute)) {
 		t.Errorf("since %v, want a minute before %v", since, n.now)
 	}
@@ -87,8 +79,8 @@ func TestLinkThatNeverWasUp(t *testing.T) {
 		n.rows[0][0] = up
 		n.tick(time.Second)
 		n.tick(time.Second)
-		if v := n.of("GPU-a"); v.Reason != want {
-			t.Errorf("link up is %v: the verdict is %q, want %q", up, v.Reason, want)
+		if v := n.of("GPU-a"); v.Reason != want || want != "" && !v.Conditions[0].Last.Equal(n.now) {
+			t.Errorf("link up is %v: the verdict is %q, want %q until now: %+v", up, v.Reason, want, v.Conditions)
 		}
 	}
 	links(0, "")
@@ -107,33 +99,38 @@ func TestLinkThatNeverWasUp(t *testing.T) {
 // TestGrowthOverSessions: a counter's growth in two sessions adds up, and overlapping rows count once.
 func TestGrowthOverSessions(t *testing.T) {
 	n := newNode(t, 1, Options{}, field.NVLinksFlitErrors)
-	grow := func(by float64, want string) {
-		t.Helper()
-		n.rows[0][0] += by
-		n.tick(time.Second)
-		if v := n.of("GPU-a"); v.Reason != want {
-			t.Errorf("after %v errors the verdict is %q, want %q", n.rows[0][0], v.Reason, want)
-		}
-	}
-	grow(0, "")
-	grow(4000, "")
+	n.step(0, 1, time.Second, events.OK, "")
+	n.step(4000, 1, time.Second, events.OK, "")
 	next := *n.view.Sources[0]
 	next.Ring = ring.Make(16, 1, 1)
 	next.Ring.Append(n.now.UnixNano(), []int64{n.now.UnixNano()}, n.rows[0])
 	n.view.Sources[0] = &next
 	n.board.Store(&view.View{Version: 2, Sources: n.view.Sources})
-	grow(1900, "")
-	grow(100, "nvlink_crc_errors")
+	n.step(5900, 1, time.Second, events.OK, "")
+	n.step(6000, 1, time.Second, events.Degraded, "nvlink_crc_errors")
+	n.step(6000, 599, time.Second, events.Degraded, "nvlink_crc_errors") // these errors count once
+	n.step(6000, 1, time.Second, events.OK, "")
 }
 
-// TestNotReported: a device that no collector reports is missing only if a collector in service cannot find it.
-func TestNotReported(t *testing.T) {
+// TestStates: a device's state decides its verdict. A device that no collector reports is missing only if a collector in
+// service cannot find it.
+func TestStates(t *testing.T) {
+	reported := func(s session.State, c session.Cause) session.CollectorStatus {
+		d := collector.Device{ID: "GPU-a", Level: field.GPU, GPU: "0"}
+		return session.CollectorStatus{Name: "test", Up: true, Devices: []session.DeviceStatus{{Device: d, State: s, Cause: c}}}
+	}
 	for name, c := range map[string]struct {
 		status session.CollectorStatus
 		after  time.Duration
 		state  events.State
 		reason string // "forgotten": there is no verdict
 	}{
+		"starting":       {reported(session.Stalled, session.CauseStarting), 31 * time.Second, events.Unknown, "starting"},
+		"hung":           {reported(session.Stalled, session.CauseHung), time.Second, events.Unknown, "stalled"},
+		"hung minutes":   {reported(session.Stalled, session.CauseHung), 301 * time.Second, events.Degraded, "hung"},
+		"lost":           {reported(session.Lost, session.CauseLost), time.Second, events.Failed, "lost"},
+		"absent":         {reported(session.Absent, session.CauseVanished), MissingFor + time.Second, events.Failed, ReasonMissing},
+		"free":           {reported(session.Released, session.CauseReleased), time.Second, events.Unknown, "released"},
 		"in service":     {session.CollectorStatus{Name: "test", Up: true}, MissingFor + time.Second, events.Failed, ReasonMissing},
 		"not yet":        {session.CollectorStatus{Name: "test", Up: true}, MissingFor - time.Second, events.OK, ""},
 		"standby":        {session.CollectorStatus{Name: "test", Cause: session.CauseStandby}, MissingFor + time.Second, events.Failed, ReasonMissing},
@@ -144,18 +141,23 @@ func TestNotReported(t *testing.T) {
 		"for eight days": {session.CollectorStatus{Name: "test", Up: true}, 8 * 24 * time.Hour, 0, "forgotten"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n := newNode(t, 1, Options{}, field.GPUTemperature)
+			core, logs := observer.New(zap.InfoLevel)
+			n := newNode(t, 1, Options{Logger: zap.New(core)}, field.GPUTemperature)
 			n.tick(time.Second)
 			n.tick(time.Second)
 			n.want("GPU-a", events.OK, "")
+			before := n.status
 			n.status, n.view = []session.CollectorStatus{c.status}, view.View{}
 			n.board.Store(&view.View{Version: 2})
 			n.tick(time.Millisecond)
 			n.tick(c.after)
 			if v := n.of("GPU-a"); c.reason == "forgotten" {
-				if v.Text != "not there" {
-					t.Errorf("the verdict is %v %q, want none", v.State, v.Reason)
+				if v.Text != "not there" || logs.FilterMessageSnippet("is forgotten").Len() != 1 {
+					t.Errorf("the verdict is %v %q, want none and one line of the log: %v", v.State, v.Reason, logs.All())
 				}
+				n.status = before
+				n.tick(time.Second)
+				n.want("GPU-a", events.OK, "")
 				return
 			}
 			n.want("GPU-a", c.state, c.reason)
@@ -169,5 +171,47 @@ func TestNotReported(t *testing.T) {
 	n.status[0].Devices = nil
 	if n.tick(time.Second); n.of("nvml0").Text != "not there" {
 		t.Errorf("the verdict is %v", n.of("nvml0"))
+	}
+}
+
+// TestEvidence: the evidence has the newest texts, a minute apart. A repeated text renews its time.
+func TestEvidence(t *testing.T) {
+	n := newNode(t, 1, Options{}, remapPending)
+	for v := 1; v < 7; v++ {
+		n.step(float64(v)+0.25, 61, time.Second, events.Degraded, "row_remap_pending")
+		got := n.devices[0].conditions[0].evidence
+		for i, e := range got {
+			v := v - len(got) + 1 + i
+			want := events.Evidence{Time: start.Add(time.Duration(60*v+1) * time.Second), Source: "test", Text: fmt.Sprint("DCGM_FI_DEV_ROW_REMAP_PENDING is ", float64(v)+0.25)}
+			if e != want {
+				t.Errorf("evidence %d is %+v, want %+v", i, e, want)
+			}
+		}
+		if len(got) != min(v, maxEvidence) || !n.of("GPU-a").Since.Equal(start.Add(time.Second)) {
+			t.Errorf("%d pieces of evidence since %v", len(got), n.of("GPU-a").Since)
+		}
+	}
+	for level, want := range map[field.Level]string{field.Link: "DCGM_FI_DEV_ROW_REMAP_PENDING link=3 peer=x", field.GPU: "DCGM_FI_DEV_ROW_REMAP_PENDING peer=x"} {
+		d := collector.Device{Level: level, Labels: []collector.Label{{Name: "link", Value: "3"}}}
+		if got := nameOf(&d, &collector.Column{Field: remapPending, Labels: []collector.Label{{Name: "peer", Value: "x"}}}); got != want {
+			t.Errorf("the reading's name is %q, want %q", got, want)
+		}
+	}
+}
+
+// spareRows has the numbers of banks without spare rows.
+type spareRows map[string]float64
+
+func (spareRows) Update(time.Time)                               {}
+func (s spareRows) Value(device string, _ field.Derived) float64 { return s[device] }
+func (spareRows) Evidence(device string, _ field.Derived) string { return "banks of " + device }
+
+// TestDerived: a derived reading decides its rule, with its own explanation as evidence.
+func TestDerived(t *testing.T) {
+	n := newNode(t, 2, Options{Derived: spareRows{"GPU-b": 1}, Rules: Rules{*Table().find("spare_rows_low", 0)}}, remapPending)
+	n.step(1, 62, time.Second, events.OK, "")
+	n.want("GPU-b", events.Degraded, "spare_rows_low")
+	if e := n.of("GPU-b").Conditions[0].Evidence; len(e) != 1 || e[0].Source != sourceDerived || e[0].Text != "banks of GPU-b" {
+		t.Errorf("evidence %+v", e)
 	}
 }

@@ -1,9 +1,9 @@
 package health
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +14,7 @@ import (
 	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/session"
+	"warpgauge/pkg/view"
 )
 
 const remapPending, energy, temperature = 396, 156, 150
@@ -25,8 +26,8 @@ func TestRulesAreConsistent(t *testing.T) {
 			t.Errorf("rule %s: it is there twice, or lacks text, link, state or action: %+v", r.Name, r)
 		}
 		seen[r.Name] = true
-		if r.Test > field.OfState && len(r.Readings) == 0 && r.Derived == field.NotDerived || r.Test == field.OfState && len(r.Readings) > 0 {
-			t.Errorf("rule %s: a test of readings needs some, and one of states none", r.Name)
+		if r.Test > field.OfState && len(r.Readings) == 0 && r.Derived == field.NotDerived || r.Test <= field.OfState && len(r.Readings) > 0 {
+			t.Errorf("rule %s: a test of readings needs some, and others none", r.Name)
 		}
 		if r.End == AfterQuiet && r.Quiet == 0 && r.Clear == 0 && r.State > events.Unknown {
 			t.Errorf("rule %s ends at once, so that its verdict could flap", r.Name)
@@ -100,37 +101,45 @@ func TestReadingsAreCheap(t *testing.T) {
 	}
 }
 
+// TestAReadingThatIsAbsentSaysNothing: a verdict lists the rules without a reading with the reason, if the vendor has the reading.
 func TestAReadingThatIsAbsentSaysNothing(t *testing.T) {
-	n := newNode(t, 1, Options{}, temperature)
-	n.rows[0][0] = 40
-	n.tick(time.Second)
-	n.want("GPU-a", events.OK, "")
-	for _, u := range n.of("GPU-a").Unjudged {
-		if u.Rule == "hot" {
-			t.Error("the rule of the reading that there is cannot be judged")
+	f := func(has field.ID, rule string, want collector.Reason) {
+		t.Helper()
+		n := newNode(t, 2, Options{}, has)
+		s := n.view.Sources[0]
+		s.Columns[1].Field = field.AMDXGMILinkUp // of another vendor's GPU
+		s.Explanations = []collector.Explanation{{Reason: collector.ReasonUnsupported}, {Reason: collector.ReasonPermission}}
+		s.Absent = []collector.Absence{{Device: 1, Field: 395}, {Field: 395, Explanation: 1}, {Device: 1, Field: field.AMDRASErrors}, {Field: field.AMDRASErrors, Explanation: 2}}
+		n.restart(Options{})
+		n.tick(time.Second)
+		n.want("GPU-a", events.OK, "")
+		why := collector.Reason("")
+		for _, u := range n.of("GPU-a").Unjudged {
+			if u.Rule == rule {
+				why = u.Why
+			}
+		}
+		if why != want {
+			t.Errorf("with reading %d, %s is unjudged because of %q, want %q", has, rule, why, want)
 		}
 	}
-	if !slices.ContainsFunc(n.of("GPU-a").Unjudged, func(u events.Unjudged) bool {
-		return u.Rule == "row_remap_failed" && u.Why == collector.ReasonNotListed
-	}) {
-		t.Errorf("the rules that cannot be judged are %v", n.of("GPU-a").Unjudged)
-	}
+	f(temperature, "hot", "")
+	f(temperature, "row_remap_failed", collector.ReasonPermission)
+	f(temperature, "retired_pages", collector.ReasonNotListed)
+	f(temperature, "ras_uncorrected", "") // the vendor is unknown
+	f(remapPending, "ras_uncorrected", "")
+	f(field.AMDXGMILinkUp, "ras_uncorrected", collector.ReasonNotListed) // the explanation is not there
+	f(field.AMDXGMILinkUp, "row_remap_pending", "")
 }
 
 // TestABlankKeepsTheCondition: a missing reading does not end a condition.
 func TestABlankKeepsTheCondition(t *testing.T) {
-	n := newNode(t, 1, Options{}, remapPending)
-	n.rows[0][0] = 1
-	n.tick(time.Second)
-	n.want("GPU-a", events.Degraded, "row_remap_pending")
-	n.rows[0][0] = blank
-	for range 10 {
-		n.tick(time.Minute)
-	}
-	n.want("GPU-a", events.Degraded, "row_remap_pending")
-	n.rows[0][0] = 0
-	n.tick(time.Second)
-	n.want("GPU-a", events.OK, "")
+	n := newNode(t, 1, Options{}, remapPending, field.RetiredPagesUncorrected)
+	n.step(1, 1, time.Second, events.Degraded, "row_remap_pending")
+	n.step(blank, 10, time.Minute, events.Degraded, "row_remap_pending")
+	n.step(0, 1, time.Second, events.OK, "")
+	n.rows[0][1] = 16
+	n.step(0, 1, time.Second, events.Degraded, "retired_pages")
 }
 
 // TestAGPUWithoutAnyValue: a GPU that answers without any value is up, but faulty.
@@ -219,6 +228,12 @@ func TestABoardThatNoDriverServes(t *testing.T) {
 		n.tick(time.Second)
 	}
 	n.want("pci:00000000:0A:00.0", events.Failed, "missing")
+	data, err := json.Marshal(n.content())
+	must(t, err)
+	n.restart(Options{})
+	must(t, n.restore(data))
+	n.tick(time.Second)
+	n.want("pci:00000000:0A:00.0", events.Failed, "missing")
 	n.Observe(Observation{Reason: "missing", PCIBusID: at, Over: true})
 	n.tick(time.Second)
 	n.tick(time.Second)
@@ -239,6 +254,12 @@ func TestABoardThatNoDriverServes(t *testing.T) {
 }
 
 func TestInstancesAreAsIllAsTheirBoard(t *testing.T) {
+	s := &view.Source{Devices: []collector.Device{{ID: "a/1", Parent: "a"}, {ID: "a"}, {ID: "a/1/0", Parent: "a/1"}, {ID: "link", Parent: "b"}}}
+	for i, want := range []string{"a", "a", "a", "b"} {
+		if got := boardOf(s, i); got != want {
+			t.Errorf("the board of %s is %s, want %s", s.Devices[i].ID, got, want)
+		}
+	}
 	n := newNode(t, 1, Options{}, remapPending)
 	n.status[0].Devices = append(n.status[0].Devices, session.DeviceStatus{Device: collector.Device{ID: "GPU-a/1", Parent: "GPU-a", Level: field.Instance, GPU: "0"}, LastSample: n.now})
 	n.tick(time.Second)
@@ -285,15 +306,9 @@ func TestOneRuleDoesNotFlap(t *testing.T) {
 
 func TestTheClockIsSetBack(t *testing.T) {
 	n := newNode(t, 1, Options{}, remapPending)
-	n.rows[0][0] = 1
-	n.tick(time.Second)
-	n.rows[0][0] = 0
-	n.tick(-24 * time.Hour)
-	n.want("GPU-a", events.Degraded, "row_remap_pending")
-	for range 3 {
-		n.tick(time.Minute)
-	}
-	n.want("GPU-a", events.OK, "")
+	n.step(1, 1, time.Second, events.Degraded, "row_remap_pending")
+	n.step(0, 1, -24*time.Hour, events.Degraded, "row_remap_pending")
+	n.step(0, 3, time.Minute, events.OK, "")
 }
 
 func TestObservationsAreBounded(t *testing.T) {

@@ -55,7 +55,9 @@ func check(ctx context.Context, a *Program, path string, guarded bool, timeout t
 	}
 	parsed, problems := a.ParseList(in, files, guarded)
 	wrong, err := problems(nil)
-	found := newChecked(in.Name, parsed.Fields)
+	found := &checked{
+		File: in.Name, Fields: len(parsed.Fields.Fields), Problems: []problemRow{}, Collectors: []collectorRow{}, Devices: []checkedRow{}, Nowhere: []absentRow{},
+	}
 	if found.setProblems(wrong); err != nil && found.Errors == 0 { // no problem of the file explains the error
 		return err
 	}
@@ -125,12 +127,6 @@ type absentRow struct {
 	Field  string `json:"field"`
 	Reason string `json:"reason"`
 	Detail string `json:"detail,omitempty"`
-}
-
-func newChecked(file string, list field.List) *checked {
-	return &checked{
-		File: file, Fields: len(list.Fields), Problems: []problemRow{}, Collectors: []collectorRow{}, Devices: []checkedRow{}, Nowhere: []absentRow{},
-	}
 }
 
 // setProblems replaces the problems of the file.

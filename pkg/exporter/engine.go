@@ -30,7 +30,7 @@ type Engine struct {
 	failover   *supervisor.Failover                          // between DCGM and NVML; nil unless both are wanted
 	processes  *view.Board                                   // of the process readers; nil if there are none
 	listed     func(name string, list field.List) field.List // a collector's list, with the readings of extensions
-	takenOver  func(collector string)                        // receives failovers; set before Run; nil: none
+	takenOver  func(collector string)                        // receives failovers; set before Run
 }
 
 // processReader reads the processes on a collector's devices. It is released and resumed with that collector.
@@ -44,7 +44,7 @@ type processReader struct {
 // NewEngine returns an engine of these collectors. It registers their metrics with reg, unless reg is nil.
 func (a *Program) NewEngine(cfg *config.Config, all []Vendor, list field.List, reg prometheus.Registerer, log *zap.Logger) *Engine {
 	var page, processes view.Merger
-	e := &Engine{board: page.Board(), table: all, interval: sessionOptions(cfg, "", log).IntervalOf}
+	e := &Engine{board: page.Board(), table: all, interval: sessionOptions(cfg, "", log).IntervalOf, takenOver: func(string) {}}
 	start := time.Now()
 	e.listed = func(name string, list field.List) field.List {
 		if list.Dialect != nil && slices.ContainsFunc(all, func(v Vendor) bool {
@@ -131,11 +131,7 @@ type failoverNode struct {
 
 func (n *failoverNode) Standby(rest bool) { n.e.Standby(n.fallback, rest) }
 
-func (n *failoverNode) TakenOver(collector string) {
-	if n.e.takenOver != nil {
-		n.e.takenOver(collector)
-	}
-}
+func (n *failoverNode) TakenOver(collector string) { n.e.takenOver(collector) }
 
 // pages returns a publisher of sources for each collector. A collector and its fallback share one part of the
 // board, which a failover fills.

@@ -253,11 +253,12 @@ func (s *snapshot) applyFloors(now time.Time) {
 
 // counters calls f for each cell of v that is shown as a counter of a device.
 func (r *roster) counters(v *view.View, f func(key counterKey, cell, device int32)) {
+	isCounter := func(f *field.Field) bool { return f.Type == field.Counter }
 	for i, s := range v.Sources {
 		shown := metricsByReading(s)
 		for at := range s.Columns {
 			c := &s.Columns[at]
-			if c.Device < 0 || c.Device >= len(s.Devices) || c.Buffer > 0 || !hasCounter(shown[c.Field]) && !s.Fields.Dialect.Counts(c.Field) {
+			if c.Device < 0 || c.Device >= len(s.Devices) || c.Buffer > 0 || !slices.ContainsFunc(shown[c.Field], isCounter) && !s.Fields.Dialect.Counts(c.Field) {
 				continue
 			}
 			key := counterKey{device: s.Devices[c.Device].ID, field: c.Field}
@@ -268,8 +269,4 @@ func (r *roster) counters(v *view.View, f func(key counterKey, cell, device int3
 			f(key, cell, device)
 		}
 	}
-}
-
-func hasCounter(fields []*field.Field) bool {
-	return slices.ContainsFunc(fields, func(f *field.Field) bool { return f.Type == field.Counter })
 }

@@ -7,7 +7,6 @@
 package field
 
 import (
-	"slices"
 	"time"
 )
 
@@ -147,11 +146,6 @@ const typeNames = "gauge, counter, histogram, untyped and label"
 
 // String returns the type in its CSV form.
 func (t Type) String() string { return nameOf(allTypes, int(t)) }
-
-func typeByName(name string) (Type, bool) {
-	i := slices.Index(allTypes, name)
-	return Type(max(i, 0)), i >= 0
-}
 
 // The names of kinds, levels and cost classes in dcgm.csv and in the documentation.
 var (

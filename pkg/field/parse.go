@@ -149,8 +149,8 @@ func (p *parser) readType(r *record) (Type, bool) {
 		p.warn(r.line, r.columns[1], "type summary is read as gauge; type histogram keeps what happens between scrapes")
 		return Gauge, true
 	}
-	if t, ok := typeByName(r.Type); ok {
-		return t, true
+	if t := slices.Index(allTypes, r.Type); t >= 0 {
+		return Type(t), true
 	}
 	if r.Type == "" {
 		p.fail(r.line, r.columns[1], "the row has no type; types are %s", typeNames)

@@ -54,7 +54,7 @@ type ReportOptions struct {
 
 // NewReport returns the Report for a View, the states of all collectors, and the wanted list.
 func NewReport(v *view.View, all []CollectorStatus, list field.List, o ReportOptions) Report {
-	b := &builder{o: o, list: list, at: map[string]int{}, levels: map[field.Level]bool{}, foreign: map[field.ID]bool{}}
+	b := &builder{o: o, list: list, at: map[string]int{}, levels: map[field.Level]bool{}, sampled: map[field.ID]bool{}}
 	for _, s := range v.Sources {
 		b.addSource(s)
 	}
@@ -96,7 +96,7 @@ type builder struct {
 	devices []reported
 	at      map[string]int // index into devices, by ID
 	levels  map[field.Level]bool
-	foreign map[field.ID]bool // a device has a column of it although such devices should not
+	sampled map[field.ID]bool // a device has a column of it
 }
 
 // readingOf returns the reading that a field shows or is computed from.
@@ -107,14 +107,14 @@ func readingOf(f *field.Field) *field.Descriptor {
 	return f.Desc
 }
 
-// asked reports whether some device of the node should have a reading.
+// asked reports whether some device of the node has a reading or should have it.
 func (b *builder) asked(d *field.Descriptor) bool {
 	for l := range b.levels {
 		if d.AskedOf(l) {
 			return true
 		}
 	}
-	return b.foreign[d.ID]
+	return b.sampled[d.ID]
 }
 
 // reported is a device with its sources.
@@ -148,9 +148,7 @@ func (b *builder) addSource(source *view.Source) {
 		}
 		k := reasonKey{c.Device, c.Field}
 		s.columns[k] = append(s.columns[k], i)
-		if d, known := field.ByID(c.Field); known && !d.AskedOf(source.Devices[c.Device].Level) {
-			b.foreign[c.Field] = true
-		}
+		b.sampled[c.Field] = true
 	}
 	for _, a := range source.Absent {
 		s.absent[reasonKey{a.Device, a.Field}] = a.Explanation
@@ -200,7 +198,7 @@ func (d *reported) report(b *builder) ReportDevice {
 		f := ReportField{Field: &b.list.Fields[i]}
 		reading := readingOf(f.Field)
 		f.Counted = reading != f.Desc
-		if !reading.AskedOf(d.DeviceStatus.Device.Level) && !(b.foreign[reading.ID] && d.has(reading.ID)) {
+		if !reading.AskedOf(d.DeviceStatus.Device.Level) && !d.has(reading.ID) {
 			continue
 		}
 		d.fill(&f, reading, serving)

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"slices"
 	"time"
 
 	"warpgauge/pkg/collector"
@@ -45,8 +46,13 @@ func newSchedule(columns []collector.Column, devices int, fields field.List, o O
 		s.tick = o.Interval
 		s.groups = []dueGroup{{every: 1}}
 	}
+	asked := fastest(columns, intervals)
+	for _, i := range asked { // a device with slow fields only is asked for one of them on each tick: it may hang
+		if intervals[i] > o.Deadline {
+			intervals[i], s.tick = o.Interval, min(s.tick, o.Interval)
+		}
+	}
 	byEvery := make(map[uint64]int)
-	member := make(map[[2]int]bool) // group and device
 	for i, d := range intervals {
 		every := uint64((d + s.tick/2) / s.tick)
 		at, ok := byEvery[every]
@@ -57,23 +63,41 @@ func newSchedule(columns []collector.Column, devices int, fields field.List, o O
 		}
 		g := &s.groups[at]
 		g.columns = append(g.columns, i)
-		if device := columns[i].Device; !member[[2]int{at, device}] { //nolint:gosec // there is an interval for each column
-			member[[2]int{at, device}] = true
+		device := columns[i].Device //nolint:gosec // there is an interval for each column
+		if f, ok := asked[device]; !slices.Contains(g.devices, device) && (!ok || intervals[f] <= d) {
 			g.devices = append(g.devices, device)
 		}
 	}
-	has := make([]bool, devices)
-	for _, c := range columns {
-		has[c.Device] = true
-	}
-	for i := range s.groups { // a device without columns is as fresh as its source
-		for d := range has {
-			if !has[d] {
-				s.groups[i].devices = append(s.groups[i].devices, d)
-			}
+	for d := range devices {
+		if slices.ContainsFunc(columns, func(c collector.Column) bool { return c.Device == d }) {
+			continue
+		}
+		for i := range s.groups { // a device without columns is as fresh as its source
+			s.groups[i].devices = append(s.groups[i].devices, d)
 		}
 	}
 	return s
+}
+
+// Waits reports whether a column has a value only after an event or a buffered sample, which do not show that the device
+// answers.
+func Waits(c *collector.Column) bool {
+	d, ok := field.ByID(c.Field)
+	return ok && (d.Event || field.IsXID(d.ID)) || c.Buffer > 0
+}
+
+// fastest returns, by device, the column with the shortest interval, without those that wait.
+func fastest(columns []collector.Column, intervals []time.Duration) map[int]int {
+	out := map[int]int{}
+	for i, c := range columns {
+		if Waits(&c) {
+			continue
+		}
+		if at, ok := out[c.Device]; !ok || intervals[i] < intervals[at] {
+			out[c.Device] = i
+		}
+	}
+	return out
 }
 
 // every returns, by device, the interval of its fastest column.

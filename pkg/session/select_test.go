@@ -192,7 +192,9 @@ func TestHiddenColumnsAreNotRead(t *testing.T) {
 	for i := range src.devices {
 		src.devices[i].GPU = fmt.Sprint(i)
 	}
-	w := testWorker(t, src, list(desc(60001, field.EachTick), desc(60002, field.Slow)), choose(t, "g:1-2", "f", "f"))
+	fields := list(desc(60001, field.EachTick), desc(60002, field.Slow))
+	fields.Fields[1].Interval = 5 * time.Second
+	w := testWorker(t, src, fields, choose(t, "g:1-2", "f", "f"))
 	w.row[0], w.row[1] = 10, 20
 	var row ring.Row
 	f := func(n uint64, due []bool, want ...float64) {

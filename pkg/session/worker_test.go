@@ -82,7 +82,8 @@ func TestSchedule(t *testing.T) {
 	}
 }
 
-// Two names of one reading share the shorter interval. A list with only slow fields ticks at their interval.
+// Two names of one reading share the shorter interval. A device whose fields are all slower than the deadline is asked
+// for one of them on each tick, because it may hang.
 func TestTick(t *testing.T) {
 	f := func(d *field.Descriptor, first, second, want time.Duration) {
 		t.Helper()
@@ -94,12 +95,12 @@ func TestTick(t *testing.T) {
 		}
 	}
 	slow := desc(60001, field.Slow)
-	f(slow, 0, 0, 30*time.Second)
+	f(slow, 0, 0, time.Second)
 	f(slow, 5*time.Second, 0, 5*time.Second)
-	f(slow, time.Minute, 0, 30*time.Second)
+	f(slow, time.Minute, 0, time.Second)
 	f(slow, time.Minute, 2*time.Second, 2*time.Second)
 	f(slow, time.Millisecond, 0, MinInterval)
-	f(desc(60001, field.Static), 0, 0, StaticInterval)
+	f(desc(60001, field.Static), 0, 0, time.Second)
 	f(desc(60001, field.EachTick), 0, 0, time.Second)
 }
 
@@ -108,9 +109,11 @@ func TestTick(t *testing.T) {
 func TestOnlyDevicesThatAreDueAreFresh(t *testing.T) {
 	fast, slow := desc(60001, field.EachTick), desc(60002, field.Slow)
 	var err error
-	src := &stub{devices: devices(3), columns: []collector.Column{{Device: 0, Field: fast.ID}, {Device: 1, Field: slow.ID}}}
+	src := &stub{devices: devices(3), columns: []collector.Column{{Device: 0, Field: fast.ID}, {Device: 1, Field: slow.ID}, {Device: 1, Field: field.XIDEvent}}}
 	src.sample = func([]float64, []bool) error { return err }
-	w := testWorker(t, src, list(fast, slow), Selection{})
+	fields := list(fast, slow)
+	fields.Fields[1].Interval = 5 * time.Second
+	w := testWorker(t, src, fields, Selection{})
 	begin := time.Now()
 	var row ring.Row
 	f := func(n uint64, e error, want ...int) { // the tick of each device's stamp
@@ -131,13 +134,13 @@ func TestOnlyDevicesThatAreDueAreFresh(t *testing.T) {
 	}
 	f(0, nil, 0, 0, 0)
 	f(1, nil, 1, 0, 1)
-	f(29, nil, 29, 0, 29)
-	f(30, nil, 30, 30, 30)
-	f(31, errors.New("gone"), 30, 30, 30)
+	f(4, nil, 4, 0, 4)
+	f(5, nil, 5, 5, 5)
+	f(6, errors.New("gone"), 5, 5, 5)
 	if st := w.device(1, time.Now()); st.State != Stalled || st.Cause != CauseError {
 		t.Errorf("after a failure of all the device of which nothing was due is %+v", st)
 	}
-	f(32, nil, 32, 32, 32) // everything is due after all failed
+	f(7, nil, 7, 7, 7) // everything is due after all failed
 }
 
 // A source without columns is sampled for its state.

@@ -9,6 +9,7 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
+	"warpgauge/pkg/session"
 	"warpgauge/pkg/view"
 )
 
@@ -71,18 +72,12 @@ func complete(shown, next []*view.Source, now time.Time, freshFor time.Duration,
 		}
 		for i := range src.Columns {
 			c := &src.Columns[i]
-			if d := &src.Devices[c.Device]; math.IsNaN(row.Cells[i]) && had[cellOf(d, c)] && !isEvent(c) {
+			if d := &src.Devices[c.Device]; math.IsNaN(row.Cells[i]) && had[cellOf(d, c)] && !session.Waits(c) {
 				return false
 			}
 		}
 	}
 	return true
-}
-
-// isEvent reports whether a column is blank unless an event occurs.
-func isEvent(c *collector.Column) bool {
-	d, ok := field.ByID(c.Field)
-	return ok && d.Event || c.Buffer > 0
 }
 
 // latest reads the newest row of a source. It returns false if there is none with the source's columns.

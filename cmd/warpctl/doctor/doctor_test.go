@@ -157,7 +157,7 @@ func table(t *testing.T, r *Result) string {
 
 func TestHealthy(t *testing.T) {
 	r := examine(t, healthy, nil)
-	if r.Wrong() {
+	if r.Wrong() || slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Severity != OK }) {
 		t.Errorf("something is wrong with a healthy machine:\n%s", table(t, r))
 	}
 	want(t, "healthy", r, "NVIDIA driver", OK, "1 NVIDIA GPU, kernel module nvidia 550.54.15")
@@ -182,6 +182,12 @@ func TestFaults(t *testing.T) {
 		want(t, what, r, check, s, texts...)
 		if r.Wrong() != slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Severity == Problem }) || s == Problem && !r.Wrong() {
 			t.Errorf("%s: Wrong is %v", what, r.Wrong())
+		}
+		nodes := func(s Severity) bool {
+			return slices.ContainsFunc(r.Findings, func(f Finding) bool { return strings.HasSuffix(f.Check, "nodes") && f.Severity == s })
+		}
+		if nodes(Problem) && (s == OK || nodes(OK)) {
+			t.Errorf("%s: both a problem of device nodes and ok in\n%s", what, table(t, r))
 		}
 	}
 	denied := func(err error, of string) func(*Options) {
@@ -218,11 +224,12 @@ func TestFaults(t *testing.T) {
 	bare := with(healthy, "-sys/module/nvidia", "-proc/driver", "-dev/nvidia", "-sys/bus/pci/devices/0000:3b:00.0/driver")
 	f("driver not loaded", bare, nil, "NVIDIA driver", Problem, "1 NVIDIA GPU on the PCI bus, but the kernel module nvidia is not loaded", "modprobe nvidia")
 	f("nouveau", with(bare, "sys/module/nouveau/x", ""), nil, "NVIDIA driver", Problem, "nouveau", "blacklist")
-	f("no device nodes", with(healthy, "-dev/nvidia"), nil, "NVIDIA device nodes", Problem, "there is no /dev/nvidiactl", "nvidia-modprobe")
+	f("no device nodes", with(healthy, "-dev/nvidiactl"), nil, "NVIDIA device nodes", Problem, "there is no /dev/nvidiactl", "nvidia-modprobe")
 	f("container without GPUs", with(healthy, "-dev/nvidia", "run/.containerenv", ""), nil, "NVIDIA device nodes", Problem, "this container has no /dev/nvidiactl", "--gpus all")
 	two := with(healthy, "sys/bus/pci/devices/0000:5e:00.0/vendor", "0x10de\n", "sys/bus/pci/devices/0000:5e:00.0/class", "0x030200\n")
 	f("a GPU without a node", two, nil, "NVIDIA device nodes", Note, "2 NVIDIA GPUs on the PCI bus, device nodes of 1")
 	f("a closed node that is not needed", healthy, denied(unix.EACCES, "nvidia-uvm"), "NVIDIA device nodes", OK, "device nodes of 1 NVIDIA GPU can be opened")
+	f("a driver without GPUs", with(healthy, "-dev/nvidia", "-sys/bus/pci"), nil, "NVIDIA driver", OK, "kernel module nvidia 550.54.15 is loaded")
 	f("no GPU's node", with(healthy, "-dev/nvidia0"), nil, "NVIDIA device nodes", Problem, "no /dev/nvidia0")
 	f("no permission", healthy, denied(unix.EACCES, "nvidia0"), "NVIDIA device nodes", Problem, "user 1000 cannot open /dev/nvidia0: permission denied", "SupplementaryGroups=")
 	f("device control group", healthy, denied(unix.EPERM, "nvidiactl"), "NVIDIA device nodes", Problem, "cannot open /dev/nvidiactl: operation not permitted", "device control group")

@@ -27,7 +27,7 @@ var planted = map[string]string{
 	"user": "mzimmer", "home": "kzander", "IPv4": "10.77.12.199", "IPv6": "2001:db8:77::1f", "MAC": "52:54:00:ab:cd:ef", "e-mail": "m.zimmer@zonda.example",
 	"token": "tok-ZZZZsecret1", "bearer": "ZmFrZS1iZWFyZXItdG9rZW4", "password": "hunter2zz", "password in a URL": "urlpass77x", "JWT": "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJ6b25kYSJ9.c2lnbmF0dXJlenp6",
 	"key": "QUtJQVpaWlpaWlpaWlpaWg", "bcrypt": "$2y$10$abcdefghijklmnopqrstuuABCDEFGHIJKLMNOPQRSTUVWXYZ01234", "API key": "zzapikey123456", "cookie": "sessionzz99",
-	"container id": "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", "job of a cgroup": "5566778", "job of a label": "sweep-zl", "job of a fact": "sweep-zf",
+	"container id": "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", "job of a cgroup": "5566778", "job of a label": "sweep-zl", "job of a fact": "sweep-zf", "job of a user": `"zu" sweep`, "job of a process": `"zp" sweep`,
 }
 
 // plant puts them into every source of doctor.
@@ -44,9 +44,9 @@ func plant(o *Options) map[string]string {
 	e.devices.Hostname = p["host"]
 	e.devices.Collectors[1].Reason = fmt.Sprintf("dial tcp %s:5555: lookup %s.%s: no such host; http://%s:%s@%s/x", p["IPv4"], p["other host"], p["domain"], p["user"], p["password in a URL"], p["other host"])
 	d := &e.devices.Devices[0]
-	d.State, d.Cause, d.Reason = "stalled", "error", "job "+p["short job"]+" of "+p["user"]+" in pod "+p["pod"]+" holds it"
-	d.Users = []apiv1.User{{Namespace: p["namespace"], Pod: p["pod"], PodUID: p["pod uid"], Container: p["container"], Job: p["job"]}, {Job: p["short job"]}}
-	d.Processes = []apiv1.Process{{PID: 99, Name: p["process"], Pod: pod, Job: p["job"]}}
+	d.State, d.Cause, d.Reason = "stalled", "error", "job "+p["short job"]+" of "+p["user"]+" in pod "+p["pod"]+" holds it like "+p["job of a user"]+" and "+p["job of a process"]
+	d.Users = []apiv1.User{{Namespace: p["namespace"], Pod: p["pod"], PodUID: p["pod uid"], Container: p["container"], Job: p["job"]}, {Job: p["short job"]}, {Job: p["job of a user"]}}
+	d.Processes = []apiv1.Process{{PID: 99, Name: p["process"], Pod: pod, Job: p["job"]}, {Job: p["job of a process"]}}
 	d.Labels, d.Facts = map[string]string{"hostname": p["host"], "hpc_job": p["job of a label"]}, map[string]string{"exported_pod": p["other pod"], "slurm_job_id": p["job of a fact"]}
 	e.fields.Devices[0].Fields = append(e.fields.Devices[0].Fields, apiv1.Field{
 		Name: "x", Labels: map[string]string{"pod": p["other pod"]}, Absent: &apiv1.Absence{Reason: "permission", Detail: "not for " + p["user"] + " at " + p["IPv6"]},

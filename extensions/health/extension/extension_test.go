@@ -17,6 +17,7 @@ import (
 	"warpgauge/extensions/health"
 	"warpgauge/extensions/live/api"
 	"warpgauge/internal/testkit"
+	"warpgauge/pkg/config/configtest"
 	"warpgauge/pkg/events"
 	"warpgauge/pkg/exporter"
 	"warpgauge/pkg/exporter/exportertest"
@@ -354,6 +355,19 @@ func TestReadingsOfHealthAreNotShown(t *testing.T) {
 		with, without := shown(), shown("--health-rules="+strings.Join(off, ","))
 		if d := cmp.Diff(without, with); d != "" {
 			t.Errorf("%s: what is shown without readings for health, and with them (-without +with):\n%s", profile, d)
+		}
+	}
+}
+
+func TestSettings(t *testing.T) {
+	for flag, want := range map[string]string{
+		"--health-directory=/x": "", "--health-directory=x": "--health-directory is \"x\": write an absolute path",
+		"--kernel-log=/x": "", "--kernel-log=off": "", "--kernel-log=auto": "", "--kernel-log=x": "--kernel-log is \"x\"",
+		"--health-node-events": "--health is off", "--health-amd-socket=/x": "--health is off", "--expected-gpus=-1": "--expected-gpus",
+	} {
+		_, _, err := configtest.Parse(t, nil, []configtest.Flags{New()}, "--health=off", flag)
+		if (err == nil) != (want == "") || want != "" && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", flag, err, want)
 		}
 	}
 }

@@ -43,7 +43,6 @@ type hostEvents struct {
 	log     *kernellog.Log // nil: the log is not read
 	ledger  *kernellog.Ledger
 	missing *missing
-	bus     pci.Bus
 
 	// Data by address, for the goroutine that reads the log.
 	devices map[pci.Address]collector.Device
@@ -61,11 +60,11 @@ const maxUnserved = 64
 // newHostEvents returns the observers of the host. They read nothing before their stages run.
 func newHostEvents(settings *Settings, c exporter.Core, watch *health.Watch, directory string) *hostEvents {
 	w := &hostEvents{
-		engine: c.Engine, observe: watch.Observe, events: c.Events, bus: pci.NewBus(""), unserved: map[pci.Address]bool{},
+		engine: c.Engine, observe: watch.Observe, events: c.Events, unserved: map[pci.Address]bool{},
 		ledger: kernellog.NewLedger(max(10*time.Second, 3*c.Config.Interval)),
 	}
 	w.missing = &missing{
-		engine: c.Engine, bus: w.bus, expected: settings.ExpectedGPUs, hidden: hiddenVendors(c.Config, c.Lookup), verdicts: c.Verdicts, observe: watch.Observe,
+		engine: c.Engine, bus: pci.NewBus(""), expected: settings.ExpectedGPUs, hidden: hiddenVendors(c.Config, c.Lookup), verdicts: c.Verdicts, observe: watch.Observe,
 	}
 	c.Registry.MustRegister(w.missing)
 	path := settings.KernelLog
@@ -166,7 +165,7 @@ func detail(e *kernellog.Event, unknown bool) (out string) {
 		out += fmt.Sprintf(", of the GPU at %s, which no collector serves", e.Address)
 	}
 	if e.Process != "" || e.PID > 0 {
-		out += fmt.Sprintf(", process %s (%d)", e.Process, e.PID)
+		out += ", process " + strings.TrimSpace(fmt.Sprintf("%s (%d)", e.Process, e.PID))
 	}
 	if e.Cause > 0 {
 		out += fmt.Sprintf(", caused by XID %d", e.Cause)
@@ -198,7 +197,7 @@ func (w *hostEvents) refresh() {
 			}
 		}
 	}
-	boards, _ := w.bus.Boards() // on an error, only collectors supply device addresses
+	boards, _ := w.missing.bus.Boards() // on an error, only collectors supply device addresses
 	for _, b := range boards {
 		w.boards[b.Address.Board()] = true
 		if _, shared := w.ports[b.Port]; shared {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"os"
@@ -100,6 +101,7 @@ func TestServe(t *testing.T) {
 }
 
 func TestListen(t *testing.T) {
+	long := filepath.Join(directory(t), strings.Repeat("x", 100))
 	tests := []struct {
 		name    string
 		prepare func(t *testing.T, path string)
@@ -121,11 +123,14 @@ func TestListen(t *testing.T) {
 		{name: "others can write in the directory", prepare: func(t *testing.T, path string) {
 			must(t, os.Chmod(filepath.Dir(path), 0o777))
 		}, want: "other users can write"},
+		{name: "another user's directory", prepare: func(t *testing.T, path string) {
+			_ = os.Chown(filepath.Dir(path), 12345, -1) // only root may
+		}, want: map[int]string{0: "belongs to user 12345"}[os.Geteuid()]},
 		{name: "a sticky directory", prepare: func(t *testing.T, path string) {
 			must(t, os.Chmod(filepath.Dir(path), 0o777|fs.ModeSticky))
 		}},
-		{name: "a path that is too long", path: filepath.Join(directory(t), strings.Repeat("x", 100)), want: "the path is too long"},
-		{name: "no directory", path: "/nonexistent/directory/s", want: "no such file or directory"},
+		{name: "a path that is too long", path: long, want: fmt.Sprintf("the path is too long: %d bytes less", len(long)-107)},
+		{name: "no directory", path: "/nonexistent/directory/s", want: "mkdir /nonexistent/directory: no such file or directory"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

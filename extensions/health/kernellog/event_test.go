@@ -115,8 +115,23 @@ func TestHostileLines(t *testing.T) {
 	f("x SXid (PCI:0000:01:00.0): 20034, Fatal", "-")
 	f("NVRM: Xid (PCI:0000:01:00): 31, pid=-5, name=", "xid address=00000000:01:00.0 code=31")
 	f("amdgpu: 0 uncorrectable hardware errors detected in umc block", "-")
+	f("amdgpu 0000:0b:00.0: 2 new uncorrectable hardware errors detected in umc_2Z; x block", "ras_uncorrected address=00000000:0B:00.0 block=umc_2Z count=2")
 	f("amdgpu 0000:0b:00.0: 1048560 uncorrectable hardware errors detected in umc block", "-") // from a sleeping GPU
 	f("NVRM: Xid (PCI:0000:01:00): 43, pid=7, name="+strings.Repeat("ü", 200)+", Ch 1", "xid address=00000000:01:00.0 code=43 pid=7 process="+strings.Repeat("ü", 32))
+}
+
+// TestFellOffBus: the line that names the GPU may be two lines before.
+func TestFellOffBus(t *testing.T) {
+	for other, want := range []uint8{0xb3, 0xb3, 0} {
+		var p parser
+		p.parse("NVRM: The NVIDIA GPU 0000:b3:00.0", "")
+		for range other {
+			p.parse("NVRM: (PCI ID: 10de:2330)", "")
+		}
+		if e, ok := p.parse("NVRM: fallen off the bus and is not responding to commands.", ""); !ok || e.Address.Bus != want {
+			t.Errorf("after %d other lines: %v, want bus %x", other, e, want)
+		}
+	}
 }
 
 func FuzzParse(f *testing.F) {

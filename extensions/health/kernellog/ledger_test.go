@@ -54,7 +54,7 @@ func TestWitnesses(t *testing.T) {
 	pass := func(b *book, d time.Duration) { b.now = b.now.Add(d) }
 	f("the driver alone", func(b *book) { b.driver(1, 79) }, 1)
 	f("the log alone", func(b *book) { b.xid(1, 79) }, 1)
-	f("the log first", func(b *book) { b.xid(1, 79); pass(b, 5*time.Second); b.driver(1, 79) }, 1)
+	f("the log first", func(b *book) { b.xid(1, 79); b.xid(2, 48); pass(b, 5*time.Second); b.driver(1, 79) }, 2)
 	f("the driver first", func(b *book) { b.driver(1, 79); pass(b, 5*time.Second); b.xid(1, 79) }, 1)
 	f("too far apart", func(b *book) { b.xid(1, 79); pass(b, 11*time.Second); b.driver(1, 79) }, 2)
 	f("other GPUs and codes", func(b *book) { b.xid(1, 79); b.driver(2, 79); b.driver(1, 48) }, 3)
@@ -119,10 +119,12 @@ func TestOtherEvents(t *testing.T) {
 	b := newBook()
 	for range 100 {
 		b.line(gpu(1), Event{Kind: AERCorrected})
+		b.line(gpu(3), Event{Kind: AERCorrected})
 		b.now = b.now.Add(50 * time.Millisecond)
 	}
-	for _, n := range []int{2, 2, 2, 3, 3, 1, 1, 2} { // with a driver reload in between
+	for _, n := range []int{2, 2, 2, 2, 3, 3, 1, 1, 2} { // with a driver reload in between
 		b.line(gpu(2), Event{Kind: RASUncorrected, Block: "umc", Count: n, Total: true})
+		b.line(gpu(2), Event{Kind: RASUncorrected, Block: "gfx", Count: n, Total: true})
 		b.now = b.now.Add(time.Minute)
 	}
 	r := prometheus.NewRegistry()
@@ -138,7 +140,7 @@ func TestOtherEvents(t *testing.T) {
 		got = append(got, fmt.Sprintf("%s: %v", strings.Join(labels, " "), m.GetCounter().GetValue()))
 	}
 	slices.Sort(got)
-	if diff := cmp.Diff([]string{"1 aer_corrected 00000000:01:00.0: 5", "2 ras_uncorrected 00000000:02:00.0: 4"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"1 aer_corrected 00000000:01:00.0: 5", "2 ras_uncorrected 00000000:02:00.0: 8", "3 aer_corrected 00000000:03:00.0: 5"}, got); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }
@@ -155,6 +157,7 @@ func TestLedgerIsBounded(t *testing.T) {
 		b.driver(1, 31)
 		b.now = b.now.Add(testWindow)
 		b.xid(1, 31)
+		b.now = b.now.Add(testWindow)
 	}
 	if r := b.reportsLocked(gpu(1), 31); len(b.xids) > maxKeys || len(b.folded) > maxKeys || len(b.totals) > maxKeys || len(r.bursts) > maxBursts || len(r.driver) > maxDriver {
 		t.Errorf("%d, %d and %d entries, want at most %d; %d bursts, %d reports", len(b.xids), len(b.folded), len(b.totals), maxKeys, len(r.bursts), len(r.driver))

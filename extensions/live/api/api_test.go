@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"maps"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -74,24 +73,29 @@ type wide []rows.Series
 
 func (w wide) Series(string, field.ID) []rows.Series { return w }
 func (wide) Samples(rows.Series, int64, int64) iter.Seq2[int64, float64] {
-	return maps.All(map[int64]float64{})
+	return func(yield func(int64, float64) bool) {
+		for at := int64(0); at < maxSamples && yield(at, 0); at++ {
+		}
+	}
 }
 
 // TestSamplesAreBounded: an answer has limited series, and limited points over all series.
 func TestSamplesAreBounded(t *testing.T) {
-	f := func(series, points, code int, want string) {
+	f := func(series int, points string, code int, want string) {
 		t.Helper()
 		w := newWorld(t, 1, 0)
 		w.past.History = make(wide, series)
-		got := get(t, New(w.options), fmt.Sprintf("%ssamples?device=x&field=DCGM_FI_DEV_GPU_TEMP&points=%d", Prefix, points))
+		got := get(t, New(w.options), fmt.Sprintf("%ssamples?device=x&field=DCGM_FI_DEV_GPU_TEMP%s", Prefix, points))
 		if got.Code != code || !strings.Contains(got.Body.String(), want) {
-			t.Errorf("%d series with %d points each: %d %.200s, want %d and %q", series, points, got.Code, got.Body, code, want)
+			t.Errorf("%d series with %s: %d %.200s, want %d and %q", series, points, got.Code, got.Body, code, want)
 		}
 	}
-	f(maxSeries, 1, 200, `"series"`)
-	f(maxSeries+1, 1, 400, "the most is 256")
-	f(maxSamples/maxPoints, maxPoints, 200, `"series"`)
-	f(maxSamples/maxPoints+1, maxPoints, 400, "ask for fewer points")
+	f(maxSeries, "&points=1", 200, `"series"`)
+	f(maxSeries+1, "&points=1", 400, "the most is 256")
+	f(maxSamples/maxPoints, fmt.Sprint("&points=", maxPoints), 200, `"series"`)
+	f(maxSamples/maxPoints+1, fmt.Sprint("&points=", maxPoints), 400, "ask for fewer points")
+	f(1, "", 200, fmt.Sprint(maxSamples-1))
+	f(2, "", 400, "ask for a shorter time")
 }
 
 func TestPoints(t *testing.T) {

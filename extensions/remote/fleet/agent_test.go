@@ -117,6 +117,26 @@ func TestDuplicateUID(t *testing.T) {
 	s.until("both have the list", 10*time.Minute, func() bool { return s.with(listA) == 2 })
 }
 
+// TestWindow: sample seconds are a mean, missed ticks a rate from one minute on. A smaller count is of a new process.
+func TestWindow(t *testing.T) {
+	w, begin := newWindow(), time.Now()
+	f := func(seconds float64, add, want Numbers) {
+		t.Helper()
+		now := begin.Add(time.Duration(seconds * float64(time.Second)))
+		w.add(add, now)
+		if diff := cmp.Diff(want, w.numbers(now)); diff != "" {
+			t.Errorf("after %v s (-want +got):\n%s", seconds, diff)
+		}
+	}
+	f(0, Numbers{sampleSeconds: 1, missedTicks: 10, series: 4}, Numbers{sampleSeconds: 1, series: 4})
+	f(30, Numbers{sampleSeconds: 3, missedTicks: 15, series: 5}, Numbers{sampleSeconds: 2, series: 5})
+	f(90, Numbers{missedTicks: 25}, Numbers{sampleSeconds: 2, missedTicks: 10})
+	f(120, Numbers{missedTicks: 5}, Numbers{sampleSeconds: 2})
+	f(240, Numbers{missedTicks: 9}, Numbers{sampleSeconds: 2, missedTicks: 2})
+	w.restart(begin.Add(240 * time.Second))
+	f(300, Numbers{missedTicks: 12}, Numbers{missedTicks: 3})
+}
+
 // TestLostMessage: after a lost message the server lacks what the next one omits, so it asks for the full state.
 func TestLostMessage(t *testing.T) {
 	s := newSim(t, 1, "")

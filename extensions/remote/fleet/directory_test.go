@@ -96,7 +96,7 @@ func TestBadDirectories(t *testing.T) {
 	f(head+"  rollout: {gates: {x: 1}}\n", listA, "gates: they are absent_fields")
 	f(head+"  rollout: {gates: {series: -1}}\n", listA, "no limit")
 	f(head+"  rollout: {stages: [{percent: 50}]}\n", listA, "last stage")
-	f(head+"  rollout: {stages: [{percent: 50}, {percent: 20}, {percent: 100}]}\n", listA, "more than the 50")
+	f(head+"  rollout: {stages: [{percent: 50}, {percent: 20}, {percent: 100}]}\n", listA, "stage 2: percent must be more than the 50")
 	f(head+"  rollout: {stages: [{soak: 1m}, {percent: 100}]}\n", listA, "percent or labels")
 	f(head+"  rollout: {stages: [{percent: 200}]}\n", listA, "at most 100")
 	f(strings.Replace(head, "a.csv", "a.yaml", 1), listA, "a.yaml")

@@ -86,18 +86,15 @@ func wanted(s *status, uid UID, last string) string {
 // it has at least one. Every rollout of a cohort chooses the same agents first.
 func choose(s *Stage, cohort string, members map[UID]member, agents []*agent) (added []*agent) {
 	var rest []*agent
-	have := 0
 	for _, a := range agents {
-		if _, member := members[a.uid]; member {
-			have++
-		} else if s.Labels.matches(a.labels) {
+		if _, member := members[a.uid]; !member && s.Labels.matches(a.labels) {
 			rest = append(rest, a)
 		}
 	}
 	if s.Percent == 0 || s.Percent == 100 {
 		return rest
 	}
-	n := max(1, int(math.Floor(s.Percent*float64(len(agents))/100))) - max(have, len(members))
+	n := max(1, int(math.Floor(s.Percent*float64(len(agents))/100))) - len(members)
 	if n <= 0 {
 		return nil
 	}

@@ -189,6 +189,17 @@ func TestOneBadReport(t *testing.T) {
 	s.until("done", time.Hour, func() bool { return s.state() == Done })
 }
 
+// TestAgainAfterHarm: an operator can roll a rejected list out again, once the nodes are mended.
+func TestAgainAfterHarm(t *testing.T) {
+	s := newSim(t, 100, "").stable()
+	s.each(func(n *node) { n.suffer = stall })
+	s.offerList(listB)
+	s.until("stopped", 20*time.Minute, func() bool { return s.state() == Stopped })
+	s.each(func(n *node) { n.suffer, n.numbers[stalled] = nil, 0 })
+	s.command("rollout")
+	s.until("done", 20*time.Minute, func() bool { return s.state() == Done })
+}
+
 // TestAgentsThatLeftTakeNoPart: a stage is a share of the present agents, without agents that said goodbye.
 func TestAgentsThatLeftTakeNoPart(t *testing.T) {
 	s := newSim(t, 200, "").stable()
@@ -313,6 +324,15 @@ func TestAgentsAreNotSeenAtOnce(t *testing.T) {
 	s.run(2 * time.Minute)
 	s.each(func(n *node) { n.away = false })
 	s.until("done", 30*time.Minute, func() bool { return s.state() == Done })
+
+	s.offerList(listC)
+	s.run(time.Minute)
+	s.open()
+	s.each(func(n *node) { n.away = true })
+	s.until("stopped", 20*time.Minute, func() bool { return s.state() == Stopped })
+	if why := s.rollout().Reason; !strings.Contains(why, "not seen since this server started") {
+		t.Errorf("it stopped because %q", why)
+	}
 }
 
 // TestTwoRolloutsAtOnce: a new list in the directory replaces a running rollout. The replaced list is tried again later unless it
@@ -323,8 +343,8 @@ func TestTwoRolloutsAtOnce(t *testing.T) {
 	s.until("canaries of B", 20*time.Minute, func() bool { return s.with(listB) == 2 })
 	s.offerList(listC)
 	s.until("C is done", time.Hour, func() bool { return s.core.cohorts["all"].Stable == hashOf(listC) })
-	if s.ever(listB) != 2 || s.with(listC) != 200 {
-		t.Errorf("%d nodes were offered B, %d have C", s.ever(listB), s.with(listC))
+	if s.ever(listB) != 2 || s.with(listC) != 200 || s.rollout().ID != 3 {
+		t.Errorf("%d nodes were offered B, %d have C, rollout %d", s.ever(listB), s.with(listC), s.rollout().ID)
 	}
 	if err := s.core.command("all", "pause", "", s.now); err == nil {
 		t.Error("a rollout that is done was paused")
@@ -364,12 +384,18 @@ func TestReportOnly(t *testing.T) {
 			}
 		}
 	}
-	s.until("done", time.Hour, func() bool { return s.state() == Done })
-	if n := s.with(listA); n != 40 {
-		t.Errorf("%d nodes have the list, want 40", n)
+	var last Counts
+	s.until("done", time.Hour, func() bool {
+		if c := s.core.cohorts["all"].counts; c != nil {
+			last = *c
+		}
+		return s.state() == Done
+	})
+	if n := s.with(listA); n != 40 || last.Members != 40 || last.Applied != 40 {
+		t.Errorf("%d nodes have the list, want 40; counts %+v", n, last)
 	}
-	if got := s.core.fleet(s.now).Cohorts[0].Agents[Observed]; got != 10 {
-		t.Errorf("%d agents only report, want 10", got)
+	if got, all := s.core.fleet(s.now).Cohorts[0].Agents[Observed], s.core.find("all", Observed, s.now); got != 10 || len(all) != 10 || all[0].Cohort != "all" {
+		t.Errorf("%d agents only report, want 10: %+v", got, all)
 	}
 }
 

@@ -81,8 +81,11 @@ func TestStateLocked(t *testing.T) {
 func TestCohortGone(t *testing.T) {
 	s := newSim(t, 20, "    stages: [{percent: 100}]\n").stable()
 	former := s.yaml
-	s.yaml = strings.Replace(s.yaml, "name: all", "name: others", 1)
+	s.yaml = strings.Replace(s.yaml, "name: all", "name: others\n  selector: {rack: none}", 1)
 	s.take()
+	if f := s.core.fleet(s.now); f.NoCohort != 20 || len(s.core.find("others", "", s.now)) != 0 || len(s.core.find("", "", s.now)) != 20 {
+		t.Errorf("%d agents without a cohort, want 20", f.NoCohort)
+	}
 	s.open()
 	if s.core.cohorts["all"] != nil {
 		t.Error("the cohort is still there")

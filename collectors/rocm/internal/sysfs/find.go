@@ -336,7 +336,7 @@ func (r *Reader) nodes() (list []node, hidden int) {
 		if err != nil {
 			continue
 		}
-		x, err := readNode(r.nodeDir(n))
+		x, err := readNode(filepath.Join(r.path(topology), strconv.Itoa(n)))
 		switch {
 		case errors.Is(err, fs.ErrPermission):
 			hidden++
@@ -347,10 +347,6 @@ func (r *Reader) nodes() (list []node, hidden int) {
 	}
 	slices.SortFunc(list, func(a, b node) int { return cmp.Compare(a.instance.Node, b.instance.Node) })
 	return list, hidden
-}
-
-func (r *Reader) nodeDir(node int) string {
-	return filepath.Join(r.path(topology), strconv.Itoa(node))
 }
 
 // readNode reads a node. A CPU node has gpu_id 0. The kernel denies reading gpu_id and properties to a process whose

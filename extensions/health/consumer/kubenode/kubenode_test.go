@@ -294,6 +294,11 @@ func TestConditionAndEvents(t *testing.T) {
 		synctest.Wait()
 		want(t, "the heartbeat's age", time.Since(s.condition().LastHeartbeatTime.Time) <= heartbeat, true)
 		want(t, "its transition an hour later", s.condition().LastTransitionTime, c.LastTransitionTime)
+		asked := s.requests
+		b.store()
+		time.Sleep(gap)
+		synctest.Wait()
+		want(t, "requests for a snapshot without changes", s.requests, asked)
 
 		step := func(when string, gpu int, state events.State, reason string, a events.Action, condition string, created ...string) {
 			t.Helper()
@@ -337,6 +342,11 @@ func TestOldFault(t *testing.T) {
 		b.set(1, events.OK, "", events.ActionNone)
 		synctest.Wait()
 		want(t, "events of the recovery", s.told(), []string{"Normal GPURecovered: GPU 1 is ok (GPU-1)"})
+		b.verdicts = append(b.verdicts, newBoard(4).verdicts[2:]...)
+		b.set(2, events.Failed, "hot", events.ActionNone)
+		time.Sleep(gap)
+		synctest.Wait()
+		want(t, "events of two GPUs that were not there", s.told(), []string{"Warning GPUFailed: GPU 2 is failed: hot (hot), recommended: none (GPU-2)"})
 	})
 }
 
@@ -405,7 +415,8 @@ func TestDevicesGone(t *testing.T) {
 			b.set(i, events.Failed, "missing", events.ActionReboot)
 		}
 		stop, _ = run(t, Options{Board: &b.Board, Node: node, Condition: true, Config: s.config()})
-		if m := s.condition().Message; !strings.HasSuffix(m, " more") || len(m) > longestMessage {
+		m := s.condition().Message
+		if rest := fmt.Sprintf("; %d more", 50-strings.Count(m, "GPU ")); !strings.HasSuffix(m, rest) || len(m) > longestMessage || len(m) < longestMessage-80 {
 			t.Errorf("the message of 50 devices has %d bytes: %q", len(m), m)
 		}
 		time.Sleep(gap)
