@@ -146,7 +146,7 @@ func TestFollow(t *testing.T) {
 		must(t, os.WriteFile(filepath.Join(r.state, stateFile), []byte("another -x"), 0o600))
 		r.start()
 		r.want("state that is damaged")
-		if n := r.logs.FilterMessageSnippet("not known how far").Len(); n != 1 {
+		if n := r.logs.FilterMessageSnippet("cannot read the saved kernel log position").Len(); n != 1 {
 			t.Errorf("%d warnings of damaged state, want 1", n)
 		}
 		r.end()
