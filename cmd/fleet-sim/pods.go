@@ -65,7 +65,7 @@ func (p *pods) answer(now time.Time) (changed bool) {
 	for _, s := range p.board.Load().Sources {
 		for i := range s.Devices {
 			if usable(&s.Devices[i], s.Devices) {
-				all = append(all, p.of(&s.Devices[i], now.Sub(p.start))...)
+				all = append(all, p.podsOf(&s.Devices[i], now.Sub(p.start))...)
 			}
 		}
 	}
@@ -91,8 +91,8 @@ func usable(d *collector.Device, all []collector.Device) bool {
 	return false
 }
 
-// of returns the pods of a device.
-func (p *pods) of(d *collector.Device, age time.Duration) (out []kube.Pod) {
+// podsOf returns the pods of a device.
+func (p *pods) podsOf(d *collector.Device, age time.Duration) (out []kube.Pod) {
 	id, resource, place := d.UUID, "nvidia.com/gpu", "gpu"+d.GPU
 	if d.Level == field.Instance {
 		id, resource, place = d.Instance.UUID, "nvidia.com/mig-"+d.Instance.Profile, place+"-"+d.Instance.ID

@@ -48,7 +48,7 @@ func (c check) compare(uuid string, rounds []round) result {
 	count := map[verdict]int{}
 	for _, r := range rounds {
 		theirs := c.theirs(r.smi[uuid])
-		ours, verdict := c.judge(r, uuid, theirs)
+		ours, verdict := c.compareRound(r, uuid, theirs)
 		// The line shows the first bad round, or else the last one.
 		if count[fail]+count[missing] == 0 {
 			out.ours, out.theirs = ours, theirs
@@ -83,7 +83,7 @@ func (c check) theirs(r readout) string {
 	return ""
 }
 
-func (c check) judge(r round, uuid, theirs string) (string, verdict) {
+func (c check) compareRound(r round, uuid, theirs string) (string, verdict) {
 	if c.how == text {
 		ours := r.after.text(c.metric, uuid)
 		return ours, presence(ours != "", theirs != "", strings.EqualFold(ours, theirs))

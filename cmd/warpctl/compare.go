@@ -27,19 +27,19 @@ func compareCommand(a *app) *cli.Command {
 		Usage:     "Compare two pages of one node, as for a move from dcgm-exporter",
 		ArgsUsage: "OLD NEW",
 		Description: `OLD and NEW are addresses of pages, files in the text format, or - for standard input.
-DCGM_ families are matched by what they measure, so names of DCGM 4.6 and older
-match those of 4.7, and values are compared in the old one's unit. Series are matched
-by device, instance, link and the labels that only some families have; values that
-differ by more than the tolerance are listed. Families of the exporters themselves
-are left out.
+It matches DCGM_ families by the measured quantity, so names of DCGM 4.6 and older
+match the names of 4.7, and compares values in the old unit. It matches series by
+device, instance, link and the labels that only some families have, and lists values
+that differ by more than the tolerance. It skips families about the exporters
+themselves.
 
-Exit code 0: all that OLD has is on NEW. 1: something is missing or differs.
-2: a page could not be read, or a flag is wrong.`,
+Exit code 0: NEW has everything of OLD. 1: something is missing or differs.
+2: a page is not readable, or a flag is wrong.`,
 		OnUsageError: func(ctx context.Context, cmd *cli.Command, err error, sub bool) error {
 			return &config.ExitError{Code: 2, Err: config.UsageError(ctx, cmd, err, sub)}
 		},
 		Flags: append([]cli.Flag{
-			&cli.FloatFlag{Name: "tolerance", Value: 0.1, Usage: "What a value may differ by, as a share of the larger one."},
+			&cli.FloatFlag{Name: "tolerance", Value: 0.1, Usage: "Largest accepted difference of two values, as a share of the larger one."},
 			config.OutputFlag(),
 		}, config.TrustFlags()...), // the arguments OLD and NEW replace --url
 		Action: func(ctx context.Context, cmd *cli.Command) error {

@@ -20,11 +20,11 @@ import (
 func doctorCommand(a *app) *cli.Command {
 	return &cli.Command{
 		Name:  "doctor",
-		Usage: "Say what is wrong with the exporter and the machine below it, and what to do",
+		Usage: "Find problems of the exporter and the machine below it, with remedies",
 		Description: "Asks the exporter that runs on this machine, or the one at --url, and examines drivers, device\n" +
-			"nodes and libraries here; machines of other systems than Linux are not examined. It says what\n" +
-			"it could not read. Ends with code 1 if something is wrong.\n" +
-			"--bundle writes what a support case needs, with names and secrets replaced.",
+			"nodes and libraries here, on Linux only. It lists what it could not read. Ends with code 1 if\n" +
+			"it finds a problem.\n" +
+			"--bundle writes an archive for a support case, with names and secrets replaced.",
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "url", Value: a.local, Usage: "Exporter to ask: http://HOST:PORT or https://USER:PASSWORD@HOST:PORT."},
 			&cli.StringFlag{Name: "bundle", Usage: "Support bundle to write: FILE.tar.gz; - is standard output, in place of the findings."},

@@ -30,8 +30,8 @@ func replayCommand(a *app) *cli.Command {
 		Name:      "replay",
 		Usage:     "Serve page, API and /metrics of a recording",
 		ArgsUsage: "FILE",
-		Description: `FILE is one of the flight recorder's (--recorder-directory of warpgauge, /api/v1/recordings).
-It is shown as of its end, or of --at after its beginning. The page's slider shows any time of it.`,
+		Description: `FILE is a file of the flight recorder (--recorder-directory of warpgauge, /api/v1/recordings).
+The program shows its end, or the time --at after its start. The page's slider shows other times.`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "listen", Value: "127.0.0.1:9401", Usage: "Address to serve on."},
 			&cli.DurationFlag{Name: "at", Usage: "Time to show, from the beginning of the recording; default: its end."},

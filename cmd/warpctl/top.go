@@ -27,8 +27,8 @@ func topCommand(a *app) *cli.Command {
 		Usage: "Show what this node, or many, are doing, in the terminal",
 		Description: "Asks the exporter that runs on this machine, or those at --url and in --urls-file, once a\n" +
 			"second. ? explains the keys.\n" +
-			"With --once, or if the output is no terminal, it writes a table once and ends with code 1\n" +
-			"if a node does not answer or there is no device.",
+			"With --once, or if the output is not a terminal, it writes a table once and ends with\n" +
+			"code 1 if a node does not answer or has no device.",
 		Flags: append([]cli.Flag{
 			&cli.StringSliceFlag{Name: "url", Usage: "Exporter to ask: http://HOST:PORT or https://USER:PASSWORD@HOST:PORT; any number of times. Default: " + a.local + "."},
 			&cli.StringFlag{Name: "urls-file", Usage: "File with a URL per line; # begins a comment."},

@@ -29,7 +29,7 @@ func TestE2EAMDGPUOperator(t *testing.T) {
 	t.Parallel()
 	mountNamespace(t)
 	exe := build(t)
-	const detected = "runs as AMD's GPU Operator starts its exporter"
+	const detected = "started as by AMD's GPU Operator"
 	for name, c := range map[string]struct {
 		port   string   // with rbacConfig.enable the proxy has the port, and the exporter the one below; here any free port
 		args   []string // empty: the operator's defaults, without the proxy
@@ -41,11 +41,11 @@ func TestE2EAMDGPUOperator(t *testing.T) {
 		"behind the proxy": {port: "0", args: []string{"--bind=127.0.0.1"}},
 		"an older operator's flags": {
 			port: "5000", args: []string{"--agent-grpc-port=50061", "--some-flag", "value", "--monitor-gpu=true"},
-			log: []string{"--agent-grpc-port has no effect: there is no agent", `flag is unknown and has no effect {"flag": "--some-flag"}`},
+			log: []string{"--agent-grpc-port has no effect: there is no agent", `ignoring an unknown flag {"flag": "--some-flag"}`},
 		},
 		"a wrong configuration": {
 			port: "5000", config: "{",
-			log: []string{"the configuration of AMD's exporter is not used", "line 1, character 1: it is no JSON"},
+			log: []string{"cannot use the configuration of AMD's exporter", "line 1, character 1: it is not JSON"},
 		},
 		"a configuration": {
 			port: "5000",

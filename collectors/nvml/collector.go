@@ -161,7 +161,7 @@ func nothingToRead(sources []collector.Source) error {
 			return fmt.Errorf("no GPU that answers has a field of the list: %w", s.err)
 		}
 	}
-	return fmt.Errorf("%w: %d GPUs, none of which has any of the fields in the list", collector.ErrNothingToRead, len(sources))
+	return fmt.Errorf("%w: none of %d GPUs has a field of the list", collector.ErrNothingToRead, len(sources))
 }
 
 // LeftOut implements collector.Limited.

@@ -77,7 +77,7 @@ type xids struct {
 // newXIDs opens an event set for a GPU, or reuses the set that an earlier session kept. It returns nil if the list
 // has neither XID nor health fields and the GPU has no MIG mode, or if the GPU has no events.
 func newXIDs(l *library, g *gpu, fields []field.Reading, kept *keptXIDs, log *zap.Logger, c *costs) *xids {
-	former := kept.take(g.device.ID)
+	former := kept.claim(g.device.ID)
 	if !wanted(fields, field.XIDErrors, field.XIDEvent, field.GPUHealth) && !g.migCapable {
 		if former != nil {
 			former.close()
@@ -241,8 +241,8 @@ type keptXIDs struct {
 	lib  *library         // to be closed once; nil: a collector has NVML open
 }
 
-// take removes the XIDs of a GPU; nil if there are none.
-func (k *keptXIDs) take(gpu string) *xids {
+// claim removes and returns the kept XIDs of a GPU; nil if there are none.
+func (k *keptXIDs) claim(gpu string) *xids {
 	if k == nil {
 		return nil
 	}

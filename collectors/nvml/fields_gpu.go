@@ -80,7 +80,7 @@ const milliwatts = 1000 // in a watt
 
 const percent = 100
 
-const wholeWatts = "DCGM rounds down to whole watts"
+const wholeWatts = "DCGM reports whole watts, rounded down"
 
 var powerReadings = []reading{
 	{id: 155, terms: callTerms(getPowerUsage, 0), how: unlessZero, div: milliwatts, note: "warpgauge drops the 0 of GPUs without a sensor"},

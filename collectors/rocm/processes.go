@@ -63,7 +63,7 @@ func (c *Processes) Open(ctx context.Context, _ field.List) ([]collector.Source,
 		columns += len(s.columns)
 	}
 	if columns == 0 {
-		return nil, errors.Join(fmt.Errorf("look for processes on AMD GPUs: %w: %d GPUs, none of which KFD serves", collector.ErrNothingToRead, len(gpus)), c.Close())
+		return nil, errors.Join(fmt.Errorf("look for processes on AMD GPUs: %w: KFD serves none of %d GPUs", collector.ErrNothingToRead, len(gpus)), c.Close())
 	}
 	return out, nil
 }

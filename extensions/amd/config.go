@@ -99,7 +99,7 @@ func parseFile(data []byte, name string) (*configFile, error) {
 			before := data[:min(int(syntax.Offset), len(data))]
 			where = fmt.Sprintf("line %d, character %d: ", bytes.Count(before, []byte{'\n'})+1, len(before)-bytes.LastIndexByte(before, '\n')-1)
 		}
-		return nil, fmt.Errorf("configuration file %q: %sit is no JSON: %w", name, where, err)
+		return nil, fmt.Errorf("configuration file %q: %sit is not JSON: %w", name, where, err)
 	}
 	if err := f.object("", whole); err != nil {
 		return nil, fmt.Errorf("configuration file %q: %w", name, err)

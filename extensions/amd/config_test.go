@@ -70,8 +70,8 @@ func TestParseFile(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"":                                    `configuration file "config.json": line 1, character 0: it is no JSON: unexpected end of JSON input`,
-		"{\n  \"GPUConfig\": {,}\n}":          `configuration file "config.json": line 2, character 17: it is no JSON: invalid character ',' looking for beginning of object key string`,
+		"":                                    `configuration file "config.json": line 1, character 0: it is not JSON: unexpected end of JSON input`,
+		"{\n  \"GPUConfig\": {,}\n}":          `configuration file "config.json": line 2, character 17: it is not JSON: invalid character ',' looking for beginning of object key string`,
 		`[]`:                                  `configuration file "config.json": the file: write keys and values in braces`,
 		`{"ServerPort": "5000"}`:              `configuration file "config.json": ServerPort: write a port`,
 		`{"ServerPort": 70000}`:               `configuration file "config.json": ServerPort: write a port`,

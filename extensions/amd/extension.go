@@ -58,12 +58,12 @@ var (
 func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, error) {
 	e.verdicts.Store(c.Verdicts)
 	if e.operator {
-		c.Log.Info("runs as AMD's GPU Operator starts its exporter: defaults are those of AMD's exporter",
+		c.Log.Info("started as by AMD's GPU Operator; using the defaults of AMD's exporter",
 			zap.String("address", c.Config.Web.Address), zap.String("names", c.Config.FieldNames), zap.String("config", e.path),
 			zap.String("health_socket", e.flag("health-amd-socket")), zap.String("jobs", c.Config.HPCJobDir), zap.Bool("kubernetes", c.Config.Kubernetes.Enabled))
 	}
 	if e.failed != nil {
-		c.Log.Error("the configuration of AMD's exporter is not used", zap.Error(e.failed))
+		c.Log.Error("cannot use the configuration of AMD's exporter", zap.Error(e.failed))
 	}
 	if e.path == "" {
 		return nil, nil, nil

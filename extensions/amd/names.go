@@ -208,7 +208,7 @@ func (s *Settings) keepLabels(kind string, all []Pair, limit int, warn func(stri
 func (s *Settings) labelProblem(name string) string {
 	switch {
 	case !legalName.MatchString(name):
-		return "it is no name of a label: letters, digits and underscores, and no digit first"
+		return "it is not a label name: use letters, digits and underscores, and no digit first"
 	case strings.HasPrefix(name, "__"):
 		return "names with two underscores first are Prometheus' own"
 	case name == "le" || name == "quantile":

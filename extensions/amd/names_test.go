@@ -128,7 +128,7 @@ func TestNewNames(t *testing.T) {
 		all, strings.Replace(strings.Replace(always, "card_model", "card_model cluster_name", 1), "serial", "rack serial", 1),
 		`custom label "rack": it is there twice`, `custom label "gpu_id": it says which GPU a series is of`,
 		`custom label "clock_type": series of gpu_clock are distinguished by it`,
-		`custom label "ra ck": it is no name of a label: letters, digits and underscores, and no digit first`,
+		`custom label "ra ck": it is not a label name: use letters, digits and underscores, and no digit first`,
 		`custom label "__x": names with two underscores first are Prometheus' own`, `custom label "le": Prometheus gives it another meaning`,
 		`custom label "hostname": it says which node a series is of`)
 	f(Settings{PodLabels: []Pair{{"Team", "team"}, {"rack", "x"}}, Custom: []Pair{{"rack", "a"}}}, all, strings.Replace(always, "serial_number", "rack serial_number team", 1),

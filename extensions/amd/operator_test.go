@@ -104,7 +104,7 @@ func TestOperatorDefaults(t *testing.T) {
 	// A file named by the user must exist and be valid; the operator's file may be absent or invalid.
 	write(`{`)
 	for _, e := range []environment{env(), {}} {
-		if _, _, err := operatorConfig(t, e, "--amd-config", file); err == nil || !strings.Contains(err.Error(), "it is no JSON") {
+		if _, _, err := operatorConfig(t, e, "--amd-config", file); err == nil || !strings.Contains(err.Error(), "it is not JSON") {
 			t.Errorf("a bad file that was named: %v", err)
 		}
 	}

@@ -79,7 +79,7 @@ func (w *Watch) open(now time.Time) *files {
 		err = w.restore(data)
 	}
 	if err != nil {
-		w.log.Warn("what was known of devices' health cannot be used: it begins with what is seen now", zap.String("directory", w.o.Directory), zap.Error(err))
+		w.log.Warn("cannot restore the health of devices; starting without it", zap.String("directory", w.o.Directory), zap.Error(err))
 	}
 	return out
 }
@@ -171,7 +171,7 @@ func (w *Watch) write(f *files) {
 	for data := range f.next {
 		err := f.Write(fileName, data)
 		if failed := f.failed.Swap(err != nil); err != nil && !failed {
-			w.log.Warn("health of devices cannot be kept", zap.String("directory", w.o.Directory), zap.Error(err))
+			w.log.Warn("cannot save the health of devices", zap.String("directory", w.o.Directory), zap.Error(err))
 		}
 	}
 }

@@ -207,7 +207,7 @@ func TestTheFile(t *testing.T) {
 	}
 	must(t, os.WriteFile(name, data[:len(data)/2], 0o600))
 	run(func(n *node) { n.want("GPU-a", events.OK, "") })
-	if got := logs.FilterMessageSnippet("cannot be used").Len(); got != 1 {
+	if got := logs.FilterMessageSnippet("cannot restore the health").Len(); got != 1 {
 		t.Errorf("%d lines of the log on a file that is broken", got)
 	}
 	if data, _ = os.ReadFile(name); !json.Valid(data) {
@@ -222,7 +222,7 @@ func TestTheFile(t *testing.T) {
 			t.Errorf("once it can be written again: %v", err)
 		}
 	})
-	if got := logs.FilterMessageSnippet("cannot be kept").Len(); got != 1 {
+	if got := logs.FilterMessageSnippet("cannot save the health").Len(); got != 1 {
 		t.Errorf("%d lines of the log on a directory that others can write to", got)
 	}
 	for _, l := range logs.All() {

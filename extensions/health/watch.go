@@ -137,7 +137,7 @@ func (w *Watch) Run(ctx context.Context) error {
 	if files != nil {
 		writer.Go(func() { w.write(files) })
 	} else {
-		w.log.Info("health of devices is kept in memory only: it is forgotten when the exporter restarts", zap.String("flag", "--health-directory"))
+		w.log.Info("keeping the health of devices in memory only; a restart forgets it", zap.String("flag", "--health-directory"))
 	}
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
@@ -245,7 +245,7 @@ func (w *Watch) applyObservations(now time.Time) {
 		dropped += w.xids.Dropped()
 	}
 	if dropped > w.lost {
-		w.log.Warn("too many observations at a time: some are left out", zap.Uint64("left_out", dropped-w.lost))
+		w.log.Warn("too many observations at a time; dropping some", zap.Uint64("left_out", dropped-w.lost))
 		w.lost = dropped
 	}
 	for {

@@ -33,11 +33,11 @@ func devicesCommand(a *exporter.Program) *cli.Command {
 		Usage:     "List the devices of this machine and their state, or the fields of one GPU",
 		ArgsUsage: "[GPU [FIELD...]]",
 		Description: "Asks the exporter that runs on this machine, or the one at --url. If none answers, it opens\n" +
-			"every enabled collector and samples each device once. Standard error says which it did.\n" +
-			"Collectors that are not in use say why. With --kubernetes or --hpc-job-mapping-dir, of\n" +
-			"the exporter or here, it says who uses each device.\n" +
+			"every enabled collector and samples each device once. Standard error names the source.\n" +
+			"It shows why a collector is not in use. With --kubernetes or --hpc-job-mapping-dir, of\n" +
+			"the exporter or here, it lists the users of each device.\n" +
 			"With GPU, an index, UUID, PCI address or all, it lists each field of the field list, or those\n" +
-			"named (* is any text), with its value or why it has none.\n" +
+			"named (* is any text), with its value or the reason for its absence.\n" +
 			"Ends with code 1 if there is no device. For scripts, --output=json lists all.",
 		Flags: append([]cli.Flag{
 			&cli.BoolFlag{Name: "all", Usage: "List links and cores, and all users of shared devices, too."},

@@ -33,13 +33,13 @@ const cannotTell = 2
 func healthCommand(a *exporter.Program) *cli.Command {
 	return &cli.Command{
 		Name:  "health",
-		Usage: "Say whether the devices of this node are healthy, for people and health checks",
+		Usage: "Report whether the devices of this node are healthy, for people and health checks",
 		Description: "Asks the exporter that runs on this machine, or the one at --url, for its verdicts.\n" +
-			"Ends with code 0 if none is as bad as --fail-on says, 1 if one is, and 2 if that cannot be\n" +
-			"said: no exporter answers, it has no verdicts yet, or nothing is known of a device.\n" +
+			"Ends with code 0 if all are better than --fail-on, 1 if one is not, and 2 if it cannot tell:\n" +
+			"no exporter answers, the exporter has no verdicts yet, or a device is unknown.\n" +
 			"docs/health.md describes states, reasons and actions.",
 		Flags: append([]cli.Flag{
-			&cli.StringFlag{Name: "fail-on", Value: events.Failed.String(), Usage: "From which state on the code is 1: failed, degraded, or unknown (whatever is not ok).", Validator: func(s string) error {
+			&cli.StringFlag{Name: "fail-on", Value: events.Failed.String(), Usage: "Mildest state that makes the code 1: failed, degraded, or unknown (any state except ok).", Validator: func(s string) error {
 				if _, ok := failStates[s]; !ok {
 					return errors.New("write failed, degraded or unknown")
 				}

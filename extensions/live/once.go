@@ -27,13 +27,13 @@ func onceCommand(a *exporter.Program) *cli.Command {
 		Name:  "once",
 		Usage: "Print the page of the exporter here, or sample every device and print one",
 		Description: "Asks the exporter that runs on this machine, or the one at --url. If none answers, it opens\n" +
-			"every enabled collector, samples each device, again for what takes two samples, and makes\n" +
-			"the page itself. Standard error says which it did.\n" +
+			"every enabled collector, samples each device, again for rates, which need two samples, and\n" +
+			"makes the page itself. Standard error names the source.\n" +
 			"Ends with code 1 if there is no device.",
 		Flags: append([]cli.Flag{
 			config.TimeoutFlag(10*time.Second, "Longest time to wait for libraries and devices."),
 			&cli.StringFlag{Name: "format", Value: "text", Usage: "text or openmetrics."},
-			&cli.IntFlag{Name: "samples", Value: 1, Usage: "How often to sample here, at least; histograms and event counts need more than one."},
+			&cli.IntFlag{Name: "samples", Value: 1, Usage: "Minimum number of samples to take here; histograms and event counts need several."},
 		}, config.URLFlags()...),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			format, known := pageFormats[cmd.String("format")]

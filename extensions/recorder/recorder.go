@@ -152,9 +152,9 @@ func New(o Options) *Recorder {
 // Run watches and writes until ctx ends. It then writes the pending recording without the missing
 // samples.
 func (r *Recorder) Run(ctx context.Context) error {
-	r.log.Info("recordings are written", zap.String("directory", r.o.Directory), zap.Duration("before", r.o.Before), zap.Duration("after", r.o.After))
+	r.log.Info("waiting for faults to record", zap.String("directory", r.o.Directory), zap.Duration("before", r.o.Before), zap.Duration("after", r.o.After))
 	if err := r.tidy(time.Now()); err != nil {
-		r.log.Warn("directory of recordings cannot be used", zap.Error(err))
+		r.log.Warn("cannot use the directory of recordings", zap.Error(err))
 	}
 	r.started = time.Now()
 	tick := time.NewTicker(interval)
@@ -203,7 +203,7 @@ func (r *Recorder) Open(name string) (io.ReadSeekCloser, error) {
 		return nil, err
 	}
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, errors.Join(fmt.Errorf("recording %q is no file: %w", name, fs.ErrNotExist), err, f.Close())
+		return nil, errors.Join(fmt.Errorf("recording %q is not a file: %w", name, fs.ErrNotExist), err, f.Close())
 	}
 	return f, nil
 }
@@ -289,15 +289,15 @@ func (r *Recorder) finish(now time.Time) {
 	}
 	if err != nil {
 		r.failed.Inc()
-		r.log.Error("recording cannot be written", zap.String("cause", p.Cause), zap.Error(err))
-		e.Text, e.Bad = "recording cannot be written: "+err.Error(), true
+		r.log.Error("cannot write a recording", zap.String("cause", p.Cause), zap.Error(err))
+		e.Text, e.Bad = "cannot write a recording: "+err.Error(), true
 	} else {
 		r.written.WithLabelValues(p.Cause).Inc()
 		r.log.Info("recording written", zap.String("file", h.Name))
 	}
 	r.o.Events.Publish(e)
 	if err := r.tidy(now); err != nil {
-		r.log.Warn("old recordings cannot be removed", zap.Error(err))
+		r.log.Warn("cannot remove old recordings", zap.Error(err))
 	}
 }
 
@@ -403,7 +403,7 @@ func (r *Recorder) tidy(now time.Time) error {
 		if !ok || h.Bytes != f.Size() {
 			var e error
 			if h, e = headerOf(root, f); e != nil {
-				r.log.Warn("recording cannot be read", zap.String("file", f.Name()), zap.Error(e))
+				r.log.Warn("cannot read a recording", zap.String("file", f.Name()), zap.Error(e))
 				continue
 			}
 		}

@@ -304,7 +304,7 @@ func TestTheOldestAreRemoved(t *testing.T) {
 		for len(n.told.C) > 0 {
 			e = <-n.told.C
 		}
-		if !e.Bad || !strings.Contains(e.Text, "cannot be written") {
+		if !e.Bad || !strings.Contains(e.Text, "cannot write a recording") {
 			t.Errorf("the last event is %q", e.Text)
 		}
 	})

@@ -81,7 +81,7 @@ func (m *Manager) restore() {
 	}
 	k, err := directory(m.o.Settings.Directory).load()
 	if err != nil {
-		m.log.Warn("no list is kept from before", zap.Error(err))
+		m.log.Warn("cannot read the saved field list", zap.Error(err))
 		m.update(func(s *lists.Delivery) { s.Unkept = err.Error() })
 		return
 	}
@@ -103,7 +103,7 @@ func (m *Manager) former() *List {
 		if err == nil {
 			return l
 		}
-		m.log.Warn("the kept list is not used", zap.String("hash", l.Hash), zap.Error(err))
+		m.log.Warn("cannot restore the saved field list", zap.String("hash", l.Hash), zap.Error(err))
 	}
 	return nil
 }
@@ -362,7 +362,7 @@ func (m *Manager) keep() {
 	m.update(func(s *lists.Delivery) {
 		if s.Unkept = ""; err != nil {
 			s.Unkept = err.Error()
-			m.log.Error("the list is in service but not kept: a start without the server has an older one", zap.Error(err))
+			m.log.Error("cannot save the list in service; a start without the server uses an older one", zap.Error(err))
 		}
 	})
 }

@@ -18,7 +18,7 @@ func (m *Manager) Answered() { m.update(func(s *lists.Delivery) { s.Down = "" })
 func (m *Manager) Unreachable(err error) {
 	text := bounded(err.Error())
 	if m.state().Down != text {
-		m.log.Warn("the server of lists cannot be used; the list in service stays", zap.String("error", text))
+		m.log.Warn("cannot use the server of lists; the list in service stays", zap.String("error", text))
 	}
 	m.update(func(s *lists.Delivery) { s.Down = text })
 }

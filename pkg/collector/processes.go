@@ -134,7 +134,7 @@ func ProcessBlocks(devices int, columns []Column) ([]int, error) {
 		starts[i] = -1
 	}
 	if len(columns)%ProcessWidth != 0 {
-		return nil, fmt.Errorf("read columns of processes: %d are no multiple of %d", len(columns), ProcessWidth)
+		return nil, fmt.Errorf("read columns of processes: %d is not a multiple of %d", len(columns), ProcessWidth)
 	}
 	for i := range columns {
 		c, start := &columns[i], i-i%ProcessWidth

@@ -22,7 +22,7 @@ import (
 )
 
 // errNoPage reports HTML or JSON in place of metrics, as apiv1.ErrNoPage does.
-var errNoPage = errors.New("it is no page of metrics: it is a web site or another program")
+var errNoPage = errors.New("this is not a page of metrics, but a web site or another program")
 
 const (
 	maxPage     = 256 << 20 // bytes: 1,000 GPUs have some 40 MB

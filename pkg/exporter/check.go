@@ -23,13 +23,13 @@ func checkCommand(a *Program) *cli.Command {
 		Name:      "check",
 		Usage:     "Check a counters CSV, and what this machine can supply of it",
 		ArgsUsage: "[FILE]",
-		Description: "Lists all problems of FILE, else of the file that the exporter would use, with their\n" +
-			"places. Then it opens every enabled collector, samples each device, and says which fields\n" +
-			"have no value, and why. Ends with code 1 if the file has errors.\n" +
-			"With --guard, FILE is what a server is to deliver, and what the guard of this node would\n" +
-			"refuse (--remote-limit, --remote-allow) is an error, too. The cost is only measured in\n" +
-			"service.",
-		Flags: []cli.Flag{timeoutFlag(), config.OutputFlag(), &cli.BoolFlag{Name: "guard", Usage: "Check FILE as a list of a server (docs/remote.md)."}},
+		Description: "Lists all problems of FILE, or of the file that the exporter would use, with line and\n" +
+			"column. Then it opens every enabled collector, samples each device, and lists the fields\n" +
+			"without a value, with the reasons. Ends with code 1 if the file has errors.\n" +
+			"With --guard, it checks FILE as a list from a server: lines that the guard of this node\n" +
+			"would refuse (--remote-limit, --remote-allow) are errors, too. It does not measure the\n" +
+			"cost, which the guard measures in service.",
+		Flags: []cli.Flag{timeoutFlag(), config.OutputFlag(), &cli.BoolFlag{Name: "guard", Usage: "Check FILE as a list from a server (docs/remote.md)."}},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.Args().Len() > 1 {
 				return fmt.Errorf("check takes one file, not %d", cmd.Args().Len())

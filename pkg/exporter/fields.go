@@ -25,8 +25,8 @@ func fieldsCommand(a *Program) *cli.Command {
 		Usage:     "List the fields that a counters CSV can ask for",
 		ArgsUsage: "[PATTERN...]",
 		Description: "PATTERN is part of an id, name, unit or meaning, in any case; with * it is a whole\n" +
-			"name, and * stands for any text. A field that matches one of several is listed.\n" +
-			"TYPE is the one to give it in the CSV. Ends with code 1 if nothing matches a PATTERN.",
+			"name, and * stands for any text. The list has every field that matches a PATTERN.\n" +
+			"TYPE is the type to use in the CSV. Ends with code 1 if nothing matches a PATTERN.",
 		Flags: []cli.Flag{config.OutputFlag()},
 		Action: func(_ context.Context, cmd *cli.Command) error {
 			return listFields(a, cmd.String("output"), cmd.Args().Slice())

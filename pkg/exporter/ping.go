@@ -23,7 +23,7 @@ func pingCommand(a *Program) *cli.Command {
 		Name:  "ping",
 		Usage: "Ask an exporter for /health and /metrics, as a test of an installation",
 		Description: "Asks the exporter of this machine, or the one at --url, until both answer and a device is\n" +
-			"up. Ends with code 1 if that takes longer than --timeout, and says what was wrong.",
+			"up. If that takes longer than --timeout, it ends with code 1 and the reason.",
 		Flags: append([]cli.Flag{timeoutFlag()}, config.URLFlags()...),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			cfg, err := a.Config()

@@ -94,7 +94,7 @@ func (a *Program) logNotices(log *zap.Logger) {
 		log.Warn(n.Text, zap.Stringer("source", n.Source))
 	}
 	for _, word := range a.Unknown {
-		log.Warn("flag is unknown and has no effect", zap.String("flag", word))
+		log.Warn("ignoring an unknown flag", zap.String("flag", word))
 	}
 }
 
@@ -211,7 +211,7 @@ func (a *Program) Serve(ctx context.Context) error {
 	log := newLoggerAt(cfg, a.Log, level)
 	log.Info("starting", zap.String("version", a.Build.Version), zap.String("revision", a.Build.Revision))
 	if a.Build.Pure {
-		log.Warn("built without cgo: NVIDIA's libraries and ROCm SMI cannot be read; build with a C compiler, or take a package or the image")
+		log.Warn("built without cgo, so this program loads no vendor's library; build with a C compiler, or use a package or the image")
 	}
 	a.logNotices(log)
 	stages, err := a.stages(ctx, cfg, log, level, sig)

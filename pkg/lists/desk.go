@@ -27,7 +27,7 @@ import (
 const changeTimeout = time.Minute
 
 // errEmpty refuses a list that would empty the page.
-var errEmpty = errors.New("the counters file asks for nothing")
+var errEmpty = errors.New("the counters file lists no fields")
 
 // Local supplies this node's own list, which is in service while no server's list is. *Files implements it.
 type Local interface {

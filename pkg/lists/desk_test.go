@@ -196,8 +196,8 @@ func TestReload(t *testing.T) {
 	b.readErr = os.ErrNotExist
 	b.want(t, "not exist", false, 1, 1, 2)
 	b.readErr, b.file = nil, "# nothing\n"
-	b.want(t, "asks for nothing", false, 1, 1, 3) // it would empty the page
-	b.file = csvB                                 // restored: nothing to apply, but the error ends
+	b.want(t, "lists no fields", false, 1, 1, 3) // it would empty the page
+	b.file = csvB                                // restored: nothing to apply, but the error ends
 	b.want(t, "", true, 1, 2, 3)
 	b.wantApplied(t, 2)
 }

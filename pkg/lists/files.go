@@ -142,7 +142,7 @@ func (f *Files) First(ctx context.Context, log *zap.Logger) (*Parsed, error) {
 		return nil, err
 	}
 	if len(p.Fields.Fields) == 0 {
-		log.Warn("the counters file asks for nothing", zap.String("file", in.Name))
+		log.Warn("the counters file lists no fields", zap.String("file", in.Name))
 	}
 	log.Info("counters read", zap.String("file", in.Name), zap.Int("fields", len(p.Fields.Fields)))
 	return p, nil

@@ -91,7 +91,7 @@ func TestAPauseIsRenewedWhileItsEndWaits(t *testing.T) {
 		turn.End()
 		second.Wait()
 		b.wantRead(t, temperature)
-		if n := b.logs.FilterMessageSnippet("ends by itself").Len(); n != 0 {
+		if n := b.logs.FilterMessageSnippet("ending a pause").Len(); n != 0 {
 			t.Error("the first pause has ended although it was renewed")
 		}
 		b.wantApplied(t, 1, 1)

@@ -225,7 +225,7 @@ func (j *JobDirectory) report(problems map[string]*fileProblem) {
 	}
 	for reason := range j.problems {
 		if problems[reason] == nil {
-			j.log.Info("no job files are skipped for this reason any more", zap.String("reason", reason))
+			j.log.Info("no longer skipping job files for this reason", zap.String("reason", reason))
 		}
 	}
 	j.problems = problems

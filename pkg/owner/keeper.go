@@ -237,7 +237,7 @@ func (k *Keeper) findPod(t *table, uid string) (pod kube.PodName, known bool) {
 	if pod, known = newest(k.o.Metadata).ByUID[uid]; known {
 		return pod, true
 	}
-	for pod, p := range t.people { // the API server has deleted it, but the kubelet still lists it
+	for pod, p := range t.podInfos { // the API server has deleted it, but the kubelet still lists it
 		if p.uid == uid {
 			return pod, true
 		}

@@ -25,7 +25,7 @@ func namesOf(old bool) names {
 // renderer makes labels of uses.
 type renderer struct {
 	names     names
-	people    map[kube.PodName]person
+	podInfos  map[kube.PodName]podInfo
 	about     map[string][]collector.Label // by job ID
 	jobLabels []string                     // the job labels on all series, without job_
 	uid       bool                         // label pod_uid
@@ -57,7 +57,7 @@ func (r *renderer) owner(uses []use, uid bool) view.Owner {
 		labels = append(labels, collector.Label{Name: r.names.container, Value: u.container})
 	}
 	labels = append(labels, collector.Label{Name: r.names.namespace, Value: u.pod.Namespace}, collector.Label{Name: r.names.pod, Value: u.pod.Name})
-	if known := r.people[u.pod].uid; uid && known != "" {
+	if known := r.podInfos[u.pod].uid; uid && known != "" {
 		labels = append(labels, collector.Label{Name: "pod_uid", Value: known})
 	}
 	if r.virtual && u.replica != "" && !slices.ContainsFunc(uses, func(o use) bool { return o.replica != u.replica }) {
@@ -69,7 +69,7 @@ func (r *renderer) owner(uses []use, uid bool) view.Owner {
 		}
 	}
 	slices.SortFunc(labels, compareLabels)
-	return view.Owner{PodLabels: r.people[u.pod].labels, Labels: labels, Facts: r.people[u.pod].facts}
+	return view.Owner{PodLabels: r.podInfos[u.pod].labels, Labels: labels, Facts: r.podInfos[u.pod].facts}
 }
 
 // withJobs copies each owner for each job; without owners it returns the jobs.

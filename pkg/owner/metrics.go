@@ -98,7 +98,7 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 		}
 		if !slices.Contains(t.crowded, d.ID) {
 			for _, u := range t.usesAndJobs(d) {
-				unique(descOwner, 1, append(named(d), u.pod.Namespace, u.pod.Name, t.people[u.pod].uid, u.container, u.replica, u.source,
+				unique(descOwner, 1, append(named(d), u.pod.Namespace, u.pod.Name, t.podInfos[u.pod].uid, u.container, u.replica, u.source,
 					u.claimLabel("dra_claim_name"), u.claimLabel("dra_claim_namespace"), u.job)...)
 			}
 		}

@@ -37,7 +37,7 @@ func (k *Keeper) share(now time.Time) {
 		sums, idle := k.podSums(t, d, on)
 		perPod(t.usesOf(d), func(pod []use) {
 			name := pod[0].pod
-			if t.people[name].uid == "" {
+			if t.podInfos[name].uid == "" {
 				return // its processes cannot be told apart from other users' processes
 			}
 			sum, busy := sums[name]

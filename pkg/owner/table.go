@@ -58,7 +58,7 @@ type table struct {
 	devices   *devices
 	uses      map[string][]use // by device ID; sorted, without duplicates
 	jobs      map[string][]string
-	people    map[kube.PodName]person
+	podInfos  map[kube.PodName]podInfo
 	unmatched []Unmatched
 	losses    losses
 	crowded   []string // IDs of devices with more than maxOwners users
@@ -79,7 +79,7 @@ func (k *Keeper) build(v *view.View, in inputs, last *table) *table {
 	t := &table{from: in.source(v), devices: newDevices(v), answers: map[string]answer{}, uses: map[string][]use{}, jobs: map[string][]string{}}
 	k.remember(t.devices)
 	k.join(t, in)
-	t.people = k.people(t.uses, in.meta, last.people, &t.losses)
+	t.podInfos = k.podInfos(t.uses, in.meta, last.podInfos, &t.losses)
 	r := k.renderer(t)
 	r.about = in.jobs.About
 	for _, d := range t.devices.all {
@@ -108,7 +108,7 @@ func (k *Keeper) build(v *view.View, in inputs, last *table) *table {
 }
 
 func (k *Keeper) renderer(t *table) *renderer {
-	return &renderer{names: namesOf(k.o.OldNamespace), people: t.people, jobLabels: k.o.JobLabels, uid: k.o.PodUID, virtual: k.o.Virtual}
+	return &renderer{names: namesOf(k.o.OldNamespace), podInfos: t.podInfos, jobLabels: k.o.JobLabels, uid: k.o.PodUID, virtual: k.o.Virtual}
 }
 
 // usesOf returns the uses of a device, or the inherited ones.
@@ -132,7 +132,7 @@ func (t *table) usesAndJobs(d *collector.Device) []use {
 // users returns the containers and jobs of a device, each once.
 func (t *table) users(d *collector.Device) (out []Owner) {
 	for _, u := range t.usesAndJobs(d) {
-		out = append(out, Owner{u.pod.Namespace, u.pod.Name, t.people[u.pod].uid, u.container, u.job})
+		out = append(out, Owner{u.pod.Namespace, u.pod.Name, t.podInfos[u.pod].uid, u.container, u.job})
 	}
 	return slices.Compact(out)
 }
@@ -266,8 +266,8 @@ func jobsOf(d *collector.Device, files map[string][]string) []string {
 	return files[d.GPU]
 }
 
-// person holds the uid and labels of a pod that uses devices.
-type person struct {
+// podInfo holds the uid and labels of a pod that uses devices.
+type podInfo struct {
 	uid           string
 	labels, facts []collector.Label // facts are for dialects
 }
@@ -285,10 +285,10 @@ func (k *Keeper) podFacts(uid string, labels map[string]string) (out []collector
 	return out
 }
 
-// people looks up the pods with devices. A pod that the API server no longer has keeps its previous metadata from last
+// podInfos looks up the pods with devices. A pod that the API server no longer has keeps its previous metadata from last
 // until the kubelet stops listing it.
-func (k *Keeper) people(uses map[string][]use, meta *kube.Metadata, last map[kube.PodName]person, lost *losses) map[kube.PodName]person {
-	out := map[kube.PodName]person{}
+func (k *Keeper) podInfos(uses map[string][]use, meta *kube.Metadata, last map[kube.PodName]podInfo, lost *losses) map[kube.PodName]podInfo {
+	out := map[kube.PodName]podInfo{}
 	for _, list := range uses {
 		for i := range list {
 			name := list[i].pod
@@ -297,7 +297,7 @@ func (k *Keeper) people(uses map[string][]use, meta *kube.Metadata, last map[kub
 			}
 			p := last[name]
 			if pod, known := meta.Pods[name]; known {
-				p = person{uid: pod.UID, facts: k.podFacts(pod.UID, pod.Labels)}
+				p = podInfo{uid: pod.UID, facts: k.podFacts(pod.UID, pod.Labels)}
 				if k.o.PodLabels {
 					p.labels = podLabels(pod.Labels, k.reserved, lost)
 				}

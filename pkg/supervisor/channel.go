@@ -83,7 +83,7 @@ func (m viewMessage) validate() error {
 			}
 			seen[id] = true
 			if !legal(s.Devices[j].Facts) || !legal(s.Devices[j].Texts) {
-				return fmt.Errorf("source %d: device %q has a fact that is no label", i, id)
+				return fmt.Errorf("source %d: device %q has a fact that is not a label", i, id)
 			}
 		}
 		for j := range s.Columns {

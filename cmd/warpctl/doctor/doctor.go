@@ -240,7 +240,7 @@ func (r *Result) Table(w io.Writer) error {
 			fmt.Fprintf(&b, "%*s  to do: %s\n", width+9, "", config.OneLine(f.Do))
 		}
 	}
-	end := "nothing is wrong, as far as this could be found out"
+	end := "no problem was found"
 	if n > 0 {
 		end = config.Counted(n, "problem")
 	}

@@ -169,7 +169,7 @@ func TestHealthy(t *testing.T) {
 	if h := r.facts.Host; h.Kernel != "6.8.0-45-generic" || h.OS != "Debian GNU/Linux 13" || h.User != "1000" || !slices.Equal(h.Groups, []string{"44", "992"}) {
 		t.Errorf("host: %+v", h)
 	}
-	if !strings.Contains(table(t, r), "nothing is wrong") {
+	if !strings.Contains(table(t, r), "no problem was found") {
 		t.Errorf("the end of the table:\n%s", table(t, r))
 	}
 }

@@ -206,7 +206,7 @@ func rowsOf(devices *apiv1.Devices, fields *apiv1.Fields) []row {
 	for i := range rows {
 		d := &devices.Devices[i]
 		rows[i].Device = d
-		rows[i].take(byID[d.ID], d.Interval)
+		rows[i].setFields(byID[d.ID], d.Interval)
 		if d.State != "up" && d.State != "stalled" { // its values are outdated
 			rows[i].reset()
 		}

@@ -64,7 +64,7 @@ type model struct {
 
 func newModel(from source) *model {
 	m := &model{from: from, only: -1, width: 80, height: 24}
-	m.take(time.Now())
+	m.capture(time.Now())
 	if len(m.states) == 1 {
 		m.screen = devicesScreen
 	}
@@ -82,7 +82,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case tea.WindowSizeMsg:
 		m.width, m.height = msg.Width, msg.Height
 	case tick:
-		m.take(time.Time(msg))
+		m.capture(time.Time(msg))
 		return m, next()
 	case tea.KeyPressMsg:
 		if m.typing {
@@ -94,8 +94,8 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return m, nil
 }
 
-// take copies the latest answers, unless the screen is frozen.
-func (m *model) take(now time.Time) {
+// capture copies the latest answers, unless the screen is frozen.
+func (m *model) capture(now time.Time) {
 	if m.frozen {
 		return
 	}

@@ -91,8 +91,8 @@ func (v *values) reset() {
 	}
 }
 
-// take fills v from a device's fields. A value older than its interval allows counts as unknown.
-func (v *values) take(fields []apiv1.Field, interval float64) {
+// setFields fills v from a device's fields. A value older than its interval allows counts as unknown.
+func (v *values) setFields(fields []apiv1.Field, interval float64) {
 	v.reset()
 	var rank [quantities]int
 	for i := range fields {

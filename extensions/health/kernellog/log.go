@@ -180,7 +180,7 @@ func (l *Log) logUnreadable(err error) {
 	case errors.Is(err, fs.ErrPermission):
 		advice = "needs CAP_SYSLOG if kernel.dmesg_restrict is 1, read access to /dev/kmsg, and in a container that its device rules allow it; or set --kernel-log=off"
 	}
-	l.log.Info("the kernel's log is not read: XIDs and other faults come from the vendors' libraries alone; see docs/health.md",
+	l.log.Info("not reading the kernel's log; XIDs and other faults come from the vendors' libraries alone; see docs/health.md",
 		zap.Error(err), zap.String("advice", advice))
 }
 
@@ -327,7 +327,7 @@ func (l *Log) load() {
 		err = l.resume(string(text))
 	}
 	if err != nil {
-		l.log.Warn("it is not known how far the kernel's log was read", zap.Error(err))
+		l.log.Warn("cannot read the saved kernel log position", zap.Error(err))
 	}
 }
 
@@ -356,7 +356,7 @@ func (l *Log) save(now time.Time, ends bool) {
 	l.saved, l.savedAt = l.last, now
 	if err != nil && !l.unsaved {
 		l.unsaved = true
-		l.log.Warn("how far the kernel's log was read is not kept: a restart may count events again", zap.String("directory", l.o.Directory), zap.Error(err))
+		l.log.Warn("cannot save the kernel log position; a restart may count events twice", zap.String("directory", l.o.Directory), zap.Error(err))
 	}
 }
 

@@ -118,12 +118,15 @@ func TestFollow(t *testing.T) {
 
 		must(t, os.Rename(r.path, r.path+".1"))
 		r.want("no file while it is rotated")
-		r.write(xidRecord(14, 79) + xidRecord(15, 48))
-		r.want("the next file, which repeats a record", 48)
+		r.write(xidRecord(14, 79) + xidRecord(15, 48) + "6,15,15000,-;" + strings.Repeat("x", 1000) + "\n")
+		r.want("the next file, which repeats a record and is longer", 48)
 		must(t, os.Truncate(r.path, 0))
 		r.want("a file that is cut")
 		r.write(xidRecord(16, 63))
 		r.want("the same file after that", 63)
+		if got := r.log.lines.Load(); got != 9 {
+			t.Errorf("%d records read, want each of 9 once", got)
+		}
 		r.end()
 
 		r.write(xidRecord(17, 64))
@@ -143,7 +146,7 @@ func TestFollow(t *testing.T) {
 		must(t, os.WriteFile(filepath.Join(r.state, stateFile), []byte("another -x"), 0o600))
 		r.start()
 		r.want("state that is damaged")
-		if n := r.logs.FilterMessageSnippet("not known how far").Len(); n != 1 {
+		if n := r.logs.FilterMessageSnippet("cannot read the saved kernel log position").Len(); n != 1 {
 			t.Errorf("%d warnings of damaged state, want 1", n)
 		}
 		r.end()

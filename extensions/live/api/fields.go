@@ -75,7 +75,7 @@ func (n *node) fields(q *query) (*apiv1.Fields, error) {
 		return nil, err
 	}
 	list := n.list()
-	asked := c.of(list)
+	asked := c.fieldsOf(list)
 	forms := newForms(n.o, asked)
 	report := session.NewReport(n.view, n.collectors, asked, session.ReportOptions{
 		StaleAfter: n.o.StaleAfter, Now: n.now, Want: func(d *collector.Device) bool { return c.device(d.ID) },
@@ -106,8 +106,8 @@ func (n *node) list() field.List {
 	return field.List{}
 }
 
-// of returns the chosen fields of a list.
-func (c *chosen) of(list field.List) field.List {
+// fieldsOf returns the chosen fields of a list.
+func (c *chosen) fieldsOf(list field.List) field.List {
 	if len(c.patterns) == 0 {
 		return list
 	}
@@ -143,7 +143,7 @@ func roleOf(f *field.Field, labels []collector.Label) (string, int) {
 	return string(m.Role), m.Rank
 }
 
-func (x *forms) of(f *field.Field, collector string) apiv1.Field {
+func (x *forms) formOf(f *field.Field, collector string) apiv1.Field {
 	interval := x.intervals[readingOf(f)]
 	out := apiv1.Field{
 		Name: f.Name, Metric: f.Name, Help: f.Help, Type: f.Type.String(), Unit: unitOf(f),
@@ -157,7 +157,7 @@ func (x *forms) of(f *field.Field, collector string) apiv1.Field {
 
 // appendField appends the series of a field, or one entry with the reason why it has no value.
 func (x *forms) append(to []apiv1.Field, n *node, d *session.ReportDevice, f *session.ReportField) []apiv1.Field {
-	form := x.of(f.Field, d.Collector)
+	form := x.formOf(f.Field, d.Collector)
 	form.Text = f.Text
 	var every time.Duration
 	if at, known := n.byID[d.Device.ID]; known && n.devices[at].source != nil {

@@ -27,7 +27,7 @@ var (
 	// or another program.
 	ErrNoAPI = errors.New("it has no JSON API: it is an older version or another program, or the API is switched off")
 	// ErrNoPage means that the server sends HTML or JSON instead of metrics.
-	ErrNoPage = errors.New("it is no page of metrics: it is a web site or another program")
+	ErrNoPage = errors.New("this is not a page of metrics, but a web site or another program")
 )
 
 const (

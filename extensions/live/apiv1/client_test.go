@@ -105,7 +105,7 @@ func TestClientPage(t *testing.T) {
 	}
 	for _, kind := range []string{"text/html; charset=utf-8", "application/json"} {
 		site := exporter(t, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Type", kind) })
-		if err := site.Page(t.Context(), "text/plain", io.Discard); !errors.Is(err, ErrNoPage) || !strings.Contains(err.Error(), "/metrics: it is no page of metrics") {
+		if err := site.Page(t.Context(), "text/plain", io.Discard); !errors.Is(err, ErrNoPage) || !strings.Contains(err.Error(), "/metrics: this is not a page of metrics") {
 			t.Errorf("%s in the place of a page: error %v", kind, err)
 		}
 	}

@@ -29,7 +29,7 @@ func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, 
 	record := &server.Command{Verb: "record", Done: "recording", Disabled: "recording over HTTP is not enabled"}
 	routes := []exporter.Route{{Pattern: "/-/record", Command: record}}
 	if e.Directory != "" && !e.Keeps() {
-		c.Log.Warn("nothing is recorded, because there is no history", zap.String("directory", e.Directory))
+		c.Log.Warn("cannot record without a history", zap.String("directory", e.Directory))
 	}
 	if !e.Keeps() || e.Directory == "" && !c.Past.Wanted {
 		return nil, routes, nil

@@ -137,7 +137,7 @@ func (c *core) save(now time.Time) error {
 	c.savedAt = now
 	err := c.store.write(c.saved)
 	if err != nil && c.saveErr == nil {
-		c.log.Error("state not written, no stage begins until it is", zap.Error(err))
+		c.log.Error("cannot write the state; no stage begins until a write succeeds", zap.Error(err))
 	}
 	c.saveErr, c.unsaved = err, err != nil
 	return err

@@ -16,7 +16,7 @@ import (
 func (c *core) applyPlan(p *Plan, err error, now time.Time) {
 	if err != nil {
 		if c.planErr == nil || c.planErr.Error() != err.Error() {
-			c.log.Warn("directory refused, the one before stays in use", zap.Error(err))
+			c.log.Warn("refusing the directory; the previous one stays in use", zap.Error(err))
 		}
 		c.planErr = err
 		return
@@ -26,7 +26,7 @@ func (c *core) applyPlan(p *Plan, err error, now time.Time) {
 		return
 	}
 	c.plan, c.planTime = p, time.Now()
-	c.log.Info("directory taken", zap.String("hash", p.Hash), zap.Int("cohorts", len(p.Cohorts)))
+	c.log.Info("read a new directory", zap.String("hash", p.Hash), zap.Int("cohorts", len(p.Cohorts)))
 	for _, a := range c.agents {
 		c.assign(a)
 	}
@@ -98,7 +98,7 @@ func (c *core) begin(cohort *Cohort, s *status, now time.Time) {
 		return // the next tick tries again
 	}
 	c.lastID++
-	c.log.Info("rollout made", zap.String("cohort", s.Name), zap.Uint64("rollout", c.lastID), zap.String("to", s.Rollout.To))
+	c.log.Info("rollout begun", zap.String("cohort", s.Name), zap.Uint64("rollout", c.lastID), zap.String("to", s.Rollout.To))
 }
 
 // there returns a cohort's agents that can join a stage.

@@ -237,7 +237,7 @@ func (a *Agent) receive(b []byte) {
 		a.o.Ignored.WithLabelValues(name).Inc()
 		if !a.named[name] {
 			a.named[name] = true
-			a.log.Warn("the server offers what this agent does not take", zap.String("offer", name))
+			a.log.Warn("ignoring an unsupported offer of the server", zap.String("offer", name))
 		}
 	}
 	if id, err := uuid.FromBytes(m.GetAgentIdentification().GetNewInstanceUid()); err == nil && id != uuid.Nil && id != a.id {

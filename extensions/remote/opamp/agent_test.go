@@ -277,7 +277,7 @@ func TestOtherOffersAreIgnoredAndCounted(t *testing.T) {
 				t.Errorf("%s: counted %v times, want 3", name, got)
 			}
 		}
-		if got := b.logs.FilterMessage("the server offers what this agent does not take").Len(); got != len(ignored) {
+		if got := b.logs.FilterMessage("ignoring an unsupported offer of the server").Len(); got != len(ignored) {
 			t.Errorf("%d lines of log, want one of each of %d", got, len(ignored))
 		}
 		if _, n := p.view(); n > 12 || len(b.lists()) != 0 {

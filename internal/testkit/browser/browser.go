@@ -106,7 +106,7 @@ func (b *Browser) call(session, method string, params, result any) error {
 		case m.ID == b.next:
 			return json.Unmarshal(m.Result, result)
 		case b.pages[m.Session] != nil:
-			b.pages[m.Session].note(m.Method, event)
+			b.pages[m.Session].handleEvent(m.Method, event)
 		}
 	}
 	return fmt.Errorf("%s: no answer of the browser: %w", method, err)
@@ -175,8 +175,8 @@ func (p *Page) Dark(dark bool) {
 	p.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": value}}}, nil)
 }
 
-// note records a problem that the browser reports. The caller holds b.mu.
-func (p *Page) note(method string, event []byte) {
+// handleEvent records a problem that the browser reports. The caller holds b.mu.
+func (p *Page) handleEvent(method string, event []byte) {
 	var e struct {
 		Request struct{ URL string }
 		Entry   struct{ Level, Source, Text, URL string }

@@ -239,9 +239,9 @@ func (w *Writer) writeEvents(ctx context.Context) bool {
 func (w *Writer) report(what string, err error) bool {
 	switch {
 	case err != nil && !w.refused[what]:
-		w.log.Warn("the health of the node's devices cannot be written", zap.String("what", what), zap.String("node", w.o.Node), zap.Error(err))
+		w.log.Warn("cannot write the health of the node's devices", zap.String("what", what), zap.String("node", w.o.Node), zap.Error(err))
 	case err == nil && w.refused[what]:
-		w.log.Info("the health of the node's devices is written again", zap.String("what", what))
+		w.log.Info("writing the health of the node's devices again", zap.String("what", what))
 	}
 	w.refused[what] = err != nil
 	return err == nil
