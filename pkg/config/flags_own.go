@@ -80,7 +80,7 @@ func ownServing(c *Config) []Flag {
 			Usage: "Serve POST /-/release and /-/resume, which close collectors (for a GPU reset, MIG changes, a driver upgrade) and open them again. SIGUSR1 and SIGUSR2 do the same. Also /-/profiling/pause and /-/profiling/resume, which leave the profiling hardware to other programs."},
 	), in(GroupCollectors,
 		Flag{Name: "release-timeout", Value: Duration(&c.ReleaseTimeout), Metavar: "DURATION",
-			Usage: "End a release, or a pause of profiling, after this time if nobody has resumed it. 0: never."},
+			Usage: "End a release, or a pause of profiling, after this time if it is not resumed. 0: never."},
 	), in(GroupLogging,
 		Flag{Name: "log-level", Common: true, Value: level(&c.Log.Level), Metavar: "LEVEL",
 			Usage: "debug, info, warn or error."},

@@ -36,7 +36,7 @@ func Watch(ctx context.Context, path string, known func() ([]byte, bool), onChan
 			pause = watchEvery
 		}
 		if ctx.Err() != nil {
-			return nil
+			continue
 		}
 		was, readable := known()
 		again := differed && failed == (err != nil) && bytes.Equal(data, last)

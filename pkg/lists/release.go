@@ -97,7 +97,7 @@ func (d *Desk) end(key string, f func()) (over bool) {
 func (d *Desk) endReleases() {
 	for _, name := range d.o.Engine.Names() {
 		d.end(name, func() {
-			d.o.Logger.Named("release").Warn("ending a release that nobody has resumed", zap.String("collector", name))
+			d.o.Logger.Named("release").Warn("ending a release that was not resumed in time", zap.String("collector", name))
 			d.o.Engine.Resume(name)
 			d.answer("end of the release", kindRelease, "resumed "+name, nil)
 		})
@@ -163,7 +163,7 @@ func (d *Desk) endPause(ctx context.Context) {
 	defer cancel()
 	log := d.o.Logger.Named("profiling")
 	err := d.setPaused(limited, false, "end of the pause", func() bool { // a request may replace the pause before its turn
-		return d.end(profilingKey, func() { log.Warn("ending a pause that nobody has resumed") })
+		return d.end(profilingKey, func() { log.Warn("ending a pause that was not resumed in time") })
 	})
 	if err != nil && ctx.Err() == nil {
 		log.Error("cannot resume profiling on all collectors", zap.Error(err))

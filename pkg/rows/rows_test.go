@@ -315,7 +315,7 @@ func TestForgotten(t *testing.T) {
 		c.Bind(viewOf(newSource("x", 2, ids)), at(4000))
 	}
 	if got := len(c.progress); got != retainMax+100 || told != 1+6000-got {
-		t.Errorf("%d devices are remembered, want %d; followers were told of %d", got, retainMax+100, told)
+		t.Errorf("%d devices are remembered, want %d; followers heard of %d", got, retainMax+100, told)
 	}
 }
 
