@@ -40,7 +40,7 @@ func counterValue(t *testing.T, c prometheus.Counter) float64 {
 
 // TestEvictionIsFair: the address with the most connections loses one.
 func TestEvictionIsFair(t *testing.T) {
-	c := newConnections(4, newStats(nil, nil).evicted, zap.NewNop())
+	c := newConnections(4, newStats().evicted, zap.NewNop())
 	open := func(address string) *sock {
 		s := &sock{address: address}
 		c.changed(s, http.StateNew)
@@ -77,7 +77,7 @@ func TestEvictionIsFair(t *testing.T) {
 
 // TestHandshakesOfAnAddress: TLS allows fewer connections without a request.
 func TestHandshakesOfAnAddress(t *testing.T) {
-	c := newConnections(1000, newStats(nil, nil).evicted, zap.NewNop())
+	c := newConnections(1000, newStats().evicted, zap.NewNop())
 	c.useTLS()
 	asked := &sock{address: "192.0.2.1:1"}
 	c.changed(asked, http.StateNew)

@@ -87,8 +87,9 @@ func New(pages Pages, o Options) *Server {
 		log:    o.Logger.Named("server"),
 		labels: map[string]string{},
 	}
-	s.stats = newStats(o.Registerer, func() float64 { return float64(s.conns.count()) })
+	s.stats = newStats()
 	s.conns = newConnections(o.MaxConnections, s.stats.evicted, s.log)
+	s.stats.register(o.Registerer, s.conns)
 	if o.WebConfigFile != "" {
 		s.logins = newLogins(o.WebConfigFile, o.Registerer, s.log)
 	}
@@ -203,9 +204,7 @@ type stats struct {
 	evicted  prometheus.Counter
 }
 
-// newStats registers the metrics with reg, which may be nil. open returns the number of open connections. It panics if
-// reg has such metrics already.
-func newStats(reg prometheus.Registerer, open func() float64) *stats {
+func newStats() *stats {
 	s := &stats{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "warpgauge_http_requests_total",
@@ -227,14 +226,17 @@ func newStats(reg prometheus.Registerer, open func() float64) *stats {
 		}),
 	}
 	s.requests.WithLabelValues(otherLabel, strconv.Itoa(http.StatusNotFound))
-	if reg != nil {
-		reg.MustRegister(s.requests, s.scrape, s.aborted, s.evicted,
-			prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-				Name: "warpgauge_http_connections",
-				Help: "Open HTTP connections.",
-			}, open))
-	}
 	return s
+}
+
+// register registers the metrics with reg, which may be nil. It panics if reg has such metrics already.
+func (s *stats) register(reg prometheus.Registerer, conns *connections) {
+	if reg != nil {
+		reg.MustRegister(s.requests, s.scrape, s.aborted, s.evicted, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "warpgauge_http_connections",
+			Help: "Open HTTP connections.",
+		}, func() float64 { return float64(conns.count()) }))
+	}
 }
 
 func (s *Server) serveMetrics(w http.ResponseWriter, r *http.Request) {

@@ -95,6 +95,7 @@ func Pipe(tb testing.TB, node string) *Server {
 	s := newServer(tb, node)
 	s.memory = bufconn.Listen(1 << 16)
 	server := &http.Server{Handler: s} //nolint:gosec // the client is the test
+	server.SetKeepAlivesEnabled(false) // bufconn may apply the deadline that ends a request to the next one
 	go server.Serve(s.memory)          //nolint:errcheck // it ends with the test
 	tb.Cleanup(func() { _ = server.Close() })
 	return s
