@@ -28,12 +28,11 @@ type Follower interface {
 	Row(row *Row)
 }
 
-// Run reads the rings a few times in the shortest interval of a source, within these
-// bounds. The fastest ring, of 10 ms ticks, holds 10 s.
+// Run reads the rings once in the shortest interval of a source, within these bounds. The fastest ring, of 10 ms ticks,
+// holds 10 s.
 const (
-	minPause      = 100 * time.Millisecond
-	maxPause      = time.Second
-	pausesPerTick = 4
+	minPause = 100 * time.Millisecond
+	maxPause = time.Second
 )
 
 // maxQueue is the number of events that can wait for Run. A full queue drops new events.
@@ -127,7 +126,7 @@ func (r *Reader) bind(v *view.View, now time.Time) {
 	sources := r.cursor.Bind(v, now)
 	r.pause = maxPause
 	for _, s := range sources {
-		r.pause = min(r.pause, s.Interval/pausesPerTick)
+		r.pause = min(r.pause, s.Interval)
 	}
 	r.pause = max(r.pause, minPause)
 	for _, f := range r.followers {
