@@ -15,6 +15,7 @@ import (
 	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/session"
+	"warpgauge/pkg/view"
 )
 
 // TestStates: a change is published once, for the GPU instead of its parts, and is bad unless an operator asked for the
@@ -29,8 +30,8 @@ func TestStates(t *testing.T) {
 	f := func(what string, want ...string) {
 		t.Helper()
 		now = now.Add(time.Minute)
-		s.Update([]session.CollectorStatus{c})
-		s.Update([]session.CollectorStatus{c})
+		s.Update(new(view.Board).Load(), []session.CollectorStatus{c})
+		s.Update(new(view.Board).Load(), []session.CollectorStatus{c})
 		var got []string
 		for len(sub.C) > 0 {
 			e := <-sub.C
@@ -72,11 +73,11 @@ func TestStates(t *testing.T) {
 	lost := now
 	f("nothing new")
 	for _, id := range []string{"a", "l"} {
-		if since, ok := s.Since("x", id, session.Lost); !ok || !since.Equal(lost) {
+		if since, ok := s.Since(id, session.Lost); !ok || !since.Equal(lost) {
 			t.Errorf("%s is lost since %v (%v), want %v", id, since, ok, lost)
 		}
 	}
-	if _, ok := s.Since("x", "a", session.Up); ok {
+	if _, ok := s.Since("a", session.Up); ok {
 		t.Error("a lost device is known as up")
 	}
 	gpuIs(session.Released, "")

@@ -134,8 +134,6 @@ func (k *Keeper) Notify() {
 
 // Run keeps the table up to date until ctx ends, and returns nil. It may be called once.
 func (k *Keeper) Run(ctx context.Context) error {
-	check := time.NewTicker(checkPeriod)
-	defer check.Stop()
 	for {
 		k.Refresh(time.Now())
 		select {
@@ -147,7 +145,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-k.wake:
-		case <-check.C:
+		case <-view.Tick(checkPeriod):
 		}
 	}
 }

@@ -166,7 +166,7 @@ func (f *Failover) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(f.pause()):
+		case <-view.Tick(f.pause()):
 			f.DecideNow()
 		}
 	}

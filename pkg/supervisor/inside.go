@@ -167,8 +167,6 @@ func (c *inside) Publish(sources []*view.Source) {
 
 // report sends states and costs until the session has ended, with its error, or ctx has. An order stops the session.
 func (c *inside) report(ctx context.Context, stop func(), s *session.Session, ended <-chan error) (err error, returned bool) {
-	ticker := time.NewTicker(reportEvery)
-	defer ticker.Stop()
 	for {
 		var costs *session.Costs
 		select {
@@ -179,7 +177,7 @@ func (c *inside) report(ctx context.Context, stop func(), s *session.Session, en
 		case <-c.orders:
 			stop()
 			return nil, false
-		case <-ticker.C:
+		case <-view.Tick(reportEvery):
 			costs = s.Costs()
 		case <-s.Changed():
 			select { // collect changes that occur together
