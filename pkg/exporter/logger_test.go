@@ -54,7 +54,7 @@ func TestBacklogNeverWaits(t *testing.T) {
 				says = fmt.Sprintf(`"lines":%d}`, dropped)
 			}
 			if got := line(); !strings.HasSuffix(got, says) || !strings.Contains(got, "left out") {
-				t.Errorf("read %q, want that %d lines are left out", got, dropped)
+				t.Errorf("read %q, want that %d lines are dropped", got, dropped)
 			}
 			if got := testutil.ToFloat64(b.Metric()); int(got) != dropped {
 				t.Errorf("%v lines are counted, want %d", got, dropped)
