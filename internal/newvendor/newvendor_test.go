@@ -167,15 +167,12 @@ func commonRules() (out []string) {
 			d, known := field.ByID(id)
 			return !known || d.Vendor != nil || !d.AskedOf(field.GPU)
 		})
-		if len(common) > 0 && !slices.Contains(common, temperature) {
+		if len(common) > 0 && !slices.Contains(common, field.GPUTemperature) {
 			out = append(out, r.Name)
 		}
 	}
 	return out
 }
-
-// temperature is DCGM_FI_DEV_GPU_TEMP.
-const temperature field.ID = 150
 
 // TestToyConformance runs the collector suite on the toys' collector, and the vendor table's tests on its row.
 func TestToyConformance(t *testing.T) {

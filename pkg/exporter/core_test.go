@@ -1,9 +1,6 @@
 package exporter
 
 import (
-	"bufio"
-	"context"
-	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -18,6 +15,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"warpgauge/internal/testkit/golden"
+	"warpgauge/internal/testkit/programtest"
 )
 
 // figures matches what ARCHITECTURE.md says about the core.
@@ -73,55 +73,37 @@ func TestCoreAlone(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), binary, "fields", "GPU_TEMP").CombinedOutput(); err != nil {
 		t.Errorf("fields: %v\n%s", err, out)
 	}
-	list := filepath.Join(t.TempDir(), "list.csv")
-	must(t, os.WriteFile(list, []byte("DCGM_FI_DEV_GPU_TEMP, gauge, t\n"), 0o600))
+	list := tempFile(t, "list.csv", "DCGM_FI_DEV_GPU_TEMP, gauge, t\n")
 	if out, err := exec.CommandContext(t.Context(), binary, "check", "--guard", list).CombinedOutput(); err == nil {
 		t.Errorf("check --guard without a guard succeeds:\n%s", out)
 	}
 
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	run := exec.CommandContext(ctx, binary, "--address=127.0.0.1:0", "--exporter-metrics=full")
-	run.Env = []string{"NODE_NAME=node-1"}
-	stderr, err := run.StderrPipe()
-	must(t, err)
 	begun := time.Now()
-	must(t, run.Start())
-	defer func() { _ = run.Wait() }() // it was killed
-	defer cancel()
-	url := ""
-	lines := bufio.NewScanner(stderr)
-	for url == "" && lines.Scan() {
-		if _, rest, ok := strings.Cut(lines.Text(), "serving http"); ok {
-			url, _, _ = strings.Cut("http"+rest, " ")
-		}
-	}
-	go func() { _, _ = io.Copy(io.Discard, stderr) }()         // it ends with the program
+	p := programtest.Start(t, binary, []string{"--address=127.0.0.1:0", "--exporter-metrics=full"}, programtest.Options{Env: []string{"NODE_NAME=node-1"}})
+	url, page := p.AwaitReady(t, "/readyz"), ""
 	const samples = "warpgauge_sample_duration_seconds_count{" // each is a call into the simulated library
-	page := ""
-	for !strings.Contains(page, `DCGM_FI_PROF_GR_ENGINE_ACTIVE{gpu="7",UUID="`) || sum(page, samples) < 6*8 {
-		time.Sleep(50 * time.Millisecond)
-		if page, err = get(ctx, url); err != nil {
-			t.Fatalf("%s: %v\n%s", url, err, page)
+	p.Await(t, "six ticks", func() error {
+		_, page = get(t, url+"/metrics")
+		if n := sum(page, samples); n < 6*8 || !strings.Contains(page, `DCGM_FI_PROF_GR_ENGINE_ACTIVE{gpu="7",UUID="`) {
+			return fmt.Errorf("%v samples in\n%s", n, page)
 		}
-	}
+		return nil
+	})
 	// Ticks are a second apart. A slow machine has fewer of them.
 	calls, ticks := sum(page, samples), time.Since(begun).Seconds()+1
 	if strings.Count(page, "\n"+samples) != 8 || calls > 8*ticks {
 		t.Errorf("%v library calls for 8 GPUs within %v s", calls, ticks)
 	}
 	wantContract(t, page)
-	for path, code := range map[string]int{"readyz": 200, "health": 200, "livez": 200, "api/v1/devices": 404, "gpumetrics": 404} {
-		if _, err := get(ctx, strings.Replace(url, "metrics", path, 1)); (err == nil) != (code == http.StatusOK) {
-			t.Errorf("/%s: %v, want %d", path, err, code)
+	for path, want := range map[string]int{"/readyz": 200, "/health": 200, "/livez": 200, "/api/v1/devices": 404, "/gpumetrics": 404} {
+		if code, _ := get(t, url+path); code != want {
+			t.Errorf("%s: %d, want %d", path, code, want)
 		}
 	}
 	measured("goroutines", 4, sum(page, "go_goroutines "))
 	measured("MB resident", 5, sum(page, "process_resident_memory_bytes ")/1e6)
 	t.Logf("%.2f s of CPU since the start", sum(page, "process_cpu_seconds_total "))
 }
-
-var update = flag.Bool("update", false, "write the golden page again")
 
 // lastXID matches the labels with the last XID, which the simulation draws at random.
 var lastXID = regexp.MustCompile(`err_code="[^"]*",err_msg="[^"]*"`)
@@ -140,15 +122,7 @@ func wantContract(t *testing.T, page string) {
 			b.WriteString(lastXID.ReplaceAllString(series, `err_code="XID",err_msg="TEXT"`) + "}\n")
 		}
 	}
-	const path = "testdata/core/contract.prom"
-	if *update {
-		must(t, os.WriteFile(path, []byte(b.String()), 0o600))
-	}
-	want, err := os.ReadFile(path)
-	must(t, err)
-	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(b.String(), "\n")); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", path, diff)
-	}
+	golden.Check(t, "testdata/core/contract.prom", b.String())
 }
 
 // sum adds up the values of the lines of a page with a prefix.
@@ -162,20 +136,13 @@ func sum(page, begin string) (out float64) {
 	return out
 }
 
-// get returns the answer of a URL.
-func get(ctx context.Context, url string) (string, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return "", err
-	}
-	a, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return "", err
-	}
-	defer a.Body.Close()
-	body, err := io.ReadAll(a.Body)
-	if err == nil && a.StatusCode != http.StatusOK {
-		err = fmt.Errorf("status %d", a.StatusCode)
-	}
-	return string(body), err
+// get returns status and body of an answer.
+func get(t *testing.T, url string) (int, string) {
+	t.Helper()
+	resp, err := http.Get(url)
+	must(t, err)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	must(t, err)
+	return resp.StatusCode, string(text)
 }
