@@ -73,7 +73,7 @@ func newNode(o options, i int, loads *fake.Curves, list field.List) (*node, erro
 func (n *node) addOwners(o podOptions, i int, stale time.Duration, reg prometheus.Registerer) {
 	n.pods = newPods(o, n.host, i, n.board)
 	n.owners = owner.New(n.board, owner.Options{
-		Allocations: n.pods.snapshot.Load, Virtual: o.perDevice > 1, StaleAfter: stale, Registerer: reg,
+		Allocations: n.pods, Virtual: o.perDevice > 1, StaleAfter: stale, Registerer: reg,
 	})
 }
 

@@ -43,6 +43,9 @@ func newPods(o podOptions, host string, node int, board *view.Board) *pods {
 	return p
 }
 
+// Snapshot implements owner.Client.
+func (p *pods) Snapshot() *kube.Allocations { return p.snapshot.Load() }
+
 // run publishes again whenever devices or pods have changed, and calls changed.
 func (p *pods) run(ctx context.Context, changed func()) {
 	tick := time.NewTicker(time.Second)

@@ -104,7 +104,7 @@ func blocksOf(n *node, readings []field.Reading, o Options) []*block {
 func fieldGroups(fields []uint16) [][]uint16 {
 	var plain, profiling []uint16
 	for _, f := range fields {
-		if profiles(field.ID(f)) {
+		if field.ID(f).Profiling() {
 			profiling = append(profiling, f)
 		} else {
 			plain = append(plain, f)
@@ -120,7 +120,7 @@ type refusals map[uint16]status
 // although the GPU may have profiling, it keeps all, and the engine decides field by field.
 func offered(e *engine, n *node, list []field.Reading, refused refusals) []field.Reading {
 	gpus := n.byKind(kindGPU)
-	if len(gpus) == 0 || !slices.ContainsFunc(list, func(r field.Reading) bool { return profiles(r.Desc.ID) }) {
+	if len(gpus) == 0 || !slices.ContainsFunc(list, func(r field.Reading) bool { return r.Desc.ID.Profiling() }) {
 		return list
 	}
 	has := map[field.ID]bool{}
@@ -134,7 +134,7 @@ func offered(e *engine, n *node, list []field.Reading, refused refusals) []field
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(list), func(r field.Reading) bool {
-		if !profiles(r.Desc.ID) || has[r.Desc.ID] {
+		if !r.Desc.ID.Profiling() || has[r.Desc.ID] {
 			return false
 		}
 		refused[uint16(r.Desc.ID)] = statusNoProfiling

@@ -117,10 +117,6 @@ func askable(d *field.Descriptor) bool {
 	return d.ID > 0 && d.ID < field.FirstExporter && !d.Event && (d.Kind == field.Int64 || d.Kind == field.Double)
 }
 
-// profiles reports whether a field is a profiling field (DCGM_FIELD_ID_IS_PROF_FIELD): from 1001 to the CPU fields, and
-// two link fields.
-func profiles(id field.ID) bool { return id >= 1001 && id < 1100 || id == 1532 || id == 1533 }
-
 // askedOf reports whether entities of a kind supply a reading. The GPU that a guest sees also supplies the vGPU's
 // licence, as in dcgm-exporter.
 func askedOf(d *field.Descriptor, k entityKind) bool {

@@ -162,7 +162,7 @@ func (h *blanked) addBlock(b *block, e, values, blanks int, newest int64) {
 	case values > 0:
 		b.maxValues[e] = max(b.maxValues[e], values)
 		h.values = max(h.values, newest)
-	case b.maxValues[e] > 0 && blanks >= b.maxValues[e] && !profiles(field.ID(b.fields[0])):
+	case b.maxValues[e] > 0 && blanks >= b.maxValues[e] && !field.ID(b.fields[0]).Profiling():
 		h.gone += b.maxValues[e]
 		h.blanks = max(h.blanks, newest)
 	}

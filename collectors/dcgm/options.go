@@ -51,10 +51,7 @@ func (o Options) withDefaults() Options {
 	o.Interval = cmp.Or(o.Interval, time.Second)
 	o.SlowInterval = max(cmp.Or(o.SlowInterval, 30*time.Second), o.Interval)
 	o.StaticInterval = max(cmp.Or(o.StaticInterval, 5*time.Minute), o.SlowInterval)
-	if o.Log == nil {
-		o.Log = zap.NewNop()
-	}
-	o.Log = o.Log.Named("dcgm").With(zap.String("collector", "dcgm"))
+	o.Log = cmp.Or(o.Log, zap.NewNop()).Named("dcgm").With(zap.String("collector", "dcgm"))
 	return o
 }
 

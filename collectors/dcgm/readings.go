@@ -185,7 +185,7 @@ func (r *readings) look(b *block, now time.Time) {
 		d.blanked.addBlock(b, e, values, blanks, s.micros)
 	}
 	// A GPU with MIG has no profiling values; its instances have them.
-	b.ready = b.ready || answered == len(b.devices) && (profiled || !profiles(field.ID(b.fields[0])))
+	b.ready = b.ready || answered == len(b.devices) && (profiled || !field.ID(b.fields[0]).Profiling())
 }
 
 // skippedRounds is how many rounds without a cell show that the engine skips it. The engine reads some cells twice in one

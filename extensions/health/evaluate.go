@@ -2,7 +2,6 @@ package health
 
 import (
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -57,10 +56,9 @@ type evaluation struct {
 	state   field.ConditionState
 	outcome field.Outcome // since the last judgement
 	value   float64       // that decided the outcome
-	bound   time.Time     // last time a View had the reading
 }
 
-// evaluations holds the evaluations of current Views and, for retainFor, of earlier ones.
+// evaluations holds the evaluations of all devices that the reader remembers.
 type evaluations map[evaluationKey]*evaluation
 
 type evaluationKey struct {
@@ -68,22 +66,14 @@ type evaluationKey struct {
 	field                           field.ID
 }
 
-// retainFor is how long an evaluation survives without a View that has its reading.
-const retainFor = 24 * time.Hour
-
 // bind returns an evaluation for the current View and creates it if necessary.
-func (all evaluations) bind(k evaluationKey, now time.Time) *evaluation {
+func (all evaluations) bind(k evaluationKey) *evaluation {
 	e := all[k]
 	if e == nil {
 		e = &evaluation{}
 		all[k] = e
 	}
-	e.bound = now
 	return e
-}
-
-func (all evaluations) forget(now time.Time) {
-	maps.DeleteFunc(all, func(_ evaluationKey, e *evaluation) bool { return now.Sub(e.bound) > retainFor })
 }
 
 // resetInput is a cell that a device reset sets to 0.
@@ -108,7 +98,7 @@ const minCells = 3
 
 // bindRules connects the readings of a source with the rules that judge them. derived reports whether
 // there are derived readings.
-func bindRules(s *rows.Source, table Rules, derived bool, all evaluations, now time.Time) *sourceRules {
+func bindRules(s *rows.Source, table Rules, derived bool, all evaluations) *sourceRules {
 	out := &sourceRules{Source: s.Source}
 	for i := range s.Columns {
 		c := &s.Columns[i]
@@ -122,7 +112,7 @@ func bindRules(s *rows.Source, table Rules, derived bool, all evaluations, now t
 		for j := range table {
 			if r := &table[j]; r.judges(c) {
 				key := evaluationKey{r.Name, s.Collector, s.Devices[c.Device].ID, fmt.Sprint(c.Labels), c.Field}
-				in := ruleInput{all.bind(key, now), c.Device, i, nameOf(&s.Devices[c.Device], c), r.Condition}
+				in := ruleInput{all.bind(key), c.Device, i, nameOf(&s.Devices[c.Device], c), r.Condition}
 				in.condition.Threshold = r.threshold(c)
 				out.add(board, r, in)
 			}
@@ -135,7 +125,7 @@ func bindRules(s *rows.Source, table Rules, derived bool, all evaluations, now t
 		}
 		for j := range table {
 			if r := &table[j]; derived && r.Derived != field.NotDerived {
-				out.add(boardOf(s.Source, i), r, ruleInput{all.bind(evaluationKey{rule: r.Name, device: d.ID}, now), i, -1, "", r.Condition})
+				out.add(boardOf(s.Source, i), r, ruleInput{all.bind(evaluationKey{rule: r.Name, device: d.ID}), i, -1, "", r.Condition})
 			}
 		}
 		if cells := valueColumns(s.Source, i); d.Level == field.GPU && len(cells) >= minCells {

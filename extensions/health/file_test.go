@@ -2,7 +2,6 @@ package health
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/events"
 	"warpgauge/pkg/session"
 )
@@ -170,14 +170,10 @@ func TestTheFile(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			n := newNode(t, 1, Options{Directory: dir, BootID: "b", Logger: zap.New(core)}, remapPending)
 			n.status[0].Devices[0].LastSample = time.Now()
-			ctx, cancel := context.WithCancel(t.Context())
-			done := make(chan error)
-			go func() { done <- n.Run(ctx) }()
+			testkit.Start(t, n.Run)
 			synctest.Wait()
 			f(n)
 			time.Sleep(3 * time.Second)
-			cancel()
-			must(t, <-done)
 		})
 	}
 	name := filepath.Join(dir, fileName)

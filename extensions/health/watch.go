@@ -4,6 +4,7 @@ package health
 import (
 	"cmp"
 	"context"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -175,7 +176,7 @@ func (w *Watch) Sync(now time.Time) {
 }
 
 // Bind connects the rules with the cells of a new View.
-func (w *Watch) Bind(_ *view.View, sources []rows.Source, now time.Time) {
+func (w *Watch) Bind(_ *view.View, sources []rows.Source, _ time.Time) {
 	w.rowsMu.Lock()
 	defer w.rowsMu.Unlock()
 	w.rebound = true
@@ -187,13 +188,19 @@ func (w *Watch) Bind(_ *view.View, sources []rows.Source, now time.Time) {
 				w.suppliers[s.Devices[j].ID] = s.Collector
 			}
 		}
-		w.sources[i] = bindRules(s, w.o.Rules, w.o.Derived != nil, w.evaluations, now)
+		w.sources[i] = bindRules(s, w.o.Rules, w.o.Derived != nil, w.evaluations)
 	}
-	w.evaluations.forget(now)
 	select {
 	case w.shown <- struct{}{}:
 	default:
 	}
+}
+
+// Forget implements rows.Forgetter.
+func (w *Watch) Forget(device string) {
+	w.rowsMu.Lock()
+	defer w.rowsMu.Unlock()
+	maps.DeleteFunc(w.evaluations, func(k evaluationKey, _ *evaluation) bool { return k.device == device })
 }
 
 // Row evaluates a row. Sync judges the outcome.
@@ -238,7 +245,7 @@ func (w *Watch) advance(t *tracked, c *condition, now time.Time) {
 
 // applyObservations applies the queued Observations, and the XIDs from the bus.
 func (w *Watch) applyObservations(now time.Time) {
-	dropped := w.dropped.Load()
+	dropped := w.dropped.Load() + w.o.Rows.Dropped()
 	var xids <-chan events.Event
 	if w.xids != nil {
 		xids = w.xids.C

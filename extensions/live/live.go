@@ -3,7 +3,6 @@
 package live
 
 import (
-	"context"
 	"time"
 
 	"warpgauge/extensions/live/api"
@@ -36,24 +35,20 @@ func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, 
 	}
 	c.Past.Wanted = true
 	o := optionsOf(&c)
-	states := exporter.NewStates(c.Events, time.Now)
 	o.Events.Subscribe(c.Events)
-	o.States, o.Download = states, e.Page == PageFull
+	o.Download = e.Page == PageFull
 	if e.Page == PageFull {
 		o.People = newPeople(&c)
 	}
 	answers := api.New(o)
-	stages := []exporter.Stage{
-		{Name: "events", Run: o.Events.Run, Grace: exporter.ShortGrace},
-		{Name: "states", Run: func(ctx context.Context) error { return states.Run(ctx, c.Engine.Status) }, Grace: exporter.ShortGrace},
-	}
+	stages := []exporter.Stage{{Name: "events", Run: o.Events.Run, Grace: exporter.ShortGrace}}
 	return stages, append(routes, exporter.Route{Pattern: api.Prefix, Handler: answers, Labels: answers.Paths(), Close: answers.Close}), nil
 }
 
 // optionsOf returns the API's sources in the core, without names.
 func optionsOf(c *exporter.Core) api.Options {
 	return api.Options{
-		Hostname: c.Hostname, Version: c.Version, Board: c.Engine.Board(), Node: c.Engine, Verdicts: c.Verdicts, NotReady: c.NotReady,
+		Hostname: c.Hostname, Version: c.Version, Board: c.Engine.Board(), Node: c.Engine, States: c.States, Verdicts: c.Verdicts, NotReady: c.NotReady,
 		Lists: c.Lists, Page: c.Page, Events: api.NewLog(), Past: c.Past, StaleAfter: c.Config.EffectiveStaleAfter(), Now: time.Now, Logger: c.Log,
 	}
 }

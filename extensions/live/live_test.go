@@ -2,6 +2,7 @@ package live
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -9,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"go.uber.org/zap"
 
 	"warpgauge/collectors/fake"
 	"warpgauge/internal/testkit"
@@ -48,15 +51,8 @@ func newNode(t *testing.T, e *Extension, script string, args ...string) *exporte
 func answeringNode(t *testing.T, script string) (http.Handler, *exporter.Pipeline) {
 	t.Helper()
 	p := newNode(t, New(), script, "--isolation=none")
-	done := make(chan error, 16)
-	stages := append(p.Stages(), p.Extended...)
-	for _, s := range stages {
-		go func() { done <- s.Run(t.Context()) }()
-	}
-	t.Cleanup(func() {
-		for range stages {
-			<-done
-		}
+	testkit.Start(t, func(ctx context.Context) error {
+		return exporter.RunStages(ctx, zap.NewNop(), append(p.Stages(), p.Extended...)...)
 	})
 	return p.NewServer().Handler(), p
 }

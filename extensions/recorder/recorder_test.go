@@ -100,10 +100,7 @@ func (n *node) Users(d *collector.Device) []User { return []User{{Job: "job of "
 
 // run samples for some seconds and lets the recorder work after each.
 func (n *node) run(seconds int, change func(second int)) {
-	ctx, cancel := context.WithCancel(n.t.Context())
-	done := make(chan error)
-	go func() { done <- n.rows.Run(ctx) }() // publishes events
-	defer func() { cancel(); <-done }()
+	defer testkit.Start(n.t, n.rows.Run)() // publishes events
 	for i := range seconds {
 		time.Sleep(time.Second)
 		for gpu := range 2 {

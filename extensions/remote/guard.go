@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"warpgauge/pkg/field"
@@ -99,7 +98,7 @@ func (g *Guard) refuses(f *field.Field) string {
 	switch {
 	case f.Interval > 0 && f.Interval < g.Interval:
 		return fmt.Sprintf("the interval %v is shorter than %v (--remote-limit interval)", f.Interval, g.Interval)
-	case !g.Profiling && strings.HasPrefix(f.Desc.Name, "DCGM_FI_PROF_"):
+	case !g.Profiling && f.Desc.ID.Profiling():
 		return "profiling fields come from a server only with --remote-allow=profiling"
 	case !g.ChangingLabels && f.Changes() && f.Desc.Cost == field.EachTick:
 		return "labels that change all the time come from a server only with --remote-allow=changing-labels"

@@ -22,6 +22,7 @@ import (
 	"go.uber.org/zap"
 
 	"warpgauge/extensions/remote/fleet"
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
@@ -186,9 +187,7 @@ func TestRunWaitsForDevices(t *testing.T) {
 			return nil, errors.New("no route")
 		})
 		e.states = []session.CollectorStatus{{Name: "nvml", Cause: session.CauseOpening}}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() { done <- r.Run(ctx) }()
+		testkit.Start(t, r.Run)
 		time.Sleep(openPatience - time.Second)
 		if asked.Load() > 0 {
 			t.Error("the server was asked before the devices were known")
@@ -197,7 +196,5 @@ func TestRunWaitsForDevices(t *testing.T) {
 		if asked.Load() == 0 {
 			t.Error("a collector that hangs keeps the node from its server")
 		}
-		cancel()
-		must(t, <-done)
 	})
 }

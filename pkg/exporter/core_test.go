@@ -73,8 +73,7 @@ func TestCoreAlone(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), binary, "fields", "GPU_TEMP").CombinedOutput(); err != nil {
 		t.Errorf("fields: %v\n%s", err, out)
 	}
-	list := tempFile(t, "list.csv", "DCGM_FI_DEV_GPU_TEMP, gauge, t\n")
-	if out, err := exec.CommandContext(t.Context(), binary, "check", "--guard", list).CombinedOutput(); err == nil {
+	if out, err := exec.CommandContext(t.Context(), binary, "check", "--guard", tempFile(t, "list.csv", "DCGM_FI_DEV_GPU_TEMP, gauge, t\n")).CombinedOutput(); err == nil {
 		t.Errorf("check --guard without a guard succeeds:\n%s", out)
 	}
 
@@ -82,7 +81,10 @@ func TestCoreAlone(t *testing.T) {
 	p := programtest.Start(t, binary, []string{"--address=127.0.0.1:0", "--exporter-metrics=full"}, programtest.Options{Env: []string{"NODE_NAME=node-1"}})
 	url, page := p.AwaitReady(t, "/readyz"), ""
 	const samples = "warpgauge_sample_duration_seconds_count{" // each is a call into the simulated library
+	scrapes := time.NewTicker(time.Second)                     // as Prometheus would, so that the exporter is idle otherwise
+	defer scrapes.Stop()
 	p.Await(t, "six ticks", func() error {
+		<-scrapes.C
 		_, page = get(t, url+"/metrics")
 		if n := sum(page, samples); n < 6*8 || !strings.Contains(page, `DCGM_FI_PROF_GR_ENGINE_ACTIVE{gpu="7",UUID="`) {
 			return fmt.Errorf("%v samples in\n%s", n, page)

@@ -79,6 +79,7 @@ type Core struct {
 
 	Board    *view.Board   // sources, devices, columns
 	Engine   *Engine       // states of collectors and their devices
+	States   *States       // when each state began
 	Rows     *rows.Reader  // every row of every ring, once
 	Past     *rows.Past    // recent samples, if an extension keeps them
 	Events   *events.Bus   // events of devices, collectors and lists

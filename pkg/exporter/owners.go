@@ -51,7 +51,7 @@ func newOwners(a *Program, cfg *config.Config, e *Engine, reg prometheus.Registe
 		JobLabels:    cfg.HPCLabels,
 		OldNamespace: cfg.OldNamespace,
 		Hostname:     cfg.HostnameLabel,
-		Ignore:       newOwnPod(a.Lookup).is,
+		OwnPod:       ownPod(a.Lookup),
 		StaleAfter:   cfg.EffectiveStaleAfter(),
 		Registerer:   reg,
 		Log:          log,
@@ -59,12 +59,13 @@ func newOwners(a *Program, cfg *config.Config, e *Engine, reg prometheus.Registe
 	changed := func() { o.keeper.Notify() } // the clients do not run yet
 	if cfg.HPCJobDir != "" {
 		j := owner.NewJobDirectory(cfg.HPCJobDir, changed, log)
-		table.Jobs = j.Snapshot
+		table.Jobs = j
 		o.add(client{name: "job directory", run: j.Run, complete: j.Ready}, j.Health)
 	}
 	if cfg.Kubernetes.Enabled {
-		o.addKubelet(cfg, &table, changed, log)
-		o.addAPIServer(a, cfg, &table, changed, log)
+		kubelet := o.addKubelet(cfg, changed, log)
+		table.Allocations = kubelet
+		o.addAPIServer(a, cfg, kubelet, &table, changed, log)
 		o.addProcesses(cfg, e, &table, changed, log)
 	}
 	o.keeper = owner.New(e.Board(), table)
@@ -80,22 +81,18 @@ func (o *Owners) add(c client, health ...*kube.Health) {
 }
 
 // addKubelet asks the kubelet which container has which device.
-func (o *Owners) addKubelet(cfg *config.Config, table *owner.Options, changed func(), log *zap.Logger) {
+func (o *Owners) addKubelet(cfg *config.Config, changed func(), log *zap.Logger) *kube.Kubelet {
 	k := kube.NewKubelet(kube.KubeletOptions{
-		Socket: cfg.Kubernetes.Socket,
-		Period: cfg.Kubernetes.Interval,
-		Keep: func(resource string) bool {
-			return field.OffersGPU(resource) || slices.Contains(cfg.Kubernetes.ResourceNames, resource)
-		},
+		Socket: cfg.Kubernetes.Socket, Period: cfg.Kubernetes.Interval, Resources: cfg.Kubernetes.ResourceNames,
 		OnChange: changed, Log: log,
 	})
-	table.Allocations = k.Snapshot
 	o.add(client{name: "pod resources", run: k.Run}, k.Health)
+	return k
 }
 
 // addAPIServer asks the API server for facts that the kubelet does not report, if configured. Process values
 // need the uids of pods.
-func (o *Owners) addAPIServer(a *Program, cfg *config.Config, table *owner.Options, changed func(), log *zap.Logger) {
+func (o *Owners) addAPIServer(a *Program, cfg *config.Config, kubelet *kube.Kubelet, table *owner.Options, changed func(), log *zap.Logger) {
 	k := &cfg.Kubernetes
 	table.PodFacts = k.Facts.Labels
 	pods := k.Facts.UID || len(k.Facts.Labels) > 0 || k.PodLabels || k.PodUID || k.ProcessValuesWanted()
@@ -112,10 +109,10 @@ func (o *Owners) addAPIServer(a *Program, cfg *config.Config, table *owner.Optio
 		}
 	}
 	if k.DRA {
-		options.Allocations = table.Allocations
+		options.Kubelet = kubelet
 	}
 	s := kube.NewAPIServer(options)
-	table.Metadata = s.Snapshot
+	table.Metadata = s
 	c := client{name: "pod metadata", run: s.Run}
 	if k.DRA {
 		c.complete = func() bool { return !s.Snapshot().ClaimsTime.IsZero() }
@@ -130,7 +127,7 @@ func (o *Owners) addProcesses(cfg *config.Config, e *Engine, table *owner.Option
 		return
 	}
 	p := owner.NewProcesses(board, changed, log)
-	table.Processes = p.Snapshot
+	table.Processes = p
 	o.add(client{name: "processes", run: p.Run, complete: polledAfter(e, p)}, p.Health)
 }
 
@@ -200,31 +197,22 @@ func (o *Owners) WriteProblems(w io.Writer, waited time.Duration) {
 // namespaceFile holds the namespace of a pod with a service account.
 const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-// ownPod is this process's own pod. The kubelet lists it as a user of all devices if it gets them by a claim,
-// as with dynamic resource allocation, but it does not use them.
-type ownPod struct{ namespace, name string } // empty: not known
-
-// newOwnPod determines this pod from POD_NAME and POD_NAMESPACE. Without them a pod's host name is its name.
-// On the host's network no pod has that name.
-func newOwnPod(lookup func(string) (string, bool)) ownPod {
+// ownPod returns this process's own pod from POD_NAME and POD_NAMESPACE. The kubelet lists it as a user of all devices if
+// it gets them by a claim, as with dynamic resource allocation, but it does not use them. Without the variables a pod's
+// host name is its name; on the host's network no pod has that name. Names of a DaemonSet's pods are unique enough if the
+// namespace is unknown. An empty name means no pod.
+func ownPod(lookup func(string) (string, bool)) (p kube.PodName) {
 	if in, _ := lookup("KUBERNETES_SERVICE_HOST"); in == "" {
-		return ownPod{}
+		return p
 	}
-	var p ownPod
-	p.name, _ = lookup("POD_NAME")
-	p.namespace, _ = lookup("POD_NAMESPACE")
-	if p.name == "" {
-		p.name, _ = os.Hostname() // without a name there is no pod to leave out
+	p.Name, _ = lookup("POD_NAME")
+	p.Namespace, _ = lookup("POD_NAMESPACE")
+	if p.Name == "" {
+		p.Name, _ = os.Hostname() // without a name there is no pod to leave out
 	}
-	if p.namespace == "" {
+	if p.Namespace == "" {
 		text, _ := os.ReadFile(namespaceFile) // as above
-		p.namespace = strings.TrimSpace(string(text))
+		p.Namespace = strings.TrimSpace(string(text))
 	}
 	return p
-}
-
-// is reports whether a pod is this one. Names of a DaemonSet's pods are unique enough if the namespace is
-// unknown.
-func (p ownPod) is(namespace, name string) bool {
-	return p.name != "" && p.name == name && (p.namespace == "" || p.namespace == namespace)
 }

@@ -3,6 +3,7 @@ package exporter
 import (
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -82,20 +83,17 @@ func TestAMappingThatEndsIsNotTheEnd(t *testing.T) {
 }
 
 func TestOwnPod(t *testing.T) {
-	in := map[string]string{"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
-	f := func(env map[string]string, namespace, name string, want bool) {
+	f := func(want kube.PodName, env map[string]string) {
 		t.Helper()
-		if got := newOwnPod(func(name string) (string, bool) { v, ok := env[name]; return v, ok }).is(namespace, name); got != want {
-			t.Errorf("with %v pod %s/%s is this one: %v, want %v", env, namespace, name, got, want)
+		if got := ownPod(func(name string) (string, bool) { v, ok := env[name]; return v, ok }); got != want {
+			t.Errorf("with %v this pod is %v, want %v", env, got, want)
 		}
 	}
-	named := map[string]string{"POD_NAME": "exporter-x", "POD_NAMESPACE": "gpu", "KUBERNETES_SERVICE_HOST": "10.0.0.1"}
-	f(named, "gpu", "exporter-x", true)
-	f(named, "other", "exporter-x", false)
-	f(named, "gpu", "exporter-y", false)
-	f(map[string]string{"POD_NAME": "exporter-x"}, "gpu", "exporter-x", false) // not in a cluster
-	f(in, "gpu", "exporter-x", false)
-	f(in, "gpu", "", false)
+	host, err := os.Hostname()
+	must(t, err)
+	f(kube.PodName{Namespace: "gpu", Name: "x"}, map[string]string{"POD_NAME": "x", "POD_NAMESPACE": "gpu", "KUBERNETES_SERVICE_HOST": "10.0.0.1"})
+	f(kube.PodName{Namespace: "gpu", Name: host}, map[string]string{"POD_NAMESPACE": "gpu", "KUBERNETES_SERVICE_HOST": "10.0.0.1"})
+	f(kube.PodName{}, map[string]string{"POD_NAME": "x"}) // not in a cluster
 }
 
 func TestProblemsOfMappings(t *testing.T) {

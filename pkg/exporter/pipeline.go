@@ -40,6 +40,7 @@ type Pipeline struct {
 	Rows     *rows.Reader
 	store    *accumulate.Store
 	verdicts *events.Board
+	states   *States
 	Owners   *Owners // nil: the mappings are off, or not wanted
 	Renderer *exposition.Renderer
 	self     *selfmetrics.Page // nil if own metrics are off
@@ -70,6 +71,7 @@ func (a *Program) NewPipeline(cfg *config.Config, list field.List, log *zap.Logg
 	p.Engine.takenOver = func(collector string) {
 		p.Events.Publish(events.Event{Kind: events.Failover, Text: "collector " + collector + " serves the GPUs now"})
 	}
+	p.states = NewStates(p.Events, time.Now)
 	p.Rows = rows.New(p.Engine.Board(), p.Events)
 	p.store = accumulate.New(accumulate.Options{XIDWindow: cfg.XIDWindow, ClockEventWindow: cfg.ClockEventWindow, Rows: p.Rows})
 	p.Registry.MustRegister(p.store)
@@ -152,6 +154,7 @@ func (p *Pipeline) Stages() []Stage {
 	out := []Stage{
 		{Name: "sampler", Run: p.Engine.Run, Grace: samplerStop + 400*time.Millisecond},
 		{Name: "rows", Run: p.Rows.Run, Grace: ShortGrace},
+		{Name: "states", Run: func(ctx context.Context) error { return p.states.Run(ctx, p.Engine.Status) }, Grace: ShortGrace},
 	}
 	out = append(out, p.Owners.stages()...)
 	out = append(out, Stage{Name: "renderer", Run: p.Renderer.Run, Grace: ShortGrace})
@@ -179,7 +182,8 @@ func (p *Pipeline) watches() (out []Stage) {
 func (p *Pipeline) Core() Core {
 	c := Core{
 		Config: p.cfg, Lookup: p.program.Lookup, Hostname: p.Hostname, Version: p.program.Build.Version,
-		Board: p.Engine.Board(), Engine: p.Engine, Events: p.Events, Rows: p.Rows, Past: new(rows.Past), Verdicts: p.verdicts, Lists: p.desk, Page: p,
+		Board: p.Engine.Board(), Engine: p.Engine, States: p.states, Events: p.Events, Rows: p.Rows, Past: new(rows.Past),
+		Verdicts: p.verdicts, Lists: p.desk, Page: p,
 		NotReady: func() []string { return reasons(p.cfg, p.table, p.Engine.Status()) },
 		Registry: p.Registry, Log: p.log,
 	}

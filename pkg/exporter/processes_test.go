@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"warpgauge/collectors/fake"
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
@@ -60,9 +61,7 @@ func TestProcessesBesideACollector(t *testing.T) {
 			return n
 		}
 		e := a.NewEngine(cfg, all, list, reg, zap.NewNop())
-		done := make(chan error, 1)
-		go func() { done <- e.Run(t.Context()) }()
-		t.Cleanup(func() { must(t, <-done) })
+		testkit.Start(t, e.Run)
 		time.Sleep(3 * time.Second)
 
 		there := func(what string, devices, gpu2 int) {

@@ -1,10 +1,16 @@
 package exporter
 
 import (
+	"context"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"go.uber.org/zap"
+
+	"warpgauge/collectors/fake"
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
@@ -77,4 +83,19 @@ func TestStates(t *testing.T) {
 	f("a GPU that is released", "a: device is released")
 	gpuIs(session.Up, "on time")
 	f("a GPU that is back", "a: device is up")
+}
+
+// TestStatesOfTheCore: a lost device is an event without any extension, such as live, which shows states.
+func TestStatesOfTheCore(t *testing.T) {
+	a, cfg := newProgram(t, fake.Options{Spec: &fake.Spec{Faults: []fake.Fault{{Kind: fake.Lost, GPUs: fake.All()}}}})
+	synctest.Test(t, func(t *testing.T) {
+		p, err := a.NewPipeline(cfg, parse(t, "DCGM_FI_DEV_GPU_TEMP, gauge, t\n"), zap.NewNop())
+		must(t, err)
+		p.AddPages()
+		lost := p.Events.Subscribe(1, events.DeviceState)
+		testkit.Start(t, func(ctx context.Context) error { return RunStages(ctx, zap.NewNop(), p.Stages()...) })
+		if e := <-lost.C; e.Device == nil || !e.Bad {
+			t.Errorf("event %+v, want that a GPU is lost", e)
+		}
+	})
 }

@@ -2,6 +2,7 @@ package exposition
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -115,12 +116,8 @@ type origin struct {
 // New returns a Renderer of the board's Views. It panics if o.Registerer already has metrics of another
 // Renderer.
 func New(board *view.Board, o Options) *Renderer {
-	if o.HostnameLabel == "" {
-		o.HostnameLabel = defaultHostnameLabel
-	}
-	if o.StaleAfter == 0 {
-		o.StaleAfter = defaultStaleAfter
-	}
+	o.HostnameLabel = cmp.Or(o.HostnameLabel, defaultHostnameLabel)
+	o.StaleAfter = cmp.Or(o.StaleAfter, defaultStaleAfter)
 	if o.Now == nil {
 		o.Now = time.Now
 	}

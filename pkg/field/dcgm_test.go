@@ -40,5 +40,8 @@ func TestDCGMNames(t *testing.T) {
 		if d.ID < FirstExporter && d.Of == 0 && !ids[d.ID] {
 			t.Errorf("go-dcgm does not know %s (%d)", d.Name, d.ID)
 		}
+		if strings.HasPrefix(d.Name, "DCGM_FI_PROF_") != d.ID.Profiling() {
+			t.Errorf("%s is a profiling field: %v", d.Name, d.ID.Profiling())
+		}
 	}
 }

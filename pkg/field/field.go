@@ -17,6 +17,10 @@ type ID uint16
 // FirstExporter is our first id: dcgm-exporter's DCGM_EXP_* counters and their source readings.
 const FirstExporter ID = 9000
 
+// Profiling reports whether the reading needs the profiling hardware, which one program at a time can use
+// (DCGM_FIELD_ID_IS_PROF_FIELD): from 1001 to the CPU fields, and two link fields, all named DCGM_FI_PROF_….
+func (id ID) Profiling() bool { return id >= 1001 && id < 1100 || id == 1532 || id == 1533 }
+
 // Kind is the type of value that the vendor's library returns.
 type Kind uint8
 

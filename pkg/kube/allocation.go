@@ -7,16 +7,18 @@ import (
 	"time"
 
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"warpgauge/pkg/field"
 )
 
-// readAnswer returns the pods with devices of the resources that keep accepts, and the names of all pods.
-func readAnswer(list *v1.ListPodResourcesResponse, keep func(resource string) bool) (pods []Pod, listed map[PodName]bool) {
+// readAnswer returns the pods with devices of GPU resources or of further ones, and the names of all pods.
+func readAnswer(list *v1.ListPodResourcesResponse, further []string) (pods []Pod, listed map[PodName]bool) {
 	listed = map[PodName]bool{}
 	for _, p := range list.GetPodResources() {
 		pod := Pod{PodName: PodName{p.GetNamespace(), p.GetName()}}
 		listed[pod.PodName] = true
 		for _, c := range p.GetContainers() {
-			container := Container{c.GetName(), devices(c, keep), claims(c)}
+			container := Container{c.GetName(), devices(c, further), claims(c)}
 			if len(container.Devices)+len(container.Claims) > 0 {
 				pod.Containers = append(pod.Containers, container)
 			}
@@ -35,11 +37,11 @@ func sortPods(pods []Pod) {
 }
 
 // devices merges the entries of each resource: the kubelet makes one entry per NUMA node, in any order.
-func devices(c *v1.ContainerResources, keep func(string) bool) (out []Devices) {
+func devices(c *v1.ContainerResources, further []string) (out []Devices) {
 	byResource := map[string][]string{}
 	for _, d := range c.GetDevices() {
-		if keep(d.GetResourceName()) && len(d.GetDeviceIds()) > 0 {
-			byResource[d.GetResourceName()] = append(byResource[d.GetResourceName()], d.GetDeviceIds()...)
+		if r := d.GetResourceName(); len(d.GetDeviceIds()) > 0 && (field.OffersGPU(r) || slices.Contains(further, r)) {
+			byResource[r] = append(byResource[r], d.GetDeviceIds()...)
 		}
 	}
 	for _, resource := range slices.Sorted(maps.Keys(byResource)) {

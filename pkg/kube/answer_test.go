@@ -3,7 +3,6 @@ package kube
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -12,10 +11,9 @@ import (
 	"google.golang.org/protobuf/proto"
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 
+	"warpgauge/pkg/field"
 	"warpgauge/pkg/kube/kubetest"
 )
-
-func gpus(resource string) bool { return strings.HasPrefix(resource, "nvidia.com/") }
 
 // own returns a pod with devices of nvidia.com/gpu.
 func own(name string, ids ...string) Pod {
@@ -47,7 +45,7 @@ func listing(idle int, pods ...Pod) *v1.ListPodResourcesResponse {
 
 // TestAnswer: devices are merged and sorted, whatever the order of the kubelet's entries.
 func TestAnswer(t *testing.T) {
-	const res = "nvidia.com/gpu"
+	const res = "example.com/gpu" // of a device plugin that no vendor names
 	nic, gpu := DeviceName{"example.com", "node", "nic"}, DeviceName{"gpu.nvidia.com", "node", "gpu-0"}
 	list := listing(2,
 		Pod{PodName{"b", "b"}, []Container{{Name: "c", Devices: []Devices{{res, []string{"GPU-2", "GPU-1"}}, {"example.com/nic", []string{"eth0"}}, {res, []string{"GPU-1"}}, {res, nil}}}}},
@@ -57,7 +55,7 @@ func TestAnswer(t *testing.T) {
 			{Name: "c", Devices: []Devices{{"nvidia.com/mig-1g.5gb", []string{"MIG-1"}}, {res, []string{"GPU-3"}}}},
 		}},
 		Pod{PodName{"a", "z"}, []Container{{Name: "c", Devices: []Devices{{"example.com/nic", []string{"eth1"}}}}}})
-	got, listed := readAnswer(list, gpus)
+	got, listed := readAnswer(list, []string{res})
 	want := []Pod{
 		{PodName{"b", "a"}, []Container{
 			{Name: "c", Devices: []Devices{{res, []string{"GPU-3"}}, {"nvidia.com/mig-1g.5gb", []string{"MIG-1"}}}},
@@ -82,7 +80,7 @@ func FuzzList(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var list v1.ListPodResourcesResponse
 		if proto.Unmarshal(b, &list) == nil {
-			pods, _ := readAnswer(&list, gpus)
+			pods, _ := readAnswer(&list, nil)
 			check(t, pods)
 			pods, _ = holders{}.assign(pods)
 			check(t, pods)
@@ -102,7 +100,7 @@ func check(t testing.TB, pods []Pod) {
 		}
 		for _, c := range p.Containers {
 			for _, d := range c.Devices {
-				if !gpus(d.Resource) || len(d.IDs) == 0 || !slices.IsSorted(d.IDs) {
+				if !field.OffersGPU(d.Resource) || len(d.IDs) == 0 || !slices.IsSorted(d.IDs) {
 					t.Errorf("devices %q", d)
 				}
 			}
@@ -128,7 +126,7 @@ func TestPodsThatAreMissingAfterARestart(t *testing.T) {
 		t.Helper()
 		var r restart
 		missing := func(last []Pod, list *v1.ListPodResourcesResponse, at time.Time) []Pod {
-			pods, listed := readAnswer(list, gpus)
+			pods, listed := readAnswer(list, nil)
 			return r.missing(last, pods, listed, at, limits)
 		}
 		r.begin(start.Add(-time.Hour))

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,15 +49,14 @@ type APIOptions struct {
 	// API fills from spec.nodeName. If Node is empty, APIServer reads nothing, and Health says which variable to set.
 	// The host name cannot replace it: without hostNetwork it is the pod's name, and node names can differ from host
 	// names.
-	Node   string
-	Pods   bool // read UIDs and labels of this node's pods
-	Slices bool // read the devices of this node's ResourceSlices
-	// Allocations returns the kubelet's latest answer, never nil. APIServer reads its claims. nil: it reads none.
-	Allocations func() *Allocations
-	KeepLabel   func(name string) bool // selects the labels of pods to keep; nil: none, only UIDs
-	UserAgent   string                 // for the API server's audit log; empty: warpgauge
-	OnChange    func()                 // called after new content was published; calls do not overlap; must not block; may be nil
-	Log         *zap.Logger            // may be nil
+	Node      string
+	Pods      bool                   // read UIDs and labels of this node's pods
+	Slices    bool                   // read the devices of this node's ResourceSlices
+	Kubelet   *Kubelet               // APIServer reads the claims of its latest answer; nil: it reads none
+	KeepLabel func(name string) bool // selects the labels of pods to keep; nil: none, only UIDs
+	UserAgent string                 // for the API server's audit log; empty: warpgauge
+	OnChange  func()                 // called after new content was published; calls do not overlap; must not block; may be nil
+	Log       *zap.Logger            // may be nil
 }
 
 // APIServer reads metadata of this node's pods and its ResourceSlices from the API server.
@@ -74,12 +74,8 @@ type APIServer struct {
 
 // NewAPIServer returns an APIServer, which reads nothing before Run.
 func NewAPIServer(o APIOptions) *APIServer {
-	if o.Log == nil {
-		o.Log = zap.NewNop()
-	}
-	if o.UserAgent == "" {
-		o.UserAgent = "warpgauge"
-	}
+	o.Log = cmp.Or(o.Log, zap.NewNop())
+	o.UserAgent = cmp.Or(o.UserAgent, "warpgauge")
 	if o.OnChange == nil {
 		o.OnChange = func() {}
 	}
@@ -91,7 +87,7 @@ func NewAPIServer(o APIOptions) *APIServer {
 	if o.Slices {
 		s.addFeed(MappingResourceSlices, resource{resourceGroup, "resourceslices"}, resourceSlices{})
 	}
-	if o.Allocations != nil {
+	if o.Kubelet != nil {
 		s.claims = &claimReader{s: s, known: map[ClaimName][]DeviceName{}}
 		s.newest.Load().Claims = map[ClaimName][]DeviceName{}
 	}

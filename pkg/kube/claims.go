@@ -41,7 +41,7 @@ func (r *claimReader) run(ctx context.Context) {
 	ticker := time.NewTicker(claimCheck)
 	defer ticker.Stop()
 	for {
-		if a := r.s.o.Allocations(); r.asked.IsZero() || a.Version != r.seen || r.failed && time.Since(r.asked) >= claimRetry {
+		if a := r.s.o.Kubelet.Snapshot(); r.asked.IsZero() || a.Version != r.seen || r.failed && time.Since(r.asked) >= claimRetry {
 			r.fetchClaims(ctx, a)
 		}
 		select {

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"sync"
@@ -35,10 +36,7 @@ type Health struct {
 
 // NewHealth returns the Health of a mapping. The counters of the given reasons exist from the start. log may be nil.
 func NewHealth(name string, log *zap.Logger, reasons ...string) *Health {
-	if log == nil {
-		log = zap.NewNop()
-	}
-	h := &Health{name: name, log: log.Named("mapping").With(zap.String("mapping", name)), errors: map[string]uint64{}}
+	h := &Health{name: name, log: cmp.Or(log, zap.NewNop()).Named("mapping").With(zap.String("mapping", name)), errors: map[string]uint64{}}
 	for _, r := range reasons {
 		h.errors[r] = 0
 	}

@@ -61,11 +61,10 @@ type KubeletOptions struct {
 	Socket string
 	// Period is the time between two lists; 0 means 5 s. The kubelet allows all its clients together a hundred calls
 	// per second.
-	Period time.Duration
-	// Keep selects the resources. Claims are always kept.
-	Keep     func(resource string) bool
-	OnChange func()      // called after new content was published; must not block; may be nil
-	Log      *zap.Logger // may be nil
+	Period    time.Duration
+	Resources []string    // kept in addition to the vendors' names (field.OffersGPU) and to claims
+	OnChange  func()      // called after new content was published; must not block; may be nil
+	Log       *zap.Logger // may be nil
 }
 
 // kubeletLimits are constants that only tests change.
@@ -150,7 +149,7 @@ func (k *Kubelet) poll(ctx context.Context) {
 		k.Health.Failed(f.reason, f.err)
 		return
 	}
-	found, listed := readAnswer(list, k.o.Keep)
+	found, listed := readAnswer(list, k.o.Resources)
 	now, last := time.Now(), k.Snapshot()
 	if k.fresh {
 		k.fresh = false

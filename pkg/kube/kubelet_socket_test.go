@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/kube/kubetest"
 )
@@ -36,17 +37,9 @@ func start(t testing.TB, socket string, period time.Duration, set func(*Kubelet)
 	t.Helper()
 	core, logs := observer.New(zap.InfoLevel)
 	r := &rig{t: t, logs: logs}
-	r.Kubelet = NewKubelet(KubeletOptions{Socket: socket, Period: period, Log: zap.New(core), Keep: gpus})
+	r.Kubelet = NewKubelet(KubeletOptions{Socket: socket, Period: period, Log: zap.New(core)})
 	set(r.Kubelet)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- r.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("Run: %v", err)
-		}
-	})
+	testkit.Start(t, r.Run)
 	return r
 }
 

@@ -64,7 +64,7 @@ func act(t *testing.T, test func(t *testing.T, a *actor)) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zap.InfoLevel)
 		a := &actor{logs: logs, start: time.Now(), says: listing(0, own("a", "GPU-1"))}
-		a.Kubelet = NewKubelet(KubeletOptions{Socket: "/none", Keep: gpus, Log: zap.New(core), OnChange: func() { a.changes++ }})
+		a.Kubelet = NewKubelet(KubeletOptions{Socket: "/none", Log: zap.New(core), OnChange: func() { a.changes++ }})
 		a.connect = func(context.Context) (lister, *failure) {
 			a.dials++
 			a.open++

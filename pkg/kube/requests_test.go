@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -105,10 +104,9 @@ func TestClaims(t *testing.T) {
 			}
 			return http.StatusOK, claim
 		}
-		allocations := atomic.Pointer[Allocations]{}
-		allocations.Store(&Allocations{})
+		kubelet := NewKubelet(KubeletOptions{})
 		core, logs := observer.New(zap.WarnLevel)
-		c := NewAPIServer(APIOptions{Node: "node-1", Allocations: allocations.Load, Log: zap.New(core)})
+		c := NewAPIServer(APIOptions{Node: "node-1", Kubelet: kubelet, Log: zap.New(core)})
 		c.config = s.Config
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -118,7 +116,7 @@ func TestClaims(t *testing.T) {
 		}
 		user, looker := claim("ml", "train"), claim("op", "all")
 		give := func(version uint64, claims ...Claim) {
-			allocations.Store(&Allocations{Version: version, Pods: []Pod{{PodName{"x", "pod"}, []Container{{Name: "main", Claims: claims}}}}})
+			kubelet.shown.Store(&Allocations{Version: version, Pods: []Pod{{PodName{"x", "pod"}, []Container{{Name: "main", Claims: claims}}}}})
 		}
 		check := func(what string, after time.Duration, uses, looks bool, asked ...string) {
 			t.Helper()

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -158,7 +157,7 @@ func (d *Desk) ParseDelivered(content []byte, origin string, isYAML bool) *Parse
 // apply has the engine read a list, without its profiling fields during a pause. The caller holds the Turn.
 func (d *Desk) apply(ctx context.Context, list field.List) error {
 	if d.Status().Paused {
-		list.Fields = slices.DeleteFunc(slices.Clone(list.Fields), func(f field.Field) bool { return strings.HasPrefix(f.Desc.Name, "DCGM_FI_PROF_") })
+		list.Fields = slices.DeleteFunc(slices.Clone(list.Fields), func(f field.Field) bool { return f.Desc.ID.Profiling() })
 	}
 	return d.o.Engine.Reload(ctx, list)
 }

@@ -63,12 +63,8 @@ func newBench(initial string, log ...zapcore.Core) *bench {
 }
 
 // run runs the Desk until stop.
-func (b *bench) run(t *testing.T) (stop func()) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- b.Run(ctx, Signals{}) }()
-	return func() { cancel(); must(t, <-done) }
+func (b *bench) run(t *testing.T, s Signals) (stop func()) {
+	return testkit.Start(t, func(ctx context.Context) error { return b.Run(ctx, s) })
 }
 
 func (b *bench) parse(csv string) *Parsed {
@@ -273,9 +269,7 @@ func TestRun(t *testing.T) {
 			b.RequestReload("file change")
 		}
 		hangups := make(chan os.Signal, 1)
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() { done <- b.Run(ctx, Signals{Reload: hangups}) }()
+		stop := b.run(t, Signals{Reload: hangups})
 		synctest.Wait()
 		b.wantCounts(t, true, 0, 1, 0)
 
@@ -303,8 +297,7 @@ func TestRun(t *testing.T) {
 		b.wantCounts(t, false, 2, 1, 1)
 		hangups <- os.Interrupt
 		synctest.Wait()
-		cancel() // in the middle of a reload
-		must(t, <-done)
+		stop() // in the middle of a reload
 		b.wantCounts(t, false, 2, 1, 1)
 	})
 }

@@ -28,7 +28,7 @@ func (b *bench) wantRead(t *testing.T, want ...string) {
 func TestAForgottenPauseEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(csvProf)
-		defer b.run(t)()
+		defer b.run(t, Signals{})()
 		after := func(wait time.Duration, want ...string) {
 			t.Helper()
 			time.Sleep(wait)
@@ -79,7 +79,7 @@ func TestAForgottenPauseEnds(t *testing.T) {
 func TestAPauseIsRenewedWhileItsEndWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(csvProf)
-		defer b.run(t)()
+		defer b.run(t, Signals{})()
 		must(t, b.PauseProfiling(t.Context(), time.Minute, "test"))
 		time.Sleep(50 * time.Second)
 		turn, err := b.Begin(t.Context()) // a reload

@@ -1,7 +1,6 @@
 package lists
 
 import (
-	"context"
 	"errors"
 	"io/fs"
 	"maps"
@@ -15,7 +14,7 @@ import (
 func TestAForgottenReleaseEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(csvA)
-		defer b.run(t)()
+		defer b.run(t, Signals{})()
 		after := func(wait time.Duration, want ...string) {
 			t.Helper()
 			time.Sleep(wait)
@@ -69,9 +68,7 @@ func TestReleaseBySignal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(csvA)
 		letGo, resume := make(chan os.Signal, 1), make(chan os.Signal, 1)
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() { done <- b.Run(ctx, Signals{Release: letGo, Resume: resume}) }()
+		b.run(t, Signals{Release: letGo, Resume: resume})
 		turn, err := b.Begin(t.Context()) // a hanging reload
 		must(t, err)
 		letGo <- os.Interrupt
@@ -85,7 +82,5 @@ func TestReleaseBySignal(t *testing.T) {
 			t.Errorf("released are %v", b.released)
 		}
 		turn.End()
-		cancel()
-		must(t, <-done)
 	})
 }

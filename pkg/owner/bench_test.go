@@ -99,8 +99,9 @@ func forModes(b *testing.B, run func(b *testing.B, replicas int)) {
 // BenchmarkScrapeWithOwners makes pages with and without mapping, after each tick and without a tick.
 func BenchmarkScrapeWithOwners(b *testing.B) {
 	forModes(b, func(b *testing.B, replicas int) {
-		n, answer := newNode8(), snapshot(replicas)
-		k := New(n.board, Options{Allocations: func() *kube.Allocations { return answer }, Virtual: replicas > 1})
+		n, kubelet := newNode8(), new(answers[kube.Allocations])
+		kubelet.Store(snapshot(replicas))
+		k := New(n.board, Options{Allocations: kubelet, Virtual: replicas > 1})
 		for name, r := range map[string]*exposition.Renderer{
 			"on":  exposition.New(n.board, exposition.Options{Hostname: "node-1", Owners: k, StaleAfter: time.Hour}),
 			"off": exposition.New(n.board, exposition.Options{Hostname: "node-1", StaleAfter: time.Hour}),

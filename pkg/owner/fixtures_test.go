@@ -90,11 +90,16 @@ func boardOf(devices ...collector.Device) *view.Board {
 type rig struct {
 	*Keeper
 	board *view.Board
-	pods  atomic.Pointer[kube.Allocations]
-	meta  atomic.Pointer[kube.Metadata]
-	jobs  atomic.Pointer[Jobs]
-	used  atomic.Pointer[Usage]
+	pods  answers[kube.Allocations]
+	meta  answers[kube.Metadata]
+	jobs  answers[Jobs]
+	used  answers[Usage]
 }
+
+// answers is a fake Client.
+type answers[T any] struct{ atomic.Pointer[T] }
+
+func (a *answers[T]) Snapshot() *T { return a.Load() }
 
 // newRig returns a rig whose clients, including processes, have not answered yet.
 func newRig(change func(o *Options), devices ...collector.Device) *rig {
@@ -103,7 +108,7 @@ func newRig(change func(o *Options), devices ...collector.Device) *rig {
 	r.meta.Store(&kube.Metadata{})
 	r.jobs.Store(&Jobs{})
 	r.used.Store(&Usage{})
-	o := Options{Allocations: r.pods.Load, Metadata: r.meta.Load, Jobs: r.jobs.Load, Processes: r.used.Load, Claims: true}
+	o := Options{Allocations: &r.pods, Metadata: &r.meta, Jobs: &r.jobs, Processes: &r.used, Claims: true}
 	if change != nil {
 		change(&o)
 	}

@@ -1,13 +1,11 @@
 package owner
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -45,16 +43,7 @@ func startJobs(t *testing.T, dir string, period time.Duration) *jobRig {
 	r := &jobRig{t: t, logs: logs}
 	r.JobDirectory = NewJobDirectory(dir, func() { r.changes.Add(1) }, zap.New(core))
 	r.period, r.hangs = period, 200*time.Millisecond
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- r.Run(ctx) }()
-	r.stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("Run: %v", err)
-		}
-	})
-	t.Cleanup(r.stop)
+	r.stop = testkit.Start(t, r.Run)
 	return r
 }
 

@@ -50,14 +50,16 @@ import (
 	"warpgauge/pkg/view"
 )
 
+// Client has a latest answer. Snapshot returns it and must not block.
+type Client[T any] interface{ Snapshot() *T }
+
 // Options configure New. The zero value knows no users.
 type Options struct {
-	// The clients' latest answers, normally method values such as client.Snapshot. They must not block. A nil function
-	// means that the client does not exist.
-	Allocations func() *kube.Allocations
-	Metadata    func() *kube.Metadata
-	Jobs        func() *Jobs
-	Processes   func() *Usage // gives users of a shared device their own values
+	// The clients; nil: the client does not exist.
+	Allocations Client[kube.Allocations]
+	Metadata    Client[kube.Metadata]
+	Jobs        Client[Jobs]
+	Processes   Client[Usage] // gives users of a shared device their own values
 
 	Virtual      bool              // copy the series of a shared device for each container, with vgpu
 	Claims       bool              // count devices of dynamic resource allocation; requires Metadata's ResourceSlices
@@ -68,9 +70,9 @@ type Options struct {
 	OldNamespace bool              // name the labels pod_name, pod_namespace, container_name
 	Hostname     string            // the label for the host name, which pod labels must not use; "" means "hostname"
 
-	// Ignore selects pods that use no device although they have one: exporters, including this one, that claim every
-	// device to read it. nil: none.
-	Ignore func(namespace, pod string) bool
+	// OwnPod is the exporter's pod, which uses no device although it may claim every device to read it. Without a
+	// namespace the pod may have any; without a name no pod is ignored.
+	OwnPod kube.PodName
 
 	StaleAfter time.Duration         // older values of processes are dropped; 0 means 30 s
 	Registerer prometheus.Registerer // for metrics about owners; may be nil
@@ -108,9 +110,7 @@ type Keeper struct {
 func New(board *view.Board, o Options) *Keeper {
 	o.StaleAfter = cmp.Or(o.StaleAfter, defaultStaleAfter)
 	o.Hostname = cmp.Or(o.Hostname, defaultHostname)
-	if o.Log == nil {
-		o.Log = zap.NewNop()
-	}
+	o.Log = cmp.Or(o.Log, zap.NewNop())
 	k := &Keeper{
 		board:     board,
 		o:         o,

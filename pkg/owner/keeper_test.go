@@ -12,27 +12,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/view"
 )
-
-// running starts Run, in a bubble of synctest, and ends it with the test.
-func (r *rig) running(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error)
-	go func() { done <- r.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("Run = %v", err)
-		}
-	})
-}
 
 // TestRun joins changes right after Notify, or a second later without one; a thousand changes make only a few tables.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(virtual, machine()...)
-		r.running(t)
+		testkit.Start(t, r.Run)
 		synctest.Wait()
 		r.set("ml/a/main: nvidia.com/gpu " + uuid(0))
 		r.wants(t, "before the notification", uuid(0))

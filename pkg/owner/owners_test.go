@@ -167,11 +167,17 @@ func TestTooManyUsers(t *testing.T) {
 	}
 }
 
-// TestIgnore: an exporter that claims every device does not count as a user.
-func TestIgnore(t *testing.T) {
-	r := newRig(func(o *Options) { o.Ignore = func(ns, pod string) bool { return ns == "mon" && pod == "exporter-x" } }, machine()...).
-		give("ml/a/main: nvidia.com/gpu "+uuid(0), "mon/exporter-x/main: nvidia.com/gpu "+uuid(0))
-	r.wants(t, "ignored", uuid(0), "container=main namespace=ml pod=a")
+// TestOwnPod: an exporter that claims every device does not count as a user, also if its namespace is unknown.
+func TestOwnPod(t *testing.T) {
+	f := func(own kube.PodName, namesake ...string) {
+		t.Helper()
+		r := newRig(func(o *Options) { o.OwnPod = own }, machine()...).
+			give("ml/a/main: nvidia.com/gpu "+uuid(0), "mon/x/main: nvidia.com/gpu "+uuid(0), "ml/x/main: nvidia.com/gpu "+uuid(1))
+		r.wants(t, "the device of a user", uuid(0), "container=main namespace=ml pod=a")
+		r.wants(t, "the device of a namesake", uuid(1), namesake...)
+	}
+	f(kube.PodName{Namespace: "mon", Name: "x"}, "container=main namespace=ml pod=x")
+	f(kube.PodName{Name: "x"})
 }
 
 func TestDescribe(t *testing.T) {

@@ -38,11 +38,11 @@ func (k *Keeper) answered() bool {
 		(!k.o.Claims || k.o.Metadata == nil || !in.meta.SlicesTime.IsZero() && (in.meta.Claims == nil || !in.meta.ClaimsTime.IsZero()))
 }
 
-func newest[S any](snapshot func() *S) *S {
-	if snapshot == nil {
-		return new(S)
+func newest[T any](c Client[T]) *T {
+	if c == nil {
+		return new(T)
 	}
-	return snapshot()
+	return c.Snapshot()
 }
 
 func (in *inputs) source(v *view.View) source {
@@ -172,7 +172,7 @@ func (u Unmatched) compare(v Unmatched) int {
 // join finds the devices of pods.
 func (k *Keeper) join(t *table, in inputs) {
 	for _, p := range in.pods.Pods {
-		if k.o.Ignore != nil && k.o.Ignore(p.Namespace, p.Name) {
+		if own := k.o.OwnPod; own.Name != "" && own.Name == p.Name && (own.Namespace == "" || own.Namespace == p.Namespace) {
 			continue
 		}
 		for _, c := range p.Containers {

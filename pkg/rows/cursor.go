@@ -15,9 +15,9 @@ const (
 	// the clock was set back.
 	maxOverlap = 10 * time.Minute
 
-	// The Cursor remembers devices for a while after they leave the View, so that a device that comes back
-	// continues.
-	retainFor = time.Hour
+	// The Cursor remembers devices for a day after they leave the View, so that a device that comes back continues: health
+	// counts corrected memory errors by the day. A Bind forgets.
+	retainFor = 24 * time.Hour
 	retainMax = 4096 // devices; above it, the Cursor forgets some of them
 )
 
@@ -57,13 +57,13 @@ type Source struct {
 // collector may repeat instants of the source before. It belongs to one goroutine. The zero Cursor is ready
 // for use.
 type Cursor struct {
-	view      uint64 // number of the View
-	bound     []*bound
-	sources   []Source
-	progress  map[string]*progress  // by device
-	at, left  int                   // the ring that Next reads, and its remaining rows
-	gone      uint64                // overruns of former rings
-	forgotten []func(device string) // called when progress loses a device
+	view       uint64 // number of the View
+	bound      []*bound
+	sources    []Source
+	progress   map[string]*progress // by device
+	at, left   int                  // the ring that Next reads, and its remaining rows
+	gone       uint64               // overruns of former rings
+	forgetters []Forgetter          // hear when progress loses a device
 }
 
 // progress is the position up to which a device's rows have been read, across its rings.
@@ -161,7 +161,7 @@ func (c *Cursor) newBound(s *view.Source, earlier *bound) *bound {
 }
 
 // retire records when devices leave the View. It forgets those that left more than retainFor ago, and others, in no
-// order, until retainMax are left, and tells the followers.
+// order, until retainMax are left, and tells the Forgetters.
 func (c *Cursor) retire(now time.Time) {
 	unused := 0
 	for id, p := range c.progress {
@@ -174,8 +174,8 @@ func (c *Cursor) retire(now time.Time) {
 		if unused++; unused > retainMax || now.Sub(p.left) > retainFor {
 			delete(c.progress, id)
 			unused--
-			for _, f := range c.forgotten {
-				f(id)
+			for _, f := range c.forgetters {
+				f.Forget(id)
 			}
 		}
 	}

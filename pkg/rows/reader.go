@@ -28,6 +28,13 @@ type Follower interface {
 	Row(row *Row)
 }
 
+// Forgetter is a Follower that keeps state by device.
+type Forgetter interface {
+	// Forget drops the state of a device. The Reader calls it before a Bind, if the device left the Views more than a day
+	// ago, or if many others have left.
+	Forget(device string)
+}
+
 // Run reads the rings a few times in the shortest interval of a source, within these
 // bounds. The fastest ring, of 10 ms ticks, holds 10 s.
 const (
@@ -36,7 +43,7 @@ const (
 	pausesPerTick = 4
 )
 
-// maxQueue is the number of events that can wait for Run. A full queue drops new events.
+// maxQueue is the number of events that can wait for Run. New events are dropped and counted when it is full.
 const maxQueue = 4096
 
 // Reader reads all rows of a board.
@@ -45,6 +52,7 @@ type Reader struct {
 	bus      *events.Bus // nil: events are not published
 	wake     chan struct{}
 	overruns atomic.Uint64
+	dropped  atomic.Uint64
 
 	mu        sync.Mutex // its holder only computes
 	view      *view.View
@@ -62,14 +70,13 @@ func New(board *view.Board, bus *events.Bus) *Reader {
 	return &Reader{board: board, bus: bus, wake: make(chan struct{}, 1), pause: maxPause}
 }
 
-// Follow adds a Follower, which gets the rows that are not read yet. Its method Forget(device string), if it has one, is
-// called like the others when a device is forgotten: an hour after the last View with it, or earlier if they are many.
+// Follow adds a Follower, which gets the rows that are not read yet. It may be a Forgetter.
 func (r *Reader) Follow(f Follower) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.followers = append(r.followers, f)
-	if k, ok := f.(interface{ Forget(device string) }); ok {
-		r.cursor.forgotten = append(r.cursor.forgotten, k.Forget)
+	if k, ok := f.(Forgetter); ok {
+		r.cursor.forgetters = append(r.cursor.forgetters, k)
 	}
 	if r.view != nil {
 		f.Bind(r.view, r.cursor.sources, r.row.Read)
@@ -169,6 +176,8 @@ func (r *Reader) queue() {
 func (r *Reader) add(e events.Event) {
 	if len(r.found) < maxQueue {
 		r.found = append(r.found, e)
+	} else {
+		r.dropped.Add(1)
 	}
 }
 
@@ -186,6 +195,9 @@ func (r *Reader) publish() {
 // Overruns returns how many rows were overwritten before they were read, as of the last
 // reading. Any goroutine may call it.
 func (r *Reader) Overruns() uint64 { return r.overruns.Load() }
+
+// Dropped returns how many events found the queue for Run full.
+func (r *Reader) Dropped() uint64 { return r.dropped.Load() }
 
 // CodeImpossible replaces codes that no XID has.
 const CodeImpossible = -1

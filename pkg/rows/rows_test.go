@@ -292,32 +292,37 @@ func TestXIDs(t *testing.T) {
 	f("a row in the gap of a source that does not say up to when it has XIDs", 0)
 }
 
-// TestForgotten: a device that comes back within the hour continues; memory is bounded.
+// TestForgotten: a device that comes back within a day continues; memory is bounded.
 func TestForgotten(t *testing.T) {
-	told := 0
-	c := Cursor{forgotten: []func(string){func(string) { told++ }}}
+	var told forgotten
+	c := Cursor{forgetters: []Forgetter{&told}}
 	one := newSource("one", 4, []string{"a"})
 	c.Bind(viewOf(one), at(0))
 	c.Bind(viewOf(), at(0))
-	c.Bind(viewOf(), at(3599))
+	c.Bind(viewOf(), at(86399))
 	if len(c.progress) != 1 {
-		t.Error("a device is forgotten within an hour")
+		t.Error("a device is forgotten within a day")
 	}
-	c.Bind(viewOf(), at(3601))
+	c.Bind(viewOf(), at(86401))
 	if len(c.progress) != 0 || told != 1 {
-		t.Error("a device is remembered for more than an hour")
+		t.Error("a device is remembered for more than a day")
 	}
 	for i := range 60 {
 		ids := make([]string, 100)
 		for j := range ids {
 			ids[j] = fmt.Sprint(i, "-", j)
 		}
-		c.Bind(viewOf(newSource("x", 2, ids)), at(4000))
+		c.Bind(viewOf(newSource("x", 2, ids)), at(90000))
 	}
-	if got := len(c.progress); got != retainMax+100 || told != 1+6000-got {
+	if got := len(c.progress); got != retainMax+100 || told != forgotten(1+6000-got) {
 		t.Errorf("%d devices are remembered, want %d; followers heard of %d", got, retainMax+100, told)
 	}
 }
+
+// forgotten counts the devices that the Cursor has forgotten.
+type forgotten int
+
+func (n *forgotten) Forget(string) { *n++ }
 
 // TestCursor: Skip skips the existing rows, and the reader may stop after any row.
 func TestCursor(t *testing.T) {
@@ -452,6 +457,19 @@ func TestHammer(t *testing.T) {
 	}
 	if got := len(sub.C); got != sessions*rows {
 		t.Errorf("%d XIDs were published, want %d", got, sessions*rows)
+	}
+}
+
+// TestFullQueue: events for which the Reader has no room are counted.
+func TestFullQueue(t *testing.T) {
+	r, read := newReader(new(events.Bus))
+	r.found = make([]events.Event, maxQueue)
+	s := newSource("x", 16, []string{"a"}, collector.Column{Field: field.XIDEvent})
+	s.cells[1] = 79
+	s.row(at(0))
+	read(viewOf(s), at(0))
+	if n := r.Dropped(); n != 1 {
+		t.Errorf("%d events were dropped, want 1", n)
 	}
 }
 

@@ -115,7 +115,5 @@ func (o *Options) setDefaults() {
 	if o.Status == nil {
 		o.Status = func() Status { return Status{Available: true} }
 	}
-	if o.Logger == nil {
-		o.Logger = zap.NewNop()
-	}
+	o.Logger = cmp.Or(o.Logger, zap.NewNop())
 }

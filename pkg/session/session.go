@@ -84,9 +84,7 @@ func (o Options) withDefaults() Options {
 	if o.Parent == nil {
 		o.Parent = heap{}
 	}
-	if o.Logger == nil {
-		o.Logger = zap.NewNop()
-	}
+	o.Logger = cmp.Or(o.Logger, zap.NewNop())
 	return o
 }
 

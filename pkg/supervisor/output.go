@@ -67,27 +67,34 @@ func (o *output) Write(b []byte) (int, error) {
 	}
 }
 
-// flush handles a last line without a line end.
+func (o *output) setQuiet(on bool) { o.quiet.Store(on) }
+
+// flush handles a last line without a line end, and reports all lines that were not shown.
 func (o *output) flush() {
 	o.mu.Lock()
+	defer o.mu.Unlock()
 	if len(o.partial) > 0 {
 		o.line(strings.ToValidUTF8(string(o.partial), "?"))
 		o.partial = nil
 	}
-	o.ticks = shownTicks - 1
-	o.mu.Unlock()
-	o.tick()
+	o.renew(true)
 }
 
 // tick renews the allowance of entries, and after shownTicks that of library lines.
 func (o *output) tick() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.ticks++
+	o.renew(o.ticks == shownTicks)
+}
+
+// renew reports the dropped entries and renews their allowance; with libraries set also that of library lines.
+func (o *output) renew(libraries bool) {
 	if o.dropped > 0 {
 		o.log.Warn("dropped log entries of a child", zap.String("collector", o.collector), zap.Int("entries", o.dropped))
 	}
 	o.taken, o.dropped = 0, 0
-	if o.ticks++; o.ticks < shownTicks {
+	if !libraries {
 		return
 	}
 	if hidden := o.shown - shownLines; hidden > 0 {

@@ -125,7 +125,7 @@ func TestLibraryOutputIsShown(t *testing.T) {
 // A quiet start lowers only entries and lines of level info: a warning of the session that works at last is shown.
 func TestQuietOutput(t *testing.T) {
 	o, logs := newOutput(nil)
-	o.quiet.Store(true)
+	o.setQuiet(true)
 	write(t, o, `{"level":"info","msg":"a"}`+"\n"+`{"level":"warn","msg":"b"}`+"\nline\n")
 	if warned := logs.FilterLevelExact(zapcore.WarnLevel).Len(); warned != 1 || logs.FilterLevelExact(zapcore.DebugLevel).Len() != 2 {
 		t.Errorf("entries %v, want one at level warn and two at level debug", logs.All())

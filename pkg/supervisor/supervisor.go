@@ -113,7 +113,8 @@ type Supervisor struct {
 	good                      field.List       // list of the last published session
 	goodList                  uint64           // its change of the list; 0: none
 	refused                   uint64           // the change of the list that no session could open; good is used instead
-	killed                    int              // processes in sequence that a signal ended before they served a new list
+	killed                    int              // processes that a signal ended before they served killedList
+	killedList                uint64           // its change of the list
 	pauses                    pauses
 	quiet                     quiet
 	notBefore                 time.Time // of the next session
@@ -362,7 +363,7 @@ func (s *Supervisor) live(ctx context.Context, r *request) error {
 		return nil
 	}
 	if c, ok := l.(*child); ok {
-		c.output.quiet.Store(s.quiet.reason != "")
+		c.output.setQuiet(s.quiet.reason != "")
 	}
 	t := &turn{s: s, life: l, request: r, list: list, lists: lists, born: time.Now()}
 	s.show(t)
@@ -465,11 +466,16 @@ func (s *Supervisor) failed(r *request, lists uint64, e ending, t *turn) {
 	}
 	err := fmt.Errorf("collector %q: %s", s.o.Name, e.text)
 	if !published && s.goodList != 0 && lists != s.goodList {
-		if s.killed++; e.reason == ReasonSignal && s.killed < maxKilled { // it says nothing about the list
-			s.log.Warn("session ended; starting another one with the new list", fields...)
-			return
+		if e.reason == ReasonSignal { // it says nothing about the list
+			if s.killedList != lists {
+				s.killed, s.killedList = 0, lists
+			}
+			if s.killed++; s.killed < maxKilled {
+				s.log.Warn("session ended; starting another one with the new list", fields...)
+				return
+			}
 		}
-		s.refused, s.notBefore, s.killed = lists, time.Now(), 0
+		s.refused, s.notBefore = lists, time.Now()
 		s.log.Warn("cannot apply the new list; keeping the former one", fields...)
 		err = fmt.Errorf("collector %q cannot be opened with the new list, the former one stays in service: %s", s.o.Name, e.text)
 	} else if old := s.now.Load(); published || old.cause != cause || old.reason != e.text {
@@ -604,12 +610,12 @@ func (t *turn) publish(now time.Time) {
 	s, sources := t.s, t.sources
 	t.published = now
 	if c, ok := t.life.(*child); ok {
-		c.output.quiet.Store(false)
+		c.output.setQuiet(false)
 	}
 	s.counts.opens.WithLabelValues("success").Inc()
 	s.quiet = quiet{}
 	s.inventory.update(sources, s.shown, s.now.Load().devices(), s.log, now)
-	s.good, s.goodList, s.killed = t.list, t.lists, 0
+	s.good, s.goodList = t.list, t.lists
 	s.publish(sources)
 	n := 0
 	for _, src := range sources {

@@ -484,3 +484,14 @@ func TestInventory(t *testing.T) {
 		expected(2)
 	})
 }
+
+// A list is refused after maxKilled kills with it, however many there were with the list before.
+func TestKillsAreCountedByList(t *testing.T) {
+	s := New(Wanted{}, Options{Name: "x"})
+	s.goodList = 1
+	for i, list := range []uint64{2, 2, 3, 3, 3} {
+		if s.failed(&request{lists: list}, list, ending{reason: ReasonSignal}, nil); (s.refused == 3) != (i == 4) {
+			t.Errorf("list %d is refused after kill %d, want list 3 after its third", s.refused, i+1)
+		}
+	}
+}

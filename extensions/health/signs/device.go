@@ -14,7 +14,6 @@ type device struct {
 	collector.Device
 	gpu     *device // parent GPU or switch, or nil
 	divided bool    // it has instances
-	bound   int64   // when it was last in the View, Unix ns
 	sampled int64   // timestamp of the newest row
 	since   int64   // duration that this row covers, ns
 	every   int64   // shortest interval of its readings, ns

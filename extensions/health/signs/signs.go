@@ -26,10 +26,7 @@ type Owners interface {
 	Users(*collector.Device) []owner.Owner
 }
 
-const (
-	forget = int64(24 * time.Hour) // how long the state of a missing device is kept
-	fresh  = int64(time.Minute)    // maximum age of a device's newest sample
-)
+const fresh = int64(time.Minute) // maximum age of a device's newest sample
 
 // Signs derives readings for all devices. It implements health.Derived.
 type Signs struct {
@@ -38,7 +35,7 @@ type Signs struct {
 	mu      sync.Mutex         // guards all fields below; held only to compute
 	now     int64              // time of the last Update, Unix ns
 	follows []follow           // by index of the source
-	devices map[string]*device // by ID, also devices that are gone
+	devices map[string]*device // by ID, until the reader forgets them
 	present []*device          // devices of the View
 	peers   peers
 }
@@ -109,7 +106,7 @@ func (s *Signs) Evidence(device string, of field.Derived) string {
 }
 
 // Bind replaces the follows for a new View.
-func (s *Signs) Bind(_ *view.View, sources []rows.Source, now time.Time) {
+func (s *Signs) Bind(_ *view.View, sources []rows.Source, _ time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.follows, s.present, s.peers.grouped = make([]follow, len(sources)), s.present[:0:0], false
@@ -126,22 +123,24 @@ func (s *Signs) Bind(_ *view.View, sources []rows.Source, now time.Time) {
 				d = newDevice()
 				s.devices[id] = d
 			}
-			d.Device, d.bound, d.every, d.divided = src.Devices[i], now.UnixNano(), int64(src.IntervalOf(i)), false
+			d.Device, d.every, d.divided = src.Devices[i], int64(src.IntervalOf(i)), false
 			f.devices[i] = d
 			s.present = append(s.present, d)
 		}
 		f.connect(src)
-	}
-	for id, d := range s.devices {
-		if now.UnixNano()-d.bound > forget {
-			delete(s.devices, id)
-		}
 	}
 	for _, d := range s.present {
 		if d.gpu = s.devices[d.Parent]; d.gpu != nil && d.Level != field.Link {
 			d.gpu.divided = true
 		}
 	}
+}
+
+// Forget implements rows.Forgetter.
+func (s *Signs) Forget(device string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.devices, device)
 }
 
 // connect connects columns with their signs.

@@ -1,7 +1,6 @@
 package history
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -14,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
@@ -156,16 +156,11 @@ func TestRun(t *testing.T) {
 		now := time.Now().Add(time.Duration(i) * time.Millisecond)
 		src.Ring.Append(now.UnixNano(), []int64{now.UnixNano()}, []float64{7})
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error)
-	go func() { done <- h.Run(ctx) }()
+	stop := testkit.Start(t, h.Run)
 	for len(h.Series("", 0)) == 0 {
 		runtime.Gosched()
 	}
-	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	stop()
 	if n, err := testutil.GatherAndCount(registry); n != 5 || err != nil {
 		t.Errorf("%d metrics, %v", n, err)
 	}

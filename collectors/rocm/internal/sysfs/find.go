@@ -48,9 +48,7 @@ type Reader struct {
 
 // New returns a reader and touches nothing.
 func New(o Options) *Reader {
-	if o.Log == nil {
-		o.Log = zap.NewNop()
-	}
+	o.Log = cmp.Or(o.Log, zap.NewNop())
 	if o.Now == nil {
 		o.Now = time.Now
 	}
