@@ -125,7 +125,7 @@ sbom: build ## Write the licences of what bin/warpgauge contains, and its SBOM (
 check: fmt vet lint test ## What every change must pass: fmt, vet, lint, test
 
 .PHONY: test
-test: ## All tests but the slow ones: about 3 minutes on two cores
+test: ## All tests but the slow ones: about two minutes on two cores
 	@echo "tests of $$($(GO) list ./... | wc -l) packages, each printed as it ends; left to make test-all: $(SLOW_TESTS)"
 	@$(GO) test -p 4 -json -skip '$(SLOW_TESTS)' ./... | $(RESULTS)
 

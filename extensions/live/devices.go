@@ -103,8 +103,8 @@ type deviceRow struct {
 	UsedBy []string `json:"used_by,omitempty"`
 }
 
-// mostUsers bounds the listed users of a device without --all.
-const mostUsers = 4
+// maxUsers bounds the listed users of a device without --all.
+const maxUsers = 4
 
 // writeTable prints the devices with their users, then the collectors without devices.
 func (l *deviceList) writeTable(w io.Writer, all bool) error {
@@ -123,8 +123,8 @@ func (l *deviceList) writeTable(w io.Writer, all bool) error {
 			fmt.Fprintln(t, "COLLECTOR\tSTATE\tKIND\tGPU\tID\tMODEL\tPCI BUS ID\tREASON"+head)
 		}
 		users := d.UsedBy
-		if n := len(users); !all && n > mostUsers {
-			users = append(users[:mostUsers-1:mostUsers-1], fmt.Sprintf("and %d more (--all lists them)", n-mostUsers+1))
+		if n := len(users); !all && n > maxUsers {
+			users = append(users[:maxUsers-1:maxUsers-1], fmt.Sprintf("and %d more (--all lists them)", n-maxUsers+1))
 		}
 		first := none
 		if len(users) > 0 {
@@ -219,14 +219,12 @@ func fieldsOf(ctx context.Context, n answers, which string, patterns []string) (
 	if which != allDevices {
 		ids = slices.Sorted(maps.Keys(of))
 	}
-	if len(patterns) > 0 {
-		patterns = append(slices.Clone(patterns), "-*") // no error if no name is known: addUnlisted explains it
-	}
-	answer, err := n.Fields(ctx, ids, patterns)
+	answer, err := n.Fields(ctx, ids, nil) // without patterns: the API refuses unknown names, which addUnlisted explains
 	if err != nil {
 		return nil, err
 	}
 	for _, d := range answer.Devices {
+		d.Fields = slices.DeleteFunc(d.Fields, func(f apiv1.Field) bool { return len(patterns) > 0 && !matches(f, patterns...) })
 		if dev := of[d.ID]; dev != nil && (len(d.Fields) > 0 || dev.Parent == "") {
 			out = append(out, deviceFields{Kind: dev.Kind, GPU: dev.GPU, DeviceFields: d})
 		}
@@ -234,15 +232,20 @@ func fieldsOf(ctx context.Context, n answers, which string, patterns []string) (
 	return out, nil
 }
 
+// matches reports whether a field's name matches a pattern. A malformed pattern only matches itself.
+func matches(f apiv1.Field, patterns ...string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		ok, _ := path.Match(p, f.Name) // an error is no match
+		return ok || p == f.Name
+	})
+}
+
 // addUnlisted adds catalogue fields that match a pattern and are in no device's list, marked as not
 // listed.
 func addUnlisted(found []deviceFields, patterns []string) {
 	for _, p := range patterns {
 		has := func(d deviceFields) bool {
-			return slices.ContainsFunc(d.Fields, func(f apiv1.Field) bool {
-				ok, _ := path.Match(p, f.Name) // names have no pattern characters, so there is no error
-				return ok || p == f.Name
-			})
+			return slices.ContainsFunc(d.Fields, func(f apiv1.Field) bool { return matches(f, p) })
 		}
 		if strings.Contains(p, "*") || slices.ContainsFunc(found, has) {
 			continue

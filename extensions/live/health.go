@@ -57,9 +57,8 @@ func healthCommand(a *exporter.Program) *cli.Command {
 			return &config.ExitError{Code: cannotTell, Err: config.UsageError(ctx, cmd, err, sub)}
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			err := tellHealth(ctx, a, cmd)
-			var exit *config.ExitError
-			if err == nil || errors.Is(err, config.ErrReported) || errors.As(err, &exit) {
+			err := printHealth(ctx, a, cmd)
+			if exit := (*config.ExitError)(nil); err == nil || errors.Is(err, config.ErrReported) || errors.As(err, &exit) {
 				return err
 			}
 			return &config.ExitError{Code: cannotTell, Err: err}
@@ -74,7 +73,7 @@ var failStates = map[string][]string{
 	events.Unknown.String():  {events.Failed.String(), events.Degraded.String(), events.Unknown.String()},
 }
 
-func tellHealth(ctx context.Context, a *exporter.Program, cmd *cli.Command) error {
+func printHealth(ctx context.Context, a *exporter.Program, cmd *cli.Command) error {
 	form := cmd.String("output")
 	if err := config.NoArguments(cmd); err != nil {
 		return err
@@ -95,9 +94,9 @@ func tellHealth(ctx context.Context, a *exporter.Program, cmd *cli.Command) erro
 	case form != lineForm:
 		err = config.WriteOutput(a.Out, form, found, func(w io.Writer) error { return writeHealth(w, found) })
 	case len(bad) > 0:
-		err = writeLine(a.Out, "", briefs(bad)...)
+		err = writeLine(a.Out, "", summaries(bad)...)
 	case len(unknown) > 0:
-		err = writeLine(a.Out, "cannot tell: ", briefs(unknown)...)
+		err = writeLine(a.Out, "cannot tell: ", summaries(unknown)...)
 	default:
 		err = writeLine(a.Out, config.Counted(len(found.Devices), "device")+", none is "+cmd.String("fail-on"))
 	}
@@ -130,8 +129,8 @@ func withStates(all []apiv1.DeviceHealth, states ...string) []apiv1.DeviceHealth
 	return slices.DeleteFunc(slices.Clone(all), func(d apiv1.DeviceHealth) bool { return !slices.Contains(states, d.State) })
 }
 
-// briefs returns problem and action of each device: "GPU 3 xid_79: reboot".
-func briefs(of []apiv1.DeviceHealth) (out []string) {
+// summaries returns problem and action of each device: "GPU 3 xid_79: reboot".
+func summaries(of []apiv1.DeviceHealth) (out []string) {
 	for i := range of {
 		d := &of[i]
 		text := healthName(d) + " " + cmp.Or(d.Reason, d.State)

@@ -77,13 +77,11 @@ func showOnce(ctx context.Context, a *exporter.Program, cmd *cli.Command, format
 	return p.Sample(ctx, cmd.Duration("timeout"), func(ctx context.Context) error {
 		p.AwaitValues(ctx, samples, cmd.Duration("timeout"))
 		p.AddPages() // now that the own metrics know of the devices
-		if _, err := a.Out.Write(p.Renderer.Page(format, false)); err != nil {
-			return err
+		_, err := a.Out.Write(p.Renderer.Page(format, false))
+		if err == nil && !slices.ContainsFunc(p.Engine.Status(), func(c session.CollectorStatus) bool { return len(c.Devices) > 0 }) {
+			err = errNoDevice
 		}
-		if !slices.ContainsFunc(p.Engine.Status(), func(c session.CollectorStatus) bool { return len(c.Devices) > 0 }) {
-			return errNoDevice
-		}
-		return nil
+		return err
 	})
 }
 
@@ -102,11 +100,9 @@ func onceAsked(ctx context.Context, a *exporter.Program, cmd *cli.Command, cfg *
 	if !asked || err != nil {
 		return asked, err
 	}
-	if _, err := a.Out.Write(page.Bytes()); err != nil {
-		return true, err
+	_, err = a.Out.Write(page.Bytes())
+	if err == nil && found != nil && len(found.Devices) == 0 {
+		err = errNoDevice
 	}
-	if found != nil && len(found.Devices) == 0 {
-		return true, errNoDevice
-	}
-	return true, nil
+	return true, err
 }

@@ -87,7 +87,7 @@ func ping(ctx context.Context, address string, trust *tls.Config) (string, error
 		problems = append(problems, label(m, "collector")+" "+label(m, "cause"))
 	}
 	if up == 0 {
-		return "", fmt.Errorf("the exporter answers, and has no device that is up: %s", cmp.Or(strings.Join(problems, ", "), "it has found none"))
+		return "", fmt.Errorf("exporter is running but no device is up: %s", cmp.Or(strings.Join(problems, ", "), "it has found no device"))
 	}
 	return fmt.Sprintf("/health answers; /metrics has %d families, %d devices are up", len(page), up), nil
 }

@@ -10,7 +10,6 @@ import (
 
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/config"
-	"warpgauge/pkg/field"
 )
 
 // Checks of an exporter's answers.
@@ -56,10 +55,12 @@ func checkCollectors(f *Facts, out *findings) {
 	if e.devices == nil {
 		return
 	}
-	nvidiaGPUs := len(f.driver(field.VendorNVIDIA).GPUs)
-	hardware := map[string]int{"dcgm": nvidiaGPUs, "nvml": nvidiaGPUs, "rocm": len(f.driver(field.VendorAMD).GPUs)}
-	nvidia := slices.ContainsFunc(e.devices.Collectors, func(c apiv1.Collector) bool { return c.Up && (c.Name == "dcgm" || c.Name == "nvml") })
+	served := map[string]bool{} // vendors with a collector that is up
 	for _, c := range e.devices.Collectors {
+		served[c.Vendor] = served[c.Vendor] || c.Up
+	}
+	for _, c := range e.devices.Collectors {
+		d := f.Drivers[c.Vendor] // nil: simulated, or the probe did not end
 		switch {
 		case c.Up:
 			out.add(OK, "", "%s is in use", c.Name)
@@ -68,7 +69,7 @@ func checkCollectors(f *Facts, out *findings) {
 		case quiet(c.Cause) && strings.Contains(c.Reason, `host engine "`): // one that was asked for, whatever NVML serves
 			out.add(Problem, "use an image with DCGM (the chart: image.variant=dcgm) or install its library, and start the host engine; or leave --remote-hostengine-info out",
 				"the DCGM host engine is not in use: %s", c.Reason)
-		case quiet(c.Cause) && (hardware[c.Name] == 0 || nvidia && (c.Name == "dcgm" || c.Name == "nvml")):
+		case quiet(c.Cause) && (d == nil || len(d.GPUs) == 0 || served[c.Vendor]):
 			out.add(OK, "", "%s is not in use: %s", c.Name, c.Reason)
 		default:
 			out.add(Problem, advice[c.Cause], "%s does not work: %s", c.Name, cmp.Or(c.Reason, c.Cause))

@@ -40,7 +40,8 @@ var openAPI []byte
 
 // Node is the node's collectors. *exporter.Engine implements it.
 type Node interface {
-	Status() []session.CollectorStatus // in order of priority
+	Status() []session.CollectorStatus     // in order of priority
+	Vendor(collector string) *field.Vendor // nil: unknown or simulated
 	Interval(field.Reading) time.Duration
 }
 

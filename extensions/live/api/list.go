@@ -34,7 +34,7 @@ func (o *Options) list() (*apiv1.List, error) {
 		l := apiv1.ListField{Name: f.Name, Type: f.Type.String(), Help: f.Help, Unit: unitOf(f), Interval: intervals[readingOf(f)].Seconds()}
 		if f.Type != field.Label {
 			l.Metric = f.Name
-			for _, m := range f.Desc.Roles() {
+			for _, m := range f.Desc.Meanings {
 				l.Roles = append(l.Roles, apiv1.Role{Role: string(m.Role), Label: m.Label, Rank: m.Rank})
 			}
 		}

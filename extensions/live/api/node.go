@@ -38,7 +38,11 @@ func (n *node) devicesAnswer() *apiv1.Devices {
 		History: n.o.Past.History != nil, Recorder: n.o.Past.Recordings != nil && n.o.Download, Collectors: []apiv1.Collector{}, Devices: make([]apiv1.Device, 0, len(n.devices))}
 	for i := range n.collectors {
 		c := &n.collectors[i]
-		out.Collectors = append(out.Collectors, apiv1.Collector{Name: c.Name, Up: c.Up, Cause: string(c.Cause), Reason: c.Reason})
+		one := apiv1.Collector{Name: c.Name, Up: c.Up, Cause: string(c.Cause), Reason: c.Reason}
+		if v := n.o.Node.Vendor(c.Name); v != nil {
+			one.Vendor = v.Name
+		}
+		out.Collectors = append(out.Collectors, one)
 	}
 	for i := range n.devices {
 		d := n.device(&n.devices[i])

@@ -82,6 +82,9 @@ func (w *world) Load() *events.Snapshot {
 	return watch.Board().Load()
 }
 
+func (*world) Vendor(name string) *field.Vendor {
+	return map[string]*field.Vendor{"rocm": field.VendorAMD}[name]
+}
 func (*world) Interval(r field.Reading) time.Duration { return session.Options{}.IntervalOf(r) }
 
 // people uses the first GPU.

@@ -216,6 +216,7 @@ func (n *node) Status() []session.CollectorStatus {
 }
 
 // Interval implements api.Node.
+func (*node) Vendor(string) *field.Vendor          { return nil }
 func (*node) Interval(field.Reading) time.Duration { return time.Second }
 
 // Users implements api.People. GPU 2 has no user.
