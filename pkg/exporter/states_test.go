@@ -86,6 +86,19 @@ func TestStates(t *testing.T) {
 	f("a GPU that is back", "a: device is up")
 }
 
+// TestStatesOfTheCollectorShown: a GPU is up if the collector that the page shows has it up.
+func TestStatesOfTheCollectorShown(t *testing.T) {
+	var b events.Bus
+	s, sub, gpu := NewStates(&b, time.Now), b.Subscribe(1, events.DeviceState), collector.Device{ID: "a", Level: field.GPU}
+	s.Update(&view.View{Sources: []*view.Source{{Collector: "nvml", Devices: []collector.Device{gpu}}}}, []session.CollectorStatus{
+		{Name: "dcgm", Up: true, Devices: []session.DeviceStatus{{Device: gpu, State: session.Stalled}}},
+		{Name: "nvml", Up: true, Devices: []session.DeviceStatus{{Device: gpu}}},
+	})
+	if _, up := s.Since("a", session.Up); !up || len(sub.C) > 0 {
+		t.Errorf("up: %v, %d events", up, len(sub.C))
+	}
+}
+
 // TestStatesOfTheCore: a lost device is an event without any extension, such as live, which shows states.
 func TestStatesOfTheCore(t *testing.T) {
 	a, cfg := newProgram(t, fake.Options{Spec: &fake.Spec{Faults: []fake.Fault{{Kind: fake.Lost, GPUs: fake.All()}}}})

@@ -136,11 +136,7 @@ func (k *Keeper) Notify() {
 func (k *Keeper) Run(ctx context.Context) error {
 	for {
 		k.Refresh(time.Now())
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(rest):
-		}
+		time.Sleep(rest)
 		select {
 		case <-ctx.Done():
 			return nil

@@ -128,12 +128,10 @@ func Devices(v *view.View, all []CollectorStatus) (out []Device) {
 		for j := range all[i].Devices {
 			d := shown[key{all[i].Name, all[i].Devices[j].Device.ID}]
 			d.DeviceStatus, d.Collector = &all[i].Devices[j], &all[i]
-			before, known := at[d.Device.ID]
-			switch {
-			case !known:
+			if before, known := at[d.Device.ID]; !known {
 				at[d.Device.ID] = len(out)
 				out = append(out, d)
-			case d.Rank(d.Source != nil) > out[before].Rank(out[before].Source != nil):
+			} else if d.Rank(d.Source != nil) > out[before].Rank(out[before].Source != nil) {
 				out[before] = d
 			}
 		}

@@ -180,10 +180,7 @@ func (c *inside) report(ctx context.Context, stop func(), s *session.Session, en
 		case <-view.Tick(reportEvery):
 			costs = s.Costs()
 		case <-s.Changed():
-			select { // collect changes that occur together
-			case <-ctx.Done():
-			case <-time.After(reportSpacing):
-			}
+			time.Sleep(reportSpacing) // collect changes that occur together
 		}
 		_ = c.to.send(&message{States: statesOf(s.Status().Devices), Costs: costs}, -1)
 	}
