@@ -258,6 +258,11 @@ func TestOperatorsAndTheEnd(t *testing.T) {
 		if err := n.Record(ctx); err == nil {
 			t.Error("no error after the end")
 		}
+		locked := newNode(t, "/proc") // not even root can make a file there
+		defer testkit.Start(t, locked.Run)()
+		if err := locked.Record(t.Context()); err == nil || !strings.Contains(err.Error(), "--recorder-directory") {
+			t.Errorf("a directory that cannot be written: %v", err)
+		}
 	})
 }
 
@@ -301,8 +306,8 @@ func TestTheOldestAreRemoved(t *testing.T) {
 		for len(n.told.C) > 0 {
 			e = <-n.told.C
 		}
-		if !e.Bad || !strings.Contains(e.Text, "cannot write a recording") {
-			t.Errorf("the last event is %q", e.Text)
+		if !e.Bad || !strings.Contains(e.Text, "cannot write a recording") || !n.began.IsZero() {
+			t.Errorf("the last event is %q; the recording that failed delays the next: %v", e.Text, n.began)
 		}
 	})
 }
