@@ -58,10 +58,7 @@ func Once(ctx context.Context, targets []Target) *Report {
 	for i, s := range r.states {
 		n := NodeReport{Node: clean(s.name), Simulated: s.simulated() != "", Error: s.err}
 		if s.err == "" {
-			n.Reason = clean(s.trouble())
-			if s.health != nil {
-				n.State = s.health.State
-			}
+			n.Reason, n.State = clean(s.trouble()), s.health.State
 		}
 		r.Nodes = append(r.Nodes, n)
 		for j := range s.rows {

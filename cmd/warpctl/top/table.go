@@ -140,7 +140,7 @@ func stateOf(states []*state, r *row) (state, why string) {
 	if !s.silent.IsZero() {
 		return "silent", s.err
 	}
-	for i := range s.verdicts() {
+	for i := range s.health.Devices {
 		if h := &s.health.Devices[i]; h.ID == r.ID && r.State == "up" && (h.State == "degraded" || h.State == "failed") {
 			return h.State, whyOf(h)
 		}
@@ -259,10 +259,8 @@ func (s *state) condition() string {
 		return "no answer since " + s.silent.Format(time.TimeOnly)
 	case s.devices == nil:
 		return "not asked yet"
-	case s.health != nil:
-		return s.health.State
 	}
-	return "answers"
+	return cmp.Or(s.health.State, "answers")
 }
 
 // trouble describes the node's problems, or returns "".
@@ -294,7 +292,7 @@ func (s *state) trouble() string {
 				add(r.ID, r.number(), r.State, cmp.Or(r.Reason, r.Cause, "no reason is known"))
 			}
 		}
-		for i := range s.verdicts() {
+		for i := range s.health.Devices {
 			if h := &s.health.Devices[i]; h.State == state {
 				add(h.ID, cmp.Or(h.GPU, h.ID), h.State, whyOf(h))
 			}
@@ -303,18 +301,10 @@ func (s *state) trouble() string {
 	switch {
 	case len(faulty) > 1:
 		return fmt.Sprintf("%d faulty devices; %s", len(faulty), worst)
-	case worst == "" && s.health != nil && len(s.health.Reasons) > 0:
+	case worst == "" && len(s.health.Reasons) > 0:
 		return s.health.Reasons[0]
 	}
 	return worst
-}
-
-// verdicts returns the verdicts on the node's devices, if the node has answered with them.
-func (s *state) verdicts() []apiv1.DeviceHealth {
-	if s.health == nil {
-		return nil
-	}
-	return s.health.Devices
 }
 
 // whyOf returns the reason of a verdict and what to do.
