@@ -117,8 +117,8 @@ type deviceRow struct {
 	UsedBy []string `json:"used_by,omitempty"`
 }
 
-// mostUsers bounds the listed users of a device without --all.
-const mostUsers = 4
+// maxUsers bounds the listed users of a device without --all.
+const maxUsers = 4
 
 // writeTable prints the devices with their users, then the collectors without devices.
 func (l *deviceList) writeTable(w io.Writer, all bool) error {
@@ -137,8 +137,8 @@ func (l *deviceList) writeTable(w io.Writer, all bool) error {
 			fmt.Fprintln(t, "COLLECTOR\tSTATE\tKIND\tGPU\tID\tMODEL\tPCI BUS ID\tREASON"+head)
 		}
 		users := d.UsedBy
-		if n := len(users); !all && n > mostUsers {
-			users = append(users[:mostUsers-1:mostUsers-1], fmt.Sprintf("and %d more (--all lists them)", n-mostUsers+1))
+		if n := len(users); !all && n > maxUsers {
+			users = append(users[:maxUsers-1:maxUsers-1], fmt.Sprintf("and %d more (--all lists them)", n-maxUsers+1))
 		}
 		first := none
 		if len(users) > 0 {

@@ -40,8 +40,6 @@ func pingCommand(a *Program) *cli.Command {
 			}
 			ctx, cancel := context.WithTimeout(ctx, cmd.Duration("timeout"))
 			defer cancel()
-			tick := time.NewTicker(pingPause)
-			defer tick.Stop()
 			var last error
 			for {
 				text, err := ping(ctx, address, trust)
@@ -55,7 +53,7 @@ func pingCommand(a *Program) *cli.Command {
 				select {
 				case <-ctx.Done():
 					return fmt.Errorf("after %v: %w", cmd.Duration("timeout"), last)
-				case <-tick.C:
+				case <-time.After(pingPause):
 				}
 			}
 		},

@@ -236,12 +236,12 @@ func checkContainer(f *Facts, out *findings) {
 	}
 }
 
-// mostNamed bounds the items that a finding lists.
-const mostNamed = 8
+// maxNamed bounds the items that a finding lists.
+const maxNamed = 8
 
 func list(names []string) string {
-	if len(names) > mostNamed {
-		return strings.Join(names[:mostNamed], ", ") + fmt.Sprintf(" and %d more", len(names)-mostNamed)
+	if len(names) > maxNamed {
+		return strings.Join(names[:maxNamed], ", ") + fmt.Sprintf(" and %d more", len(names)-maxNamed)
 	}
 	return strings.Join(names, ", ")
 }

@@ -27,7 +27,7 @@ func checkExporter(f *Facts, out *findings) {
 		}
 		out.add(OK, "", "the exporter at %s answers, version %s", e.url, v)
 	case e.err != nil && strings.Contains(e.err.Error(), apiv1.ErrNoAPI.Error()):
-		out.add(Problem, "upgrade the exporter, or see that --web-page is not off", "the exporter at %s has no JSON API: it is too old, or the API is off", e.url)
+		out.add(Unknown, "upgrade the exporter if it is old; with --web-page=off it has no API", "the exporter at %s has no JSON API, so its devices are not known", e.url)
 	case e.err != nil:
 		out.add(Problem, "start it (systemctl start warpgauge), or name it with --url; its log says why it does not run. Without an exporter warpgauge devices reads the devices", "%v", e.err)
 	}
@@ -155,36 +155,43 @@ func nameOf(d *apiv1.Device) string {
 	return d.Kind + " " + d.ID
 }
 
-// ofCollector matches the prefix of the collector check's texts.
-var ofCollector = regexp.MustCompile(`^collector \S+: `)
+// ofCollector matches a reason why the exporter is not ready that names a collector.
+var ofCollector = regexp.MustCompile(`^collector (\S+): `)
 
 func checkHealth(f *Facts, out *findings) {
 	h := f.exporter.health
 	if h == nil {
 		return
 	}
-	reasons := slices.DeleteFunc(slices.Clone(h.Reasons), func(r string) bool { return ofCollector.MatchString(r) })
+	reasons := slices.DeleteFunc(slices.Clone(h.Reasons), func(r string) bool {
+		m := ofCollector.FindStringSubmatch(r)
+		return m != nil && (f.exporter.devices == nil || !slices.ContainsFunc(f.exporter.devices.Collectors, func(c apiv1.Collector) bool {
+			return c.Name == m[1] && c.Cause == "nothing_to_read" // the check of collectors reports other causes
+		}))
+	})
 	for _, r := range reasons {
 		out.add(Problem, "see docs/operations.md#paths", "not ready: %s", r)
 	}
-	state := map[string]string{}
+	reported := map[string]bool{} // by the devices check
 	if d := f.exporter.devices; d != nil {
 		for i := range d.Devices {
-			state[d.Devices[i].ID] = d.Devices[i].State
+			reported[d.Devices[i].ID] = d.Devices[i].State != "up" && d.Devices[i].State != "released"
 		}
 	}
-	bad := 0
 	for _, d := range h.Devices {
-		if (d.State == "failed" || d.State == "degraded") && state[d.ID] == "up" { // the devices check reports the others
-			bad++
-			advice := "see docs/health.md"
-			if d.Action != "" && d.Action != "none" {
-				advice = "action: " + d.Action + ", see docs/health.md"
-			}
-			out.add(Problem, advice, "GPU %s is %s: %s", cmp.Or(d.GPU, d.ID), d.State, cmp.Or(d.Text, d.Reason, "no reason is known"))
+		if d.State == "ok" || reported[d.ID] || d.Reason == "released" {
+			continue
 		}
+		advice, severity := "see docs/health.md", Problem
+		if d.Action != "" && d.Action != "none" {
+			advice = "action: " + d.Action + ", see docs/health.md"
+		}
+		if d.State == "unknown" {
+			severity = Note
+		}
+		out.add(severity, advice, "GPU %s is %s: %s", cmp.Or(d.GPU, d.ID), d.State, cmp.Or(d.Text, d.Reason, "no reason is known"))
 	}
-	if bad+len(reasons) == 0 && len(h.Devices) > 0 {
+	if h.State == "ok" && len(reasons) == 0 {
 		out.add(OK, "", "the verdict on the devices is %s", h.State)
 	}
 }
@@ -198,7 +205,11 @@ func checkList(f *Facts, out *findings) {
 		out.add(Problem, "correct the file: warpgauge check FILE lists what is wrong. Until then the list before it is in service", "the last reload failed: %s", l.LastError)
 		return
 	}
-	out.add(OK, "", "%s from %s", config.Counted(len(l.Fields), "field"), l.Source)
+	if len(l.Fields) == 0 {
+		out.add(Problem, "name a list with fields (-f)", "the list from %s has no field", l.Source)
+	} else {
+		out.add(OK, "", "%s from %s", config.Counted(len(l.Fields), "field"), l.Source)
+	}
 	checkDelivery(l.Remote, out)
 }
 

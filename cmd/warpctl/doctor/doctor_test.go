@@ -251,7 +251,7 @@ func TestFaults(t *testing.T) {
 	f("no access to kfd", loaded, denied(unix.EACCES, "kfd"), "AMD device nodes", Note, "cannot open /dev/kfd")
 
 	f("no exporter", healthy, exporter(func(e *fakeExporter) { e.err, e.page = apiv1.ErrNoAnswer, "" }), "exporter", Problem, "no exporter answers", "systemctl start warpgauge", "warpgauge devices")
-	f("old exporter", healthy, exporter(func(e *fakeExporter) { e.err = apiv1.ErrNoAPI }), "exporter", Problem, "has no JSON API", "upgrade")
+	f("old exporter", healthy, exporter(func(e *fakeExporter) { e.err = apiv1.ErrNoAPI }), "exporter", Unknown, "has no JSON API", "upgrade")
 	f("dcgm-exporter at the port", healthy, exporter(func(e *fakeExporter) { e.err, e.page = apiv1.ErrNoAPI, "DCGM_FI_DEV_GPU_TEMP 40\n" }), "exporter", Problem, "dcgm-exporter answers at http://localhost:9400", "--address")
 	f("other version", healthy, exporter(func(e *fakeExporter) { e.devices.Version = "0.9" }), "exporter", Note, "is version 0.9, doctor 1.0")
 	f("exporter hangs", healthy, exporter(func(e *fakeExporter) { e.err, e.page = context.DeadlineExceeded, "" }), "exporter", Problem, "context deadline exceeded")
@@ -283,9 +283,14 @@ func TestFaults(t *testing.T) {
 
 	f("bad health", healthy, exporter(func(e *fakeExporter) {
 		e.health.Devices[0].State, e.health.Devices[0].Text, e.health.Devices[0].Action = "failed", "a row", "replace"
+		e.devices.Devices[0].State = "released"
 	}), "health", Problem, "GPU GPU-1 is failed: a row", "action: replace")
 	f("not ready", healthy, exporter(func(e *fakeExporter) { e.health.Reasons = []string{"no GPU that is required"} }), "health", Problem, "not ready: no GPU")
 	f("collector that is not ready", healthy, exporter(func(e *fakeExporter) { e.health.Reasons = []string{"collector rocm: no AMD GPU"} }), "health", OK, "ok")
+	f("nothing to read", healthy, exporter(func(e *fakeExporter) {
+		e.health.Reasons, e.devices.Collectors[0].Cause = []string{"collector nvml: nothing to read"}, "nothing_to_read"
+	}), "health", Problem, "nothing to read")
+	f("empty list", healthy, exporter(func(e *fakeExporter) { e.list.Fields = nil }), "field list", Problem, "has no field")
 	f("list error", healthy, exporter(func(e *fakeExporter) { e.list.LastError = "line 3: gouge" }), "field list", Problem, "line 3: gouge", "warpgauge check")
 
 	delivered := func(r apiv1.RemoteList) func(*Options) {

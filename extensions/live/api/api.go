@@ -47,7 +47,7 @@ type Node interface {
 
 // States returns when devices entered their states. *exporter.States implements it.
 type States interface {
-	Since(collector, device string, state session.State) (time.Time, bool)
+	Since(device string, state session.State) (time.Time, bool)
 }
 
 // People tells who uses devices.

@@ -160,8 +160,8 @@ func (x *forms) append(to []apiv1.Field, n *node, d *session.ReportDevice, f *se
 	form := x.formOf(f.Field, d.Collector)
 	form.Text = f.Text
 	var every time.Duration
-	if at, known := n.byID[d.Device.ID]; known && n.devices[at].source != nil {
-		every = n.devices[at].source.IntervalOf(n.devices[at].index)
+	if at, known := n.byID[d.Device.ID]; known && n.devices[at].Source != nil {
+		every = n.devices[at].Source.IntervalOf(n.devices[at].Index)
 	}
 	for _, v := range f.Values {
 		one := form

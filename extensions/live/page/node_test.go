@@ -78,7 +78,7 @@ func (n *node) serve(tb testing.TB, prefix string) string {
 	n.open(tb, n.fields)
 	n.sample(n.began)
 	states, gpu := exporter.NewStates(nil, n.now), &n.status.Devices[0].Device
-	states.Update(n.Status())
+	states.Update(n.board.Load(), n.Status())
 	for i, e := range []events.Event{
 		{Kind: events.Reload, Text: cmp.Or(n.hostile, "field list reloaded: 38 fields")},
 		{Kind: events.XID, Device: gpu, Code: 31},

@@ -111,7 +111,7 @@ func newOffer(c *protobufs.AgentRemoteConfig, origin string) *offer {
 	o := &offer{hash: bytes.Clone(c.GetConfigHash())}
 	switch n := len(o.hash); {
 	case n == 0:
-		o.err = errors.New("the offer has no config_hash, by which it could be acknowledged")
+		o.err = errors.New("the offer has no config_hash, so the agent cannot acknowledge it")
 	case n > maxHash:
 		o.hash = nil
 		o.err = fmt.Errorf("the offer's config_hash has %d bytes, more than %d", n, maxHash)
