@@ -161,7 +161,8 @@ func (r *Recorder) Run(ctx context.Context) error {
 			return nil
 		case answer := <-r.asked:
 			if err := r.directory.Write(probe, nil); err != nil {
-				answer <- fmt.Errorf("cannot write to the directory of recordings (--%s): %w", r.directory.Flag, err)
+				// Not wrapped: the server answers fs.ErrNotExist with 404.
+				answer <- errors.New("cannot write to the directory of recordings (--" + r.directory.Flag + "): " + err.Error())
 				continue
 			}
 			answer <- r.begin(Trigger{Cause: causeOperator, Text: "an operator asked", Time: time.Now()}, time.Now())
