@@ -70,7 +70,7 @@ NFPM          := .tools/nfpm-$(shell awk '$$2 == "github.com/goreleaser/nfpm/v2"
 
 .PHONY: demo
 demo: build ## Serve a simulated 8-GPU node on DEMO_ADDRESS (needs no GPU)
-	@echo "metrics of a simulated $(DEMO_PROFILE): http://$(DEMO_ADDRESS)/metrics (Ctrl-C ends it)"
+	@echo "a simulated node; the log below names its address (Ctrl-C ends it)"
 	@exec $(BIN) --address=$(DEMO_ADDRESS) --enable-fake --enable-only=fake --fake-profile=$(DEMO_PROFILE) $(ARGS)
 
 .PHONY: run

@@ -39,7 +39,7 @@ func answering() http.Handler {
 		_ = json.NewEncoder(w).Encode(out)
 	})
 	mux.HandleFunc("/metrics", func(w http.ResponseWriter, r *http.Request) {
-		_, _ = w.Write([]byte("page " + r.Header.Get("Accept") + "\n")) // see above
+		_, _ = w.Write([]byte("page " + r.Header.Get("Accept") + "\nwarpgauge_mapping_up{mapping=\"pod_resources\"} 0\n")) // see above
 	})
 	return &mux
 }
@@ -62,7 +62,7 @@ func TestAskedExporter(t *testing.T) {
 		args []string
 	}{{here, nil}, {nil, []string{"--url=" + s.URL}}, {simulatedEnvironment(":1"), []string{"--url", s.URL + "/metrics"}}, {here, []string{"--log-level=info"}}} {
 		devices := execute(t, c.env, append([]string{"devices"}, c.args...)...)
-		devices.Want(t, 0, "nvml       lost   gpu", "A?[2Jmodel", "fell off the bus  pod ml/train, container main\n", "job 4711\n", "1 device more: links", "rocm is not in use: no AMD GPU")
+		devices.Want(t, 0, "nvml       lost   gpu", "A?[2Jmodel", "fell off the bus  pod ml/train, container main\n", "job 4711\n", "1 device more: links", "rocm is not in use: no AMD GPU", `doctor says why: warpgauge_mapping_up{mapping="pod_resources"} 0`)
 		page := execute(t, c.env, append([]string{"once"}, c.args...)...)
 		page.Want(t, 0, "page text/plain; version=0.0.4")
 		if devices.Err != asked || page.Err != asked {

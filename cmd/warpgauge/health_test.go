@@ -15,15 +15,19 @@ import (
 	"warpgauge/extensions/live/apiv1"
 )
 
-// verdicts starts an exporter that returns these verdicts.
+// verdicts starts an exporter that returns these verdicts. A last one without ID is the verdict on the node, else ok.
 func verdicts(t *testing.T, devices ...apiv1.DeviceHealth) (url string) {
 	t.Helper()
+	answer := apiv1.Health{State: "ok", Devices: devices}
+	if i := len(devices) - 1; i >= 0 && devices[i].ID == "" {
+		answer.State, answer.Devices = devices[i].State, devices[:i]
+	}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/api/v1/health" {
 			http.NotFound(w, r)
 			return
 		}
-		_ = json.NewEncoder(w).Encode(apiv1.Health{State: "ok", Devices: devices}) // the client reports errors
+		_ = json.NewEncoder(w).Encode(answer) // the client reports errors
 	}))
 	t.Cleanup(s.Close)
 	return s.URL
@@ -54,7 +58,9 @@ func TestHealth(t *testing.T) {
 		{"unknown is not healthy", all(healthy, unknown), "failed", 2, "cannot tell: GPU 2 released"},
 		{"unknown counts", all(healthy, unknown), "unknown", 1, "GPU 2 released"},
 		{"failed is known", all(unknown, failed), "failed", 1, "GPU 3 xid_79: reboot"},
-		{"no verdicts", nil, "failed", 2, "cannot tell: the exporter has no verdict on any device"},
+		{"a state that this version does not know", all(healthy, apiv1.DeviceHealth{ID: "GPU-4", GPU: "4", State: "critical"}), "unknown", 2, "cannot tell: GPU 4 critical"},
+		{"a failed node", all(healthy, apiv1.DeviceHealth{State: "failed"}), "failed", 2, `cannot tell: the verdict on the node is "failed", but no device has it`},
+		{"no verdicts", nil, "failed", 2, "cannot tell: the exporter has no verdict on any device: is its --health off?"},
 		{"many", all(failed, failed, failed, failed, failed, failed), "failed", 1, "GPU 3 xid_79: reboot; GPU 3 xid_79: reboot; GPU 3 xid_79: reboot; 3 more"},
 	} {
 		got := execute(t, nil, "health", "--url="+verdicts(t, tt.devices...), "--fail-on="+tt.failOn, "--output=line")

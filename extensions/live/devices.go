@@ -19,6 +19,7 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/exporter"
+	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
 )
 
@@ -74,7 +75,9 @@ func showDevices(ctx context.Context, a *exporter.Program, cmd *cli.Command) err
 			}
 			found.Devices = append(found.Devices, row)
 		}
-		if p != nil && p.Owners != nil {
+		if c, ok := n.(*apiv1.Client); ok {
+			writeMappings(ctx, c, &found.problems)
+		} else {
 			p.Owners.WriteProblems(&found.problems, cmd.Duration("timeout"))
 		}
 		return nil
@@ -87,6 +90,17 @@ func showDevices(ctx context.Context, a *exporter.Program, cmd *cli.Command) err
 		err = config.ErrReported
 	}
 	return err
+}
+
+// writeMappings names the mappings that fail in the exporter. Only its page has them, if it has metrics of its own.
+func writeMappings(ctx context.Context, c *apiv1.Client, w io.Writer) {
+	var page strings.Builder
+	_ = c.Page(ctx, exposition.Text.ContentType(), &page) // the devices are known without it
+	for line := range strings.Lines(page.String()) {
+		if strings.HasPrefix(line, "warpgauge_mapping_up{") && strings.HasSuffix(line, "} 0\n") {
+			fmt.Fprintf(w, "users can be missing, warpctl doctor says why: %s", line) //nolint:errcheck // a strings.Builder
+		}
+	}
 }
 
 // deviceList is the result of the command devices.
@@ -133,23 +147,19 @@ func (l *deviceList) writeTable(w io.Writer, all bool) error {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s%s\n", d.Collector, d.State, d.Kind,
 			cmp.Or(d.GPU, "-"), d.ID, cmp.Or(d.Model, "-"), cmp.Or(d.PCIBusID, "-"), d.Reason, first)
 	}
-	var end strings.Builder
 	if hidden > 0 {
-		fmt.Fprintf(&end, "%s more: links and cores (--all lists them)\n", config.Counted(hidden, "device"))
+		fmt.Fprintf(t, "%s more: links and cores (--all lists them)\n", config.Counted(hidden, "device"))
 	}
 	if shown+hidden == 0 {
-		end.WriteString("no device found\n")
+		fmt.Fprintln(t, "no device found")
 	}
 	for _, c := range l.Collectors {
 		if !c.Up {
-			fmt.Fprintf(&end, "%s is not in use: %s\n", c.Name, c.Reason)
+			fmt.Fprintf(t, "%s is not in use: %s\n", c.Name, c.Reason)
 		}
 	}
-	err := t.Flush()
-	if err == nil {
-		_, err = io.WriteString(w, end.String()+l.problems.String())
-	}
-	return err
+	fmt.Fprint(t, l.problems.String())
+	return t.Flush()
 }
 
 // allDevices is the argument of devices GPU for every device.

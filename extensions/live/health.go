@@ -40,7 +40,7 @@ func healthCommand(a *exporter.Program) *cli.Command {
 			"docs/health.md describes states, reasons and actions.",
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "fail-on", Value: events.Failed.String(), Usage: "Mildest state that makes the code 1: failed, degraded, or unknown (any state except ok).", Validator: func(s string) error {
-				if _, ok := failStates[s]; !ok {
+				if !slices.Contains(failStates, s) {
 					return errors.New("write failed, degraded or unknown")
 				}
 				return nil
@@ -66,12 +66,8 @@ func healthCommand(a *exporter.Program) *cli.Command {
 	}
 }
 
-// failStates lists the states that cause code 1, by --fail-on.
-var failStates = map[string][]string{
-	events.Failed.String():   {events.Failed.String()},
-	events.Degraded.String(): {events.Failed.String(), events.Degraded.String()},
-	events.Unknown.String():  {events.Failed.String(), events.Degraded.String(), events.Unknown.String()},
-}
+// failStates lists the values of --fail-on. Each causes code 1 for itself and for those before it.
+var failStates = []string{events.Failed.String(), events.Degraded.String(), events.Unknown.String()}
 
 func printHealth(ctx context.Context, a *exporter.Program, cmd *cli.Command) error {
 	form := cmd.String("output")
@@ -80,7 +76,10 @@ func printHealth(ctx context.Context, a *exporter.Program, cmd *cli.Command) err
 	}
 	found, err := askHealth(ctx, a, cmd)
 	if err == nil && len(found.Devices) == 0 {
-		err = errors.New("the exporter has no verdict on any device")
+		err = errors.New("the exporter has no verdict on any device: is its --health off?")
+	}
+	if err == nil && found.State != events.OK.String() && len(withStates(found.Devices, found.State)) == 0 {
+		err = fmt.Errorf("the verdict on the node is %q, but no device has it", found.State)
 	}
 	if err != nil {
 		if form == lineForm {
@@ -88,8 +87,10 @@ func printHealth(ctx context.Context, a *exporter.Program, cmd *cli.Command) err
 		}
 		return err
 	}
-	bad := withStates(found.Devices, failStates[cmd.String("fail-on")]...)
-	unknown := withStates(found.Devices, events.Unknown.String())
+	bad := withStates(found.Devices, failStates[:slices.Index(failStates, cmd.String("fail-on"))+1]...)
+	unknown := slices.DeleteFunc(slices.Clone(found.Devices), func(d apiv1.DeviceHealth) bool {
+		return d.State == events.OK.String() || slices.Contains(failStates[:2], d.State) // of another version, too
+	})
 	switch {
 	case form != lineForm:
 		err = config.WriteOutput(a.Out, form, found, func(w io.Writer) error { return writeHealth(w, found) })

@@ -107,8 +107,8 @@ type state struct {
 	silent   time.Time // since when the node does not answer, or zero
 	err      string    // why it does not answer
 	devices  *apiv1.Devices
-	health   *apiv1.Health
-	rows     []row // one per device, in the same order
+	health   *apiv1.Health // since the first answer, as devices
+	rows     []row         // one per device, in the same order
 	details  *details
 }
 
