@@ -163,7 +163,7 @@ func (e *Engine) pages(cfg *config.Config, all []Vendor, page *view.Merger, reg 
 // patience is how long DCGM's GPUs may have no new values before NVML serves them: longer than a slow poll,
 // and shorter than the age at which the page drops old values.
 func patience(cfg *config.Config) time.Duration {
-	return min(max(5*time.Second, 3*cfg.Interval), cfg.EffectiveStaleAfter()/2)
+	return min(max(4500*time.Millisecond, 3*cfg.Interval), cfg.EffectiveStaleAfter()/2)
 }
 
 // Board returns the board with the sources of all collectors.

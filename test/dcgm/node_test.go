@@ -264,8 +264,9 @@ func (n *node) whole(want map[string][]string, but ...string) func(page) error {
 		if lacks := p.lacks(want, but...); len(lacks) > 0 {
 			return fmt.Errorf("GPUs lack %d series: %q", len(lacks), lacks[:min(8, len(lacks))])
 		}
-		for gpu, age := range p.of("warpgauge_sample_age_seconds", "gpu") {
-			if !slices.Contains(but, gpu) && age > 2.5 {
+		for series, age := range p {
+			if gpu := label(series, "gpu"); strings.HasPrefix(series, "warpgauge_sample_age_seconds{") &&
+				label(series, "collector") == p.speaker() && !slices.Contains(but, gpu) && age > 2.5 {
 				return fmt.Errorf("the values of GPU %s are %.1f s old", gpu, age)
 			}
 		}
