@@ -70,7 +70,7 @@ NFPM          := .tools/nfpm-$(shell awk '$$2 == "github.com/goreleaser/nfpm/v2"
 
 .PHONY: demo
 demo: build ## Serve a simulated 8-GPU node on DEMO_ADDRESS (needs no GPU)
-	@echo "metrics of a simulated $(DEMO_PROFILE): http://$(DEMO_ADDRESS)/metrics (Ctrl-C ends it)"
+	@echo "a simulated node; the log below names its address (Ctrl-C ends it)"
 	@exec $(BIN) --address=$(DEMO_ADDRESS) --enable-fake --enable-only=fake --fake-profile=$(DEMO_PROFILE) $(ARGS)
 
 .PHONY: run
@@ -125,7 +125,7 @@ sbom: build ## Write the licences of what bin/warpgauge contains, and its SBOM (
 check: fmt vet lint test ## What every change must pass: fmt, vet, lint, test
 
 .PHONY: test
-test: ## All tests but the slow ones: about 3 minutes on two cores
+test: ## All tests but the slow ones: about two minutes on two cores
 	@echo "tests of $$($(GO) list ./... | wc -l) packages, each printed as it ends; left to make test-all: $(SLOW_TESTS)"
 	@$(GO) test -p 4 -json -skip '$(SLOW_TESTS)' ./... | $(RESULTS)
 

@@ -84,15 +84,15 @@ func parse(args []string, out io.Writer) (options, error) {
 	return o, o.check()
 }
 
-// mostNodes bounds the number of nodes, against typing errors.
-const mostNodes = 20_000
+// maxNodes bounds the number of nodes, against typing errors.
+const maxNodes = 20_000
 
 func (o *options) check() error {
 	switch {
-	case o.nodes < 1 || o.nodes > mostNodes:
-		return fmt.Errorf("--nodes is %d: write a number from 1 to %d", o.nodes, mostNodes)
-	case o.pods.perDevice < 0 || o.pods.perDevice > mostPods:
-		return fmt.Errorf("--pods-per-gpu is %d: write a number from 0 to %d", o.pods.perDevice, mostPods)
+	case o.nodes < 1 || o.nodes > maxNodes:
+		return fmt.Errorf("--nodes is %d: write a number from 1 to %d", o.nodes, maxNodes)
+	case o.pods.perDevice < 0 || o.pods.perDevice > maxPods:
+		return fmt.Errorf("--pods-per-gpu is %d: write a number from 0 to %d", o.pods.perDevice, maxPods)
 	case o.pods.lifetime != 0 && o.pods.lifetime < time.Second:
 		return fmt.Errorf("--pod-lifetime is %v: write at least 1s, or 0", o.pods.lifetime)
 	case o.interval < 10*time.Millisecond:

@@ -22,7 +22,7 @@ type podOptions struct {
 }
 
 const (
-	mostPods   = 64
+	maxPods    = 64
 	namespaces = 8 // of the whole fleet
 )
 

@@ -55,12 +55,12 @@ func findings(t *testing.T, text string) []finding {
 
 func TestCompareFindings(t *testing.T) {
 	o := execute(t, "compare", "--output=json", tempFile(t, "page", oldPage), tempFile(t, "page", newPage))
-	code, out, text := o.code, o.out, o.err
+	code, out, text := o.Code, o.Out, o.Err
 	if code != 1 || text != "" {
 		t.Fatalf("exit code %d, error %q", code, text)
 	}
 	var got []string
-	for _, f := range findings(t, o.out) {
+	for _, f := range findings(t, o.Out) {
 		if f.Meaning == "" {
 			t.Errorf("%+v has no meaning", f)
 		}
@@ -107,7 +107,7 @@ DCGM_FI_DEV_GPU_UTIL_sum{uuid="GPU-a",hostname="n1",pod="p"} 9
 DCGM_FI_DEV_GPU_UTIL_count{uuid="GPU-a",hostname="n1",pod="p"} 99
 `
 	o := execute(t, "compare", "--output=json", tempFile(t, "page", old), tempFile(t, "page", latest))
-	code, out := o.code, o.out
+	code, out := o.Code, o.Out
 	var got comparison
 	if err := json.Unmarshal([]byte(out), &got); err != nil {
 		t.Fatalf("%v in %s", err, out)
@@ -115,11 +115,11 @@ DCGM_FI_DEV_GPU_UTIL_count{uuid="GPU-a",hostname="n1",pod="p"} 99
 	if code != 0 || got.Series != 3 || got.Same != 3 || len(got.Findings) != 3 {
 		t.Errorf("exit code %d, %d of %d series the same, findings %v; want 0, 3 of 3 and one family, two labels renamed", code, got.Same, got.Series, got.Findings)
 	}
-	if o := execute(t, "compare", "--tolerance=0.001", tempFile(t, "page", old), tempFile(t, "page", latest)); o.code != 1 || !strings.Contains(o.out, "1980 -> 1970") {
-		t.Errorf("with a small tolerance: exit code %d\n%s", o.code, o.out)
+	if o := execute(t, "compare", "--tolerance=0.001", tempFile(t, "page", old), tempFile(t, "page", latest)); o.Code != 1 || !strings.Contains(o.Out, "1980 -> 1970") {
+		t.Errorf("with a small tolerance: exit code %d\n%s", o.Code, o.Out)
 	}
-	if o := execute(t, "compare", tempFile(t, "page", old), tempFile(t, "page", old)); o.code != 0 || o.out != "the same: 3 of 3 series\n" {
-		t.Errorf("a page and itself: exit code %d\n%s", o.code, o.out)
+	if o := execute(t, "compare", tempFile(t, "page", old), tempFile(t, "page", old)); o.Code != 0 || o.Out != "the same: 3 of 3 series\n" {
+		t.Errorf("a page and itself: exit code %d\n%s", o.Code, o.Out)
 	}
 }
 
@@ -142,11 +142,11 @@ func TestCompareBothGenerations(t *testing.T) {
 		t.Helper()
 		o := execute(t, "compare", "--output=json", from, to)
 		var got []string
-		for _, f := range findings(t, o.out) {
+		for _, f := range findings(t, o.Out) {
 			got = append(got, strings.TrimSpace(string(f.Kind)+" "+f.Old+" "+f.New))
 		}
-		if d := cmp.Diff(strings.Join(want, "\n"), strings.Join(got, "\n")); d != "" || o.code != 0 {
-			t.Errorf("exit code %d, findings (-want +got):\n%s", o.code, d)
+		if d := cmp.Diff(strings.Join(want, "\n"), strings.Join(got, "\n")); d != "" || o.Code != 0 {
+			t.Errorf("exit code %d, findings (-want +got):\n%s", o.Code, d)
 		}
 	}
 	f(old, both)
@@ -175,18 +175,18 @@ func TestComparePagesThatCannotBeRead(t *testing.T) {
 	}))
 	defer server.Close()
 	page := tempFile(t, "page", oldPage)
-	if o := execute(t, "compare", page, server.URL+"/metrics"); o.code != 0 {
-		t.Errorf("by HTTP: exit code %d\n%s", o.code, o.out)
+	if o := execute(t, "compare", page, server.URL+"/metrics"); o.Code != 0 {
+		t.Errorf("by HTTP: exit code %d\n%s", o.Code, o.Out)
 	}
 	for _, address := range []string{"http://u:secret@127.0.0.1:1/metrics", "http://u:secret%zz@127.0.0.1:1/metrics"} {
-		if o := execute(t, "compare", address, page); o.code != 2 || strings.Contains(o.err, "secret") {
-			t.Errorf("%s: exit code %d, standard error %q, want 2 and no password", address, o.code, o.err)
+		if o := execute(t, "compare", address, page); o.Code != 2 || strings.Contains(o.Err, "secret") {
+			t.Errorf("%s: exit code %d, standard error %q, want 2 and no password", address, o.Code, o.Err)
 		}
 	}
 	secure := httptest.NewTLSServer(server.Config.Handler)
 	defer secure.Close()
-	if o := execute(t, "compare", "--insecure", page, secure.URL+"/metrics"); o.code != 0 {
-		t.Errorf("--insecure: exit code %d, %s", o.code, o.err)
+	if o := execute(t, "compare", "--insecure", page, secure.URL+"/metrics"); o.Code != 0 {
+		t.Errorf("--insecure: exit code %d, %s", o.Code, o.Err)
 	}
 	for want, args := range map[string][]string{
 		"404":                           {page, server.URL + "/elsewhere"},
@@ -203,14 +203,14 @@ func TestComparePagesThatCannotBeRead(t *testing.T) {
 		"--output is":                   {"--output=xml", page, page},
 	} {
 		o := execute(t, append([]string{"compare"}, args...)...)
-		code, out, text := o.code, o.out, o.err
+		code, out, text := o.Code, o.Out, o.Err
 		if code != 2 || out != "" || !strings.Contains(text, want) {
 			t.Errorf("%q: exit code %d, output %q, error %q; want 2 and %q", args, code, out, text, want)
 		}
 	}
 	// A page without GPUs is no basis for a comparison.
-	if o := execute(t, "compare", tempFile(t, "page", "go_goroutines 7\n"), page); o.code != 1 {
-		t.Errorf("an old page without GPUs: exit code %d, want 1", o.code)
+	if o := execute(t, "compare", tempFile(t, "page", "go_goroutines 7\n"), page); o.Code != 1 {
+		t.Errorf("an old page without GPUs: exit code %d, want 1", o.Code)
 	}
 }
 

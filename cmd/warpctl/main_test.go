@@ -6,7 +6,6 @@ import (
 	"encoding/pem"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,41 +13,19 @@ import (
 	"warpgauge/cmd/warpctl/doctor"
 	"warpgauge/cmd/warpctl/top"
 	"warpgauge/extensions/live/apiv1"
+	"warpgauge/internal/testkit"
 )
 
-// outcome is the result of a run.
-type outcome struct {
-	code     int
-	out, err string
-}
+type outcome = testkit.Outcome
+
+var tempFile = testkit.TempFile
 
 // execute runs the program in this process.
 func execute(t *testing.T, args ...string) outcome {
 	t.Helper()
 	var out, errs bytes.Buffer
 	code := run(t.Context(), append([]string{"warpctl"}, args...), &out, &errs, nil, "http://127.0.0.1:1")
-	return outcome{code, out.String(), errs.String()}
-}
-
-func (o outcome) want(t *testing.T, code int, texts ...string) {
-	t.Helper()
-	if o.code != code {
-		t.Errorf("exit code %d, want %d\noutput: %s\nerrors: %s", o.code, code, o.out, o.err)
-	}
-	for _, text := range texts {
-		if !strings.Contains(o.out+o.err, text) {
-			t.Errorf("output lacks %q\noutput: %s\nerrors: %s", text, o.out, o.err)
-		}
-	}
-}
-
-func tempFile(t *testing.T, name, content string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return outcome{Code: code, Out: out.String(), Err: errs.String()}
 }
 
 // answering returns a handler that acts as an exporter with two GPUs and an instance.
@@ -81,12 +58,12 @@ func TestTopOnce(t *testing.T) {
 	s := httptest.NewServer(answering(t))
 	defer s.Close()
 	o := execute(t, "top", "--url="+s.URL) // a buffer is not a terminal
-	o.want(t, 0, "GPU  MODEL", "up     ", "lost", "fell off the bus")
-	if strings.Contains(o.out, "\x1b") {
-		t.Errorf("table:\n%q", o.out)
+	o.Want(t, 0, "GPU  MODEL", "up     ", "lost", "fell off the bus")
+	if strings.Contains(o.Out, "\x1b") {
+		t.Errorf("table:\n%q", o.Out)
 	}
 	var got top.Report
-	if err := json.Unmarshal([]byte(execute(t, "top", "--url="+s.URL, "--output=json").out), &got); err != nil {
+	if err := json.Unmarshal([]byte(execute(t, "top", "--url="+s.URL, "--output=json").Out), &got); err != nil {
 		t.Fatal(err)
 	}
 	if len(got.Nodes) != 1 || got.Nodes[0].Node != "node-1" || len(got.Devices) != 2 || got.Devices[0].Temperature == nil {
@@ -94,14 +71,14 @@ func TestTopOnce(t *testing.T) {
 	}
 	file := tempFile(t, "urls", "# all\n"+s.URL+" # the first\n\n"+s.URL+"\n127.0.0.1:1\n")
 	o = execute(t, "top", "--once", "--urls-file="+file, "--url="+s.URL)
-	o.want(t, 1, "http://127.0.0.1:1 does not answer: no exporter answers")
-	if strings.Count(o.out, "Amodel") != 1 {
-		t.Errorf("the exporter is listed twice:\n%s", o.out)
+	o.Want(t, 1, "http://127.0.0.1:1 does not answer: no exporter answers")
+	if strings.Count(o.Out, "Amodel") != 1 {
+		t.Errorf("the exporter is listed twice:\n%s", o.Out)
 	}
-	execute(t, "top", "--output=json", "--url="+s.URL, "--url=127.0.0.1:1").want(t, 1, `"temperature_celsius"`, `"error": "no exporter answers at http://127.0.0.1:1: connection refused"`)
+	execute(t, "top", "--output=json", "--url="+s.URL, "--url=127.0.0.1:1").Want(t, 1, `"temperature_celsius"`, `"error": "no exporter answers at http://127.0.0.1:1: connection refused"`)
 
 	// Nothing answers on this machine.
-	execute(t, "top").want(t, 1, "no exporter answers at http://127.0.0.1:1", "start warpgauge", "--url", "warpgauge devices")
+	execute(t, "top").Want(t, 1, "no exporter answers at http://127.0.0.1:1", "start warpgauge", "--url", "warpgauge devices")
 	for _, c := range []struct{ args, text string }{
 		{"--interval=1ms", "at least 250ms"},
 		{"--output=xml", "table or json"},
@@ -111,7 +88,7 @@ func TestTopOnce(t *testing.T) {
 		{"x", `unexpected argument "x"; see warpctl top --help`},
 		{"--enable-fake", "unknown flag --enable-fake"},
 	} {
-		execute(t, "top", "--once", c.args).want(t, 1, c.text)
+		execute(t, "top", "--once", c.args).Want(t, 1, c.text)
 	}
 }
 
@@ -119,10 +96,10 @@ func TestTLS(t *testing.T) {
 	s := httptest.NewTLSServer(answering(t))
 	defer s.Close()
 	ca := tempFile(t, "ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})))
-	execute(t, "top", "--url="+s.URL).want(t, 1, "not trusted")
-	execute(t, "top", "--url="+s.URL, "--insecure").want(t, 0, "Amodel")
-	execute(t, "top", "--url="+s.URL, "--ca-file="+ca).want(t, 0, "Amodel")
-	execute(t, "top", "--url="+s.URL, "--ca-file="+tempFile(t, "x", "x")).want(t, 1, "no certificate in PEM")
+	execute(t, "top", "--url="+s.URL).Want(t, 1, "not trusted")
+	execute(t, "top", "--url="+s.URL, "--insecure").Want(t, 0, "Amodel")
+	execute(t, "top", "--url="+s.URL, "--ca-file="+ca).Want(t, 0, "Amodel")
+	execute(t, "top", "--url="+s.URL, "--ca-file="+tempFile(t, "x", "x")).Want(t, 1, "no certificate in PEM")
 }
 
 func TestDoctor(t *testing.T) {
@@ -130,40 +107,34 @@ func TestDoctor(t *testing.T) {
 	defer s.Close()
 	o := execute(t, "doctor", "--url="+s.URL, "--output=json")
 	var got doctor.Result
-	if err := json.Unmarshal([]byte(o.out), &got); err != nil {
-		t.Fatalf("%v\n%s%s", err, o.out, o.err)
+	if err := json.Unmarshal([]byte(o.Out), &got); err != nil {
+		t.Fatalf("%v\n%s%s", err, o.Out, o.Err)
 	}
 	found := false
 	for _, f := range got.Findings {
 		found = found || f.Check == "devices" && strings.Contains(f.Finding, "lost: GPU 1: fell off the bus")
 	}
-	if !found || !got.Wrong() || o.code != 1 {
-		t.Errorf("code %d, findings %+v", o.code, got.Findings)
+	if !found || !got.Wrong() || o.Code != 1 {
+		t.Errorf("code %d, findings %+v", o.Code, got.Findings)
 	}
 	path := filepath.Join(t.TempDir(), "b.tar.gz")
-	execute(t, "doctor", "--url="+s.URL, "--bundle="+path).want(t, 1, "wrote "+path, "PROBLEM  devices")
-	if o := execute(t, "doctor", "--url="+s.URL, "--bundle=-"); !strings.HasPrefix(o.out, "\x1f\x8b") {
-		t.Errorf("the bundle on standard output begins with %.20q", o.out)
+	execute(t, "doctor", "--url="+s.URL, "--bundle="+path).Want(t, 1, "wrote "+path, "PROBLEM  devices")
+	if o := execute(t, "doctor", "--url="+s.URL, "--bundle=-"); !strings.HasPrefix(o.Out, "\x1f\x8b") {
+		t.Errorf("the bundle on standard output begins with %.20q", o.Out)
 	}
-	execute(t, "doctor", "--url="+s.URL, "--bundle="+filepath.Join(path, "x")).want(t, 1, "write the bundle")
-	execute(t, "doctor", "--url="+s.URL, "--no-redact", "--bundle="+path).want(t, 1, "wrote "+path)
-	execute(t, "doctor", "--timeout=0s").want(t, 1, "write a duration above 0")
-	execute(t, "doctor").want(t, 1, "no exporter answers at http://127.0.0.1:1")
+	execute(t, "doctor", "--url="+s.URL, "--bundle="+filepath.Join(path, "x")).Want(t, 1, "write the bundle")
+	execute(t, "doctor", "--url="+s.URL, "--no-redact", "--bundle="+path).Want(t, 1, "wrote "+path)
+	execute(t, "doctor", "--timeout=0s").Want(t, 1, "write a duration above 0")
+	execute(t, "doctor").Want(t, 1, "no exporter answers at http://127.0.0.1:1")
 }
 
 func TestRoot(t *testing.T) {
-	execute(t).want(t, 0, "Usage:", "  top ", "  doctor ", "  compare ", "  completion ")
-	execute(t, "dokter").want(t, 1, "unknown command \"dokter\" (did you mean doctor?); see warpctl --help")
-	execute(t, "version").want(t, 0, "warpctl ", "revision ", "go1.")
-	execute(t, "completion", "bash").want(t, 0, "--generate-shell-completion")
-	execute(t, "man").want(t, 0, ".TH WARPCTL 1", ".SS compare\n", "[flags] OLD NEW", `  \-\-urls\-file `, ".SS completion")
+	execute(t).Want(t, 0, "Usage:", "  top ", "  doctor ", "  compare ", "  completion ")
+	execute(t, "dokter").Want(t, 1, "unknown command \"dokter\" (did you mean doctor?); see warpctl --help")
+	execute(t, "version").Want(t, 0, "warpctl ", "revision ", "go1.")
+	execute(t, "completion", "bash").Want(t, 0, "--generate-shell-completion")
+	execute(t, "man").Want(t, 0, ".TH WARPCTL 1", ".SS compare\n", "[flags] OLD NEW", `  \-\-urls\-file `, ".SS completion")
 	for _, command := range []string{"top", "doctor", "compare"} {
-		o := execute(t, command, "--help")
-		o.want(t, 0, "warpctl "+command+" [flags]", "--ca-file")
-		for line := range strings.Lines(o.out) {
-			if n := len([]rune(line)); n > 101 {
-				t.Errorf("line of %d columns: %q", n-1, line)
-			}
-		}
+		execute(t, command, "--help").WantHelp(t, "warpctl "+command+" [flags]", "--ca-file")
 	}
 }

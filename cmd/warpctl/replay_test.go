@@ -17,7 +17,7 @@ func TestReplayRefuses(t *testing.T) {
 	there := tempFile(t, "there", "")
 	f := func(want string, args ...string) {
 		t.Helper()
-		execute(t, args...).want(t, 1, want)
+		execute(t, args...).Want(t, 1, want)
 	}
 	f("replay takes one file", "replay", "a", "b")
 	f("replay takes one file", "replay")

@@ -46,7 +46,7 @@ func serveCommand(errs io.Writer) *cli.Command {
 	}
 }
 
-const mostAgents = 100_000
+const maxAgents = 100_000
 
 func serve(ctx context.Context, cmd *cli.Command, errs io.Writer) error {
 	level, err := zapcore.ParseLevel(cmd.String("log-level"))
@@ -57,8 +57,8 @@ func serve(ctx context.Context, cmd *cli.Command, errs io.Writer) error {
 	e.TimeKey, e.EncodeTime = "time", zapcore.ISO8601TimeEncoder
 	log := zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(e), zapcore.Lock(zapcore.AddSync(errs)), level))
 	switch n := cmd.Int("max-agents"); {
-	case n < 1 || n > mostAgents:
-		return fmt.Errorf("--max-agents is %d: write a number from 1 to %d", n, mostAgents)
+	case n < 1 || n > maxAgents:
+		return fmt.Errorf("--max-agents is %d: write a number from 1 to %d", n, maxAgents)
 	case cmd.Duration("reload-interval") < 100*time.Millisecond:
 		return errors.New("--reload-interval must be at least 100ms")
 	case cmd.Duration("warmup") < 0:

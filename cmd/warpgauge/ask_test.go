@@ -39,7 +39,7 @@ func answering() http.Handler {
 		_ = json.NewEncoder(w).Encode(out)
 	})
 	mux.HandleFunc("/metrics", func(w http.ResponseWriter, r *http.Request) {
-		_, _ = w.Write([]byte("page " + r.Header.Get("Accept") + "\n")) // see above
+		_, _ = w.Write([]byte("page " + r.Header.Get("Accept") + "\nwarpgauge_mapping_up{mapping=\"pod_resources\"} 0\n")) // see above
 	})
 	return &mux
 }
@@ -62,11 +62,11 @@ func TestAskedExporter(t *testing.T) {
 		args []string
 	}{{here, nil}, {nil, []string{"--url=" + s.URL}}, {simulatedEnvironment(":1"), []string{"--url", s.URL + "/metrics"}}, {here, []string{"--log-level=info"}}} {
 		devices := execute(t, c.env, append([]string{"devices"}, c.args...)...)
-		devices.want(t, 0, "nvml       lost   gpu", "A?[2Jmodel", "fell off the bus  pod ml/train, container main\n", "job 4711\n", "1 device more: links", "rocm is not in use: no AMD GPU")
+		devices.Want(t, 0, "nvml       lost   gpu", "A?[2Jmodel", "fell off the bus  pod ml/train, container main\n", "job 4711\n", "1 device more: links", "rocm is not in use: no AMD GPU", `doctor says why: warpgauge_mapping_up{mapping="pod_resources"} 0`)
 		page := execute(t, c.env, append([]string{"once"}, c.args...)...)
-		page.want(t, 0, "page text/plain; version=0.0.4")
-		if devices.err != asked || page.err != asked {
-			t.Errorf("%q: standard error %q and %q, want %q", c.args, devices.err, page.err, asked)
+		page.Want(t, 0, "page text/plain; version=0.0.4")
+		if devices.Err != asked || page.Err != asked {
+			t.Errorf("%q: standard error %q and %q, want %q", c.args, devices.Err, page.Err, asked)
 		}
 	}
 	var got struct {
@@ -74,18 +74,18 @@ func TestAskedExporter(t *testing.T) {
 			UsedBy []string `json:"used_by"`
 		}
 	}
-	if err := json.Unmarshal([]byte(execute(t, here, "devices", "--output=json").out), &got); err != nil || len(got.Devices) != 2 || len(got.Devices[0].UsedBy) != 2 {
+	if err := json.Unmarshal([]byte(execute(t, here, "devices", "--output=json").Out), &got); err != nil || len(got.Devices) != 2 || len(got.Devices[0].UsedBy) != 2 {
 		t.Errorf("JSON: %+v, error %v", got, err)
 	}
 
 	// With settings that an exporter cannot know, or --url=none, the command reads the devices itself.
 	for args, why := range map[string]string{"--fake-devices=2": "warpgauge: --fake-devices is set, so the devices are read here\n", "--url=none": ""} {
 		o := execute(t, here, "devices", args)
-		if o.want(t, 0, "fake       up     gpu"); o.err != why {
-			t.Errorf("%s: standard error %q, want %q", args, o.err, why)
+		if o.Want(t, 0, "fake       up     gpu"); o.Err != why {
+			t.Errorf("%s: standard error %q, want %q", args, o.Err, why)
 		}
 	}
-	execute(t, here, "once", "--samples=1").want(t, 0, "(simulated)")
+	execute(t, here, "once", "--samples=1").Want(t, 0, "(simulated)")
 
 	want := `gpu 0, GPU-1, by nvml
 FIELD     VALUE   UNIT  WHY NOT
@@ -94,13 +94,13 @@ B         -       -     no_symbol: driver 470 lacks it
 L         550.54  -     
 `
 	for _, which := range []string{"0", "GPU-1", "01:00.0", "0000:01:00.0"} {
-		if o := execute(t, nil, "devices", "--url="+s.URL, which); o.out != want || o.code != 0 {
-			t.Errorf("devices %s: exit code %d\n%s%s", which, o.code, o.out, o.err)
+		if o := execute(t, nil, "devices", "--url="+s.URL, which); o.Out != want || o.Code != 0 {
+			t.Errorf("devices %s: exit code %d\n%s%s", which, o.Code, o.Out, o.Err)
 		}
 	}
 	// The exporter's answer is final: the command does not open the devices as well.
-	if o := execute(t, here, "devices", "5"); o.code != 1 || !strings.Contains(o.err, `no device is "5"`) || strings.Contains(o.err, "read here") {
-		t.Errorf("devices 5: exit code %d, standard error %q", o.code, o.err)
+	if o := execute(t, here, "devices", "5"); o.Code != 1 || !strings.Contains(o.Err, `no device is "5"`) || strings.Contains(o.Err, "read here") {
+		t.Errorf("devices 5: exit code %d, standard error %q", o.Code, o.Err)
 	}
 }
 
@@ -109,13 +109,13 @@ func TestNoExporterAnswers(t *testing.T) {
 	closed.Close()
 	why := "warpgauge: no exporter answers at " + closed.URL + ": connection refused"
 	here := simulatedEnvironment(strings.TrimPrefix(closed.URL, "http://"))
-	if o := execute(t, here, "devices"); o.code != 0 || o.err != why+", so the devices are read here\n" || strings.Count(o.out, " gpu ") != 8 {
-		t.Errorf("devices: exit code %d, standard error %q", o.code, o.err)
+	if o := execute(t, here, "devices"); o.Code != 0 || o.Err != why+", so the devices are read here\n" || strings.Count(o.Out, " gpu ") != 8 {
+		t.Errorf("devices: exit code %d, standard error %q", o.Code, o.Err)
 	}
-	execute(t, here, "once").want(t, 0, why, "\nDCGM_FI_DEV_GPU_TEMP{")
+	execute(t, here, "once").Want(t, 0, why, "\nDCGM_FI_DEV_GPU_TEMP{")
 	for _, command := range []string{"devices", "once"} { // a named exporter is not replaced
-		if o := execute(t, here, command, "--url="+closed.URL); o.code != 1 || o.err != why+"\n" || o.out != "" {
-			t.Errorf("%s --url: exit code %d, output %q, standard error %q", command, o.code, o.out, o.err)
+		if o := execute(t, here, command, "--url="+closed.URL); o.Code != 1 || o.Err != why+"\n" || o.Out != "" {
+			t.Errorf("%s --url: exit code %d, output %q, standard error %q", command, o.Code, o.Out, o.Err)
 		}
 	}
 
@@ -128,9 +128,9 @@ func TestNoExporterAnswers(t *testing.T) {
 		_, _ = w.Write([]byte("warpgauge_build_info 1\n")) // the client reports errors
 	}))
 	defer older.Close()
-	execute(t, simulatedEnvironment(strings.TrimPrefix(older.URL, "http://")), "once").want(t, 0, "it has no JSON API", ", so the devices are read here\n", "\nDCGM_FI_DEV_GPU_TEMP{")
-	execute(t, nil, "devices", "--url="+older.URL).want(t, 1, "it has no JSON API")
-	execute(t, nil, "once", "--url="+older.URL).want(t, 0, "warpgauge_build_info 1\n")
-	execute(t, nil, "devices", "--url=ftp://x").want(t, 1, "write http://HOST:PORT")
-	execute(t, nil, "once", "--samples=2", "--url="+older.URL).want(t, 1, "--url asks an exporter: leave one out")
+	execute(t, simulatedEnvironment(strings.TrimPrefix(older.URL, "http://")), "once").Want(t, 0, "it has no JSON API", ", so the devices are read here\n", "\nDCGM_FI_DEV_GPU_TEMP{")
+	execute(t, nil, "devices", "--url="+older.URL).Want(t, 1, "it has no JSON API")
+	execute(t, nil, "once", "--url="+older.URL).Want(t, 0, "warpgauge_build_info 1\n")
+	execute(t, nil, "devices", "--url=ftp://x").Want(t, 1, "write http://HOST:PORT")
+	execute(t, nil, "once", "--samples=2", "--url="+older.URL).Want(t, 1, "--url asks an exporter: leave one out")
 }

@@ -33,8 +33,8 @@ func TestCommandsOfPages(t *testing.T) {
 		ran[line] = true
 		o := execute(t, environment{"WARPGAUGE_ENABLE_FAKE": "true", "WARPGAUGE_ENABLE_DCGM": "false",
 			"WARPGAUGE_ENABLE_NVML": "false", "WARPGAUGE_ENABLE_ROCM": "false"}, args...)
-		if o.code != 0 || o.out == "" {
-			t.Errorf("%s: %s: exit code %d\noutput: %s\nerrors: %s", path, line, o.code, o.out, o.err)
+		if o.Code != 0 || o.Out == "" {
+			t.Errorf("%s: %s: exit code %d\noutput: %s\nerrors: %s", path, line, o.Code, o.Out, o.Err)
 		}
 	}, "warpgauge", "bin/warpgauge")
 	if t.Logf("%d commands, %d run", checked, len(ran)); checked < 40 || len(ran) < 8 {

@@ -54,8 +54,8 @@ amd_gpu_voltage_volts              unsupported  every gpu  only AMD GPUs have it
 DCGM_FI_DEV_NVSWITCH_FATAL_ERRORS  unsupported  -          no collector in use has a device of the kind switch
 `
 	o := execute(t, nil, flags...)
-	if diff := cmp.Diff(want, o.out); diff != "" || o.code != 0 {
-		t.Errorf("exit code %d, output (-want +got):\n%s", o.code, diff)
+	if diff := cmp.Diff(want, o.Out); diff != "" || o.Code != 0 {
+		t.Errorf("exit code %d, output (-want +got):\n%s", o.Code, diff)
 	}
 	amd := execute(t, nil, simulated("check", csv, "--fake-profile=mi300x", "--field-names=amd", "--health=off")...)
 	if !strings.Contains(amd.out, "in addition for --field-names: ") || strings.Contains(amd.out, "for health") {
@@ -70,7 +70,7 @@ DCGM_FI_DEV_NVSWITCH_FATAL_ERRORS  unsupported  -          no collector in use h
 		}
 		Nowhere []absent
 	}
-	must(t, json.Unmarshal([]byte(execute(t, nil, append(flags, "--output=json")...).out), &got))
+	must(t, json.Unmarshal([]byte(execute(t, nil, append(flags, "--output=json")...).Out), &got))
 	if len(got.Devices) != 3 || got.Devices[2].Supplied != 4 || got.Devices[2].Asked != 7 || len(got.Nowhere) != 1 {
 		t.Errorf("JSON: %+v", got)
 	}
@@ -90,20 +90,20 @@ func TestFieldsOfOneGPU(t *testing.T) {
 	f := func(code int, args []string, texts ...string) outcome {
 		t.Helper()
 		o := execute(t, nil, append(flags, args...)...)
-		o.want(t, code, texts...)
+		o.Want(t, code, texts...)
 		return o
 	}
 	gpus, _ := simulatedDevices(t, "rtx4090", 3)
 	for _, name := range []string{"0", ids[0], gpus[0].PCIBusID, strings.ToLower(strings.TrimPrefix(gpus[0].PCIBusID, "0000"))} {
 		o := f(0, []string{name}, "gpu 0, "+ids[0]+", by fake\n", "\nDCGM_FI_DEV_GPU_TEMP ", "implausible: the library says 8.08e+08", "-simulated ", `XID_ERRORS_COUNT{window_size_in_ms="300000"}  0 `)
-		if strings.Contains(o.out, ids[1]) {
-			t.Errorf("devices %s shows other devices:\n%s", name, o.out)
+		if strings.Contains(o.Out, ids[1]) {
+			t.Errorf("devices %s shows other devices:\n%s", name, o.Out)
 		}
 	}
 	f(0, []string{"1"}, "device_lost: simulated fault: device lost")
 	one := f(0, []string{"all", "DCGM_FI_DEV_POWER_*"}, "\nDCGM_FI_DEV_POWER_USAGE  -      W     blank: a simulated fault blanks it\n")
-	if n := strings.Count(one.out, "\nDCGM_FI_DEV_POWER_USAGE "); n != 3 {
-		t.Errorf("%d lines, want 3 GPUs:\n%s", n, one.out)
+	if n := strings.Count(one.Out, "\nDCGM_FI_DEV_POWER_USAGE "); n != 3 {
+		t.Errorf("%d lines, want 3 GPUs:\n%s", n, one.Out)
 	}
 	f(1, []string{"0", "DCGM_FI_DEV_FAN_SPEED"}, "not_listed: the field list does not have it")
 	f(1, []string{"0", "DCGM_FI_DEV_FAN_SPED"}, "not_listed: there is no such field: did you mean DCGM_FI_DEV_FAN_SPEED?")
@@ -115,8 +115,8 @@ func TestAbsentFieldsOnThePage(t *testing.T) {
 	csv := tempFile(t, "reasons.csv", reasonsCSV)
 	flags, ids := simulatedReasons(t, "once", "--url=none", "-f", csv)
 	line := `warpgauge_field_absent{device="` + ids[1] + `",field="DCGM_FI_DEV_GPU_TEMP",reason="device_lost"} 1`
-	if o := execute(t, nil, flags...); strings.Contains(o.out, "warpgauge_field_absent") {
-		t.Errorf("without --absent-fields the page has them:\n%s", o.out)
+	if o := execute(t, nil, flags...); strings.Contains(o.Out, "warpgauge_field_absent") {
+		t.Errorf("without --absent-fields the page has them:\n%s", o.Out)
 	}
-	execute(t, nil, append(flags, "--absent-fields", "--recorder-after=9s")...).want(t, 0, "--recorder-after has no effect without", line, `field="DCGM_FI_DEV_GPU_UTIL",reason="implausible"} 1`, "\nwarpgauge_field_absent_left_out 0\n")
+	execute(t, nil, append(flags, "--absent-fields", "--recorder-after=9s")...).Want(t, 0, "--recorder-after has no effect without", line, `field="DCGM_FI_DEV_GPU_UTIL",reason="implausible"} 1`, "\nwarpgauge_field_absent_left_out 0\n")
 }

@@ -32,7 +32,7 @@ func fullPipe(t *testing.T) (r, w *os.File) {
 	return r, w
 }
 
-var missingLine = regexp.MustCompile(`lines are left out.*"lines": (\d+)`)
+var missingLine = regexp.MustCompile(`dropped log lines.*"lines": (\d+)`)
 
 // TestE2EStandardError: the exporter never waits for the program that reads its log, which here reads nothing. It
 // starts, samples in a child process, refuses a list and stops. When the pipe is read again, the buffered lines come, then the

@@ -14,11 +14,11 @@ func TestFieldTable(t *testing.T) {
 	f := func(code int, stderr string, patterns []string, want ...string) {
 		t.Helper()
 		o := execute(t, nil, append([]string{"fields"}, patterns...)...)
-		if diff := cmp.Diff(strings.Join(append(want, ""), "\n"), o.out); diff != "" {
+		if diff := cmp.Diff(strings.Join(append(want, ""), "\n"), o.Out); diff != "" {
 			t.Errorf("fields %q (-want +got):\n%s", patterns, diff)
 		}
-		if o.code != code || !strings.Contains(o.err, stderr) || (stderr == "") != (o.err == "") {
-			t.Errorf("fields %q: exit code %d, want %d; standard error %q, want %q", patterns, o.code, code, o.err, stderr)
+		if o.Code != code || !strings.Contains(o.Err, stderr) || (stderr == "") != (o.Err == "") {
+			t.Errorf("fields %q: exit code %d, want %d; standard error %q, want %q", patterns, o.Code, code, o.Err, stderr)
 		}
 	}
 	f(0, "", []string{"SM_CLOCK_HERTZ"},
@@ -37,16 +37,16 @@ func TestFieldTable(t *testing.T) {
 func TestFieldsForScripts(t *testing.T) {
 	var got struct{ Fields []struct{ Windows []any } }
 	o := execute(t, nil, "fields", "--output=json")
-	if err := json.Unmarshal([]byte(o.out), &got); err != nil || o.code != 0 || len(got.Fields) != len(field.All()) {
-		t.Errorf("JSON: exit code %d, error %v, %d rows for %d fields", o.code, err, len(got.Fields), len(field.All()))
+	if err := json.Unmarshal([]byte(o.Out), &got); err != nil || o.Code != 0 || len(got.Fields) != len(field.All()) {
+		t.Errorf("JSON: exit code %d, error %v, %d rows for %d fields", o.Code, err, len(got.Fields), len(field.All()))
 	}
 	o = execute(t, nil, "fields", "--output=json", "DCGM_FI_DEV_POWER_USAGE*")
-	o.want(t, 0, `"name": "DCGM_FI_DEV_POWER_USAGE",`, `"type": "gauge",`, `"dcgm",`, `"nvml",`, `"rocm"`)
-	if err := json.Unmarshal([]byte(o.out), &got); err != nil || len(got.Fields[0].Windows) != 3 {
+	o.Want(t, 0, `"name": "DCGM_FI_DEV_POWER_USAGE",`, `"type": "gauge",`, `"dcgm",`, `"nvml",`, `"rocm"`)
+	if err := json.Unmarshal([]byte(o.Out), &got); err != nil || len(got.Fields[0].Windows) != 3 {
 		t.Errorf("JSON of DCGM_FI_DEV_POWER_USAGE: %v, %+v", err, got)
 	}
-	if o = execute(t, nil, "fields", "--output=json", "nosuch"); o.code != 1 || strings.TrimSpace(o.out) != "{\n  \"fields\": []\n}" {
-		t.Errorf("JSON of nothing: exit code %d, %q", o.code, o.out)
+	if o = execute(t, nil, "fields", "--output=json", "nosuch"); o.Code != 1 || strings.TrimSpace(o.Out) != "{\n  \"fields\": []\n}" {
+		t.Errorf("JSON of nothing: exit code %d, %q", o.Code, o.Out)
 	}
-	execute(t, nil, "fields", "--output=xml").want(t, 1, "write table or json")
+	execute(t, nil, "fields", "--output=xml").Want(t, 1, "write table or json")
 }

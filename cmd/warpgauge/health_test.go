@@ -15,15 +15,19 @@ import (
 	"warpgauge/extensions/live/apiv1"
 )
 
-// verdicts starts an exporter that returns these verdicts.
+// verdicts starts an exporter that returns these verdicts. A last one without ID is the verdict on the node, else ok.
 func verdicts(t *testing.T, devices ...apiv1.DeviceHealth) (url string) {
 	t.Helper()
+	answer := apiv1.Health{State: "ok", Devices: devices}
+	if i := len(devices) - 1; i >= 0 && devices[i].ID == "" {
+		answer.State, answer.Devices = devices[i].State, devices[:i]
+	}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/api/v1/health" {
 			http.NotFound(w, r)
 			return
 		}
-		_ = json.NewEncoder(w).Encode(apiv1.Health{State: "ok", Devices: devices}) // the client reports errors
+		_ = json.NewEncoder(w).Encode(answer) // the client reports errors
 	}))
 	t.Cleanup(s.Close)
 	return s.URL
@@ -54,12 +58,14 @@ func TestHealth(t *testing.T) {
 		{"unknown is not healthy", all(healthy, unknown), "failed", 2, "cannot tell: GPU 2 released"},
 		{"unknown counts", all(healthy, unknown), "unknown", 1, "GPU 2 released"},
 		{"failed is known", all(unknown, failed), "failed", 1, "GPU 3 xid_79: reboot"},
-		{"no verdicts", nil, "failed", 2, "cannot tell: the exporter has no verdict on any device"},
+		{"a state that this version does not know", all(healthy, apiv1.DeviceHealth{ID: "GPU-4", GPU: "4", State: "critical"}), "unknown", 2, "cannot tell: GPU 4 critical"},
+		{"a failed node", all(healthy, apiv1.DeviceHealth{State: "failed"}), "failed", 2, `cannot tell: the verdict on the node is "failed", but no device has it`},
+		{"no verdicts", nil, "failed", 2, "cannot tell: the exporter has no verdict on any device: is its --health off?"},
 		{"many", all(failed, failed, failed, failed, failed, failed), "failed", 1, "GPU 3 xid_79: reboot; GPU 3 xid_79: reboot; GPU 3 xid_79: reboot; 3 more"},
 	} {
 		got := execute(t, nil, "health", "--url="+verdicts(t, tt.devices...), "--fail-on="+tt.failOn, "--output=line")
-		if got.code != tt.code || got.out != tt.line+"\n" || got.err != "" {
-			t.Errorf("%s: code %d, output %q, error output %q; want code %d, %q", tt.name, got.code, got.out, got.err, tt.code, tt.line)
+		if got.Code != tt.code || got.Out != tt.line+"\n" || got.Err != "" {
+			t.Errorf("%s: code %d, output %q, error output %q; want code %d, %q", tt.name, got.Code, got.Out, got.Err, tt.code, tt.line)
 		}
 	}
 
@@ -68,12 +74,12 @@ func TestHealth(t *testing.T) {
 		Evidence: []apiv1.HealthEvidence{{Time: since, Source: "kernel log", Text: "NVRM: Xid"}},
 	}}
 	url := verdicts(t, healthy, failed)
-	execute(t, nil, "health", "--url="+url).want(t, 1, "STATE   GPU  ID     SINCE                 REASON  ACTION  WHAT\n",
+	execute(t, nil, "health", "--url="+url).Want(t, 1, "STATE   GPU  ID     SINCE                 REASON  ACTION  WHAT\n",
 		"ok      0    GPU-0  2026-11-22T12:00:00Z  -       none    -\n", "failed  3    GPU-3  2026-11-22T12:00:00Z  xid_79  reboot  the GPU has fallen off the bus\n",
 		"\nGPU 3 xid_79: the GPU has fallen off the bus, since 2026-11-22T12:00:00Z, seen last 2026-11-22T12:01:00Z\n  2026-11-22T12:00:00Z  kernel log  NVRM: Xid\n")
 	var found apiv1.Health
-	if out := execute(t, nil, "health", "--url="+url, "--output=json"); json.Unmarshal([]byte(out.out), &found) != nil || len(found.Devices) != 2 || found.Devices[1].Reason != "xid_79" {
-		t.Errorf("as JSON: %q", out.out)
+	if out := execute(t, nil, "health", "--url="+url, "--output=json"); json.Unmarshal([]byte(out.Out), &found) != nil || len(found.Devices) != 2 || found.Devices[1].Reason != "xid_79" {
+		t.Errorf("as JSON: %q", out.Out)
 	}
 }
 
@@ -84,13 +90,13 @@ func TestHealthCannotTell(t *testing.T) {
 	for _, args := range [][]string{
 		{"--url=http://127.0.0.1:1"}, {"--url=" + foreign.URL}, {"--url=ftp://x"}, {"--url=none"}, {"--fail-on=sick"}, {"--output=xml"}, {"--no-such-flag"}, {"extra"},
 	} {
-		if got := execute(t, nil, append([]string{"health"}, args...)...); got.code != 2 || got.out != "" || got.err == "" {
-			t.Errorf("%q: code %d, output %q, error output %q", args, got.code, got.out, got.err)
+		if got := execute(t, nil, append([]string{"health"}, args...)...); got.Code != 2 || got.Out != "" || got.Err == "" {
+			t.Errorf("%q: code %d, output %q, error output %q", args, got.Code, got.Out, got.Err)
 		}
 	}
 	got := execute(t, nil, "health", "--url=http://127.0.0.1:1", "--output=line")
-	if want := "cannot tell: no exporter answers at http://127.0.0.1:1"; got.code != 2 || !strings.HasPrefix(got.out, want) {
-		t.Errorf("code %d, %q, want 2 and %q", got.code, got.out, want)
+	if want := "cannot tell: no exporter answers at http://127.0.0.1:1"; got.Code != 2 || !strings.HasPrefix(got.Out, want) {
+		t.Errorf("code %d, %q, want 2 and %q", got.Code, got.Out, want)
 	}
 }
 
@@ -139,11 +145,11 @@ func TestNodeProblemDetector(t *testing.T) {
 	}
 	for state, want := range map[string]int{"ok": 0, "degraded": 0, "failed": 1, "unknown": 2} {
 		got := execute(t, nil, append(r.Args, "--url="+verdicts(t, apiv1.DeviceHealth{ID: "GPU-1", GPU: "1", State: state, Reason: "reason"}))...)
-		if got.code != want || len(got.out) > 80+1 || strings.Count(got.out, "\n") != 1 {
-			t.Errorf("%s: code %d, output %q, want code %d", state, got.code, got.out, want)
+		if got.Code != want || len(got.Out) > 80+1 || strings.Count(got.Out, "\n") != 1 {
+			t.Errorf("%s: code %d, output %q, want code %d", state, got.Code, got.Out, want)
 		}
 	}
-	if got := execute(t, nil, append(r.Args, "--url=http://127.0.0.1:1")...); got.code != 2 {
-		t.Errorf("without an exporter: code %d, output %q", got.code, got.out)
+	if got := execute(t, nil, append(r.Args, "--url=http://127.0.0.1:1")...); got.Code != 2 {
+		t.Errorf("without an exporter: code %d, output %q", got.Code, got.Out)
 	}
 }

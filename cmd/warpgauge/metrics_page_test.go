@@ -116,8 +116,7 @@ const docsCounters = "DCGM_FI_DEV_GPU_TEMP, gauge, t\nDCGM_FI_DEV_POWER_USAGE, h
 // sampleFamilies gathers the metrics of an exporter with a collector that is up, a lost device, and
 // a collector without its library, so that faults also have series.
 func sampleFamilies(t *testing.T) (metrics map[string]*ownMetric) {
-	dir := t.TempDir()
-	writeFile(t, filepath.Join(dir, "0"), "1\n") // a job, so that a device has an owner
+	dir := filepath.Dir(tempFile(t, "0", "1\n")) // a job, so that a device has an owner
 	kmsg := tempFile(t, "kmsg", "")
 	a, cfg := wanted(t, "--remote-config=apply", "--remote-url=opamp+http://fleet", "--hpc-job-mapping-dir="+dir, "--absent-fields",
 		"--expected-gpus=2", "--recorder-directory="+filepath.Join(dir, "recordings"), "--health-directory=", "--kernel-log="+kmsg)

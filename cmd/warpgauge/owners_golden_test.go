@@ -12,6 +12,7 @@ import (
 
 	"warpgauge/collectors/fake"
 	"warpgauge/etc"
+	"warpgauge/internal/testkit/tree"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	kubelet "warpgauge/pkg/kube/kubetest"
@@ -104,9 +105,7 @@ func TestOwnersOnThePage(t *testing.T) {
 	_, instances := simulatedDevices(t, "dgx-a100-mig", 1)
 	amd, _ := simulatedDevices(t, "mi300x", 2)
 	csv := tempFile(t, "counters.csv", ownersCSV)
-	jobs := t.TempDir()
-	writeFile(t, filepath.Join(jobs, "0"), "4711\n4712\n")
-	writeFile(t, filepath.Join(jobs, "3"), "4713\n")
+	jobs := tree.Write(t, map[string]string{"0": "4711\n4712\n", "3": "4713\n"})
 	const nvidia = "gpu.nvidia.com"
 	virtual := []string{"--kubernetes-virtual-gpus", "--process-values=false"}
 	with := func(flags ...[]string) []string { return slices.Concat(flags...) }
@@ -205,8 +204,7 @@ func TestOwnersOnThePage(t *testing.T) {
 // says of those who do not answer.
 func TestDevicesTellTheirUsers(t *testing.T) {
 	gpus, _ := simulatedDevices(t, "dgx-h100", 2)
-	k, jobs := kubelet.Start(t), t.TempDir()
-	writeFile(t, filepath.Join(jobs, "0"), "4711\n")
+	k, jobs := kubelet.Start(t), filepath.Dir(tempFile(t, "0", "4711\n"))
 	var shares []string
 	for i := range 6 {
 		shares = append(shares, fmt.Sprintf("%s::%d", gpus[1].UUID, i))
@@ -216,17 +214,17 @@ func TestDevicesTellTheirUsers(t *testing.T) {
 	args := append(simulated(h100(2)...), "devices", "-k", "--pod-resources-kubelet-socket="+k.Socket(), "--hpc-job-mapping-dir="+jobs,
 		"--kubernetes-enable-pod-uid", "--kubernetes-enable-dra")
 	some := execute(t, nil, args...)
-	some.want(t, 0,
+	some.Want(t, 0,
 		"REASON  USED BY\n", "pod ml/train-0, container main (nvidia.com/gpu)\n", " job 4711\n",
 		"pod web/chat, container main (share 2, nvidia.com/gpu.shared)\n", "and 3 more (--all lists them)\n",
 		"not a device of this machine: nvidia.com/gpu GPU-00000000-0000-0000-0000-000000000000 of pod web/lost (device)\n",
 		"mapping pod_metadata fails (no_node_name): ", "NODE_NAME", "mapping resource_slices fails")
-	if strings.Contains(some.out, "pod_resources") || strings.Contains(some.out, "hpc_jobs") {
-		t.Errorf("mappings that work are complained of:\n%s", some.out)
+	if strings.Contains(some.Out, "pod_resources") || strings.Contains(some.Out, "hpc_jobs") {
+		t.Errorf("mappings that work are complained of:\n%s", some.Out)
 	}
-	execute(t, nil, append(args, "--all")...).want(t, 0, "(share 5, nvidia.com/gpu.shared)\n")
+	execute(t, nil, append(args, "--all")...).Want(t, 0, "(share 5, nvidia.com/gpu.shared)\n")
 	k.On(kubelet.Silence())
-	execute(t, nil, append(args, "--timeout=500ms")...).want(t, 0, "USED BY\n", "mapping pod_resources: no answer within 500ms\n", "job 4711")
+	execute(t, nil, append(args, "--timeout=500ms")...).Want(t, 0, "USED BY\n", "mapping pod_resources: no answer within 500ms\n", "job 4711")
 }
 
 func h100(n int) []string { return node("dgx-h100", n) }
@@ -240,9 +238,9 @@ func node(profile string, n int) []string {
 func onceOwners(t *testing.T, args ...string) []byte {
 	t.Helper()
 	o := execute(t, environment{"NODE_NAME": testNode}, simulated(append([]string{"once", "--exporter-metrics=full"}, args...)...)...)
-	o.want(t, 0)
+	o.Want(t, 0)
 	var out strings.Builder
-	for line := range strings.Lines(o.out) {
+	for line := range strings.Lines(o.Out) {
 		switch series, _, _ := strings.Cut(line, "} "); {
 		case strings.HasPrefix(line, "DCGM_"):
 			fmt.Fprintf(&out, "%s}\n", series)

@@ -14,44 +14,38 @@ import (
 
 func TestHelpText(t *testing.T) {
 	help := execute(t, nil, "--help")
-	help.want(t, 0, append(fake.Profiles(), "Usage:", "  check ", "  once ", "What is read:", "Needs --kubernetes.", "  --enable-nvml=auto|true|false\n", "  -n, --no-hostname\n", "Default: :9400.", "$DCGM_EXPORTER_LISTEN")...)
+	help.Want(t, 0, append(fake.Profiles(), "Usage:", "  check ", "  once ", "What is read:", "Needs --kubernetes.", "  --enable-nvml=auto|true|false\n", "  -n, --no-hostname\n", "Default: :9400.", "$DCGM_EXPORTER_LISTEN")...)
 	for _, command := range []string{"check", "fields", "devices", "once", "ping"} {
-		o := execute(t, nil, command, "--help")
-		o.want(t, 0, "warpgauge "+command+" [flags]", "All flags of warpgauge --help")
-		for line := range strings.Lines(o.out) {
-			if n := len([]rune(line)); n > 101 {
-				t.Errorf("line of %d columns: %q", n-1, line)
-			}
-		}
+		execute(t, nil, command, "--help").WantHelp(t, "warpgauge "+command+" [flags]", "All flags of warpgauge --help")
 	}
-	execute(t, nil, "help", "check").want(t, 0, "warpgauge check [flags]")
-	if strings.Contains(help.out, "DCGM_EXPORTER_WATCH_MAX_KEEP_AGE") {
+	execute(t, nil, "help", "check").Want(t, 0, "warpgauge check [flags]")
+	if strings.Contains(help.Out, "DCGM_EXPORTER_WATCH_MAX_KEEP_AGE") {
 		t.Error("help explains a flag without effect")
 	}
 	// The first flags are those that most people need, each of them once.
-	_, first, _ := strings.Cut(help.out, "The flags that most people need:")
+	_, first, _ := strings.Cut(help.Out, "The flags that most people need:")
 	first, _, _ = strings.Cut(first, "What is read:")
-	if n := strings.Count(first, "\n  -"); n < 8 || n > 12 || strings.Count(help.out, "\n  -f, --collectors FILE\n") != 1 {
+	if n := strings.Count(first, "\n  -"); n < 8 || n > 12 || strings.Count(help.Out, "\n  -f, --collectors FILE\n") != 1 {
 		t.Errorf("%d flags come first, want about 10, and each flag once:\n%s", n, first)
 	}
 }
 
 func TestCompletion(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish", "pwsh"} {
-		execute(t, nil, "completion", shell).want(t, 0, "--generate-shell-completion")
+		execute(t, nil, "completion", shell).Want(t, 0, "--generate-shell-completion")
 	}
-	execute(t, nil, "completion", "sh").want(t, 1, "sh")
+	execute(t, nil, "completion", "sh").Want(t, 1, "sh")
 	for _, name := range moved {
-		execute(t, nil, name, "--url=x").want(t, 2, name+" is a command of warpctl now: warpctl "+name+" --help")
+		execute(t, nil, name, "--url=x").Want(t, 2, name+" is a command of warpctl now: warpctl "+name+" --help")
 	}
 }
 
 func TestVersion(t *testing.T) {
-	execute(t, nil, "version").want(t, 0, "warpgauge ", "revision ", "go1.")
-	execute(t, nil, "version", "--output=json").want(t, 0, `"version": "`, `"go": "go1.`)
-	execute(t, nil, "version", "x").want(t, 1, `unexpected argument "x"`)
-	execute(t, nil, "--version").want(t, 0, "warpgauge version ")
-	execute(t, nil, "-v").want(t, 0, "warpgauge version ")
+	execute(t, nil, "version").Want(t, 0, "warpgauge ", "revision ", "go1.")
+	execute(t, nil, "version", "--output=json").Want(t, 0, `"version": "`, `"go": "go1.`)
+	execute(t, nil, "version", "x").Want(t, 1, `unexpected argument "x"`)
+	execute(t, nil, "--version").Want(t, 0, "warpgauge version ")
+	execute(t, nil, "-v").Want(t, 0, "warpgauge version ")
 }
 
 // What a person must put right ends with code 1 and says what it is.
@@ -84,70 +78,70 @@ func TestBadUsage(t *testing.T) {
 		{args: []string{"check", "a", "b"}, texts: []string{"one file"}},
 	} {
 		o := execute(t, c.env, c.args...)
-		o.want(t, 1, c.texts...)
-		if !strings.Contains(o.err, "warpgauge: ") && !slices.Contains(c.args, "check") || strings.Contains(o.out, "Usage:") {
-			t.Errorf("%q: a slip must be told on standard error, without the whole help\noutput: %s\nerrors: %s", c.args, o.out, o.err)
+		o.Want(t, 1, c.texts...)
+		if !strings.Contains(o.Err, "warpgauge: ") && !slices.Contains(c.args, "check") || strings.Contains(o.Out, "Usage:") {
+			t.Errorf("%q: a slip must be told on standard error, without the whole help\noutput: %s\nerrors: %s", c.args, o.Out, o.Err)
 		}
 	}
 }
 
 func TestCheck(t *testing.T) {
 	good := tempFile(t, "good.csv", "DCGM_FI_DEV_GPU_TEMP, gauge, t\nDCGM_FI_DEV_POWER_USAGE, gauge, p\nDCGM_FI_DRIVER_VERSION, label, d\nDCGM_EXP_XID_ERRORS_COUNT, gauge, x\n")
-	execute(t, nil, simulated("check", "-f", good)...).want(t, 0,
+	execute(t, nil, simulated("check", "-f", good)...).Want(t, 0,
 		good+": 4 fields, 0 errors, 0 warnings", "fake: supplies 4 of 4 fields for 8 devices of kind gpu")
-	execute(t, environment{"DCGM_EXPORTER_COLLECTORS": good}, simulated("check")...).want(t, 0, good+": 4 fields")
-	execute(t, nil, simulated("check")...).want(t, 0, "fields, 0 errors")
+	execute(t, environment{"DCGM_EXPORTER_COLLECTORS": good}, simulated("check")...).Want(t, 0, good+": 4 fields")
+	execute(t, nil, simulated("check")...).Want(t, 0, "fields, 0 errors")
 
 	amd := tempFile(t, "amd.csv", "DCGM_FI_DEV_GPU_TEMP, gauge, t\nDCGM_FI_PROF_PIPE_TENSOR_ACTIVE, gauge, p\n")
-	execute(t, nil, simulated("check", "--fake-profile=rtx4090", amd)...).want(t, 0,
+	execute(t, nil, simulated("check", "--fake-profile=rtx4090", amd)...).Want(t, 0,
 		"fake: supplies 1 of 2 fields for 2 devices of kind gpu", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE  unsupported  every gpu")
 
 	typo := tempFile(t, "typo.csv", "DCGM_FI_DEV_GPU_TEMP, gauge, t\nDCGM_FI_DEV_GPU_UTLI, gauge, u\n")
-	execute(t, nil, simulated("check", typo)...).want(t, 0, typo+":2:1: warning:", "DCGM_FI_DEV_GPU_UTIL", "1 field, 0 errors, 1 warning")
+	execute(t, nil, simulated("check", typo)...).Want(t, 0, typo+":2:1: warning:", "DCGM_FI_DEV_GPU_UTIL", "1 field, 0 errors, 1 warning")
 	strict := execute(t, nil, simulated("check", "--strict", typo)...)
-	strict.want(t, 1, typo+":2:1: error:", "1 error")
-	if strict.err != "" {
-		t.Errorf("check says on standard error %q, want its findings on standard output only", strict.err)
+	strict.Want(t, 1, typo+":2:1: error:", "1 error")
+	if strict.Err != "" {
+		t.Errorf("check says on standard error %q, want its findings on standard output only", strict.Err)
 	}
 
-	execute(t, nil, "check", tempFile(t, "many.csv", strings.Repeat("DCGM_FI_DEV_NONE, gauge, x\n", 1500))).want(t, 1, "none of the file's rows can be used (1500 in all)", "more problems are not listed", ": 0 fields, 1 error, ")
+	execute(t, nil, "check", tempFile(t, "many.csv", strings.Repeat("DCGM_FI_DEV_NONE, gauge, x\n", 1500))).Want(t, 1, "none of the file's rows can be used (1500 in all)", "more problems are not listed", ": 0 fields, 1 error, ")
 
 	inline := tempFile(t, "inline.yaml", "version: 1\nmetrics:\n  fields:\n  - {name: DCGM_FI_DEV_GPU_TEMP, prometheusType: gouge}\n")
-	execute(t, nil, "check", "--config-file="+inline).want(t, 1, inline+":4:12: error: unknown type", "1 error")
+	execute(t, nil, "check", "--config-file="+inline).Want(t, 1, inline+":4:12: error: unknown type", "1 error")
 	group := tempFile(t, "group.yaml", "version: 1\ncollection: {watchGroups: [{name: a, interval: 1s, fields: [X_*]}]}\n")
-	execute(t, nil, "check", "--config-file="+group, good).want(t, 0, good+": 4 fields") // a file that is named is checked alone
-	execute(t, nil, "check", "--config-file="+group, "-f", good).want(t, 1, `configuration file "`+group+`": watch group "a" names no field of the list (the list is `+good+")")
+	execute(t, nil, "check", "--config-file="+group, good).Want(t, 0, good+": 4 fields") // a file that is named is checked alone
+	execute(t, nil, "check", "--config-file="+group, "-f", good).Want(t, 1, `configuration file "`+group+`": watch group "a" names no field of the list (the list is `+good+")")
 
-	execute(t, nil, "check", "--enable-only=nvml", "--enable-nvml=false", good).want(t, 0, "no collector is enabled")
+	execute(t, nil, "check", "--enable-only=nvml", "--enable-nvml=false", good).Want(t, 0, "no collector is enabled")
 	closed := tempFile(t, "spec.yaml", "faults:\n- {kind: open-fails, message: library is gone}\n")
-	execute(t, nil, simulated("check", "--fake-spec="+closed, good)...).want(t, 0, "fake is not in use:", "library is gone")
+	execute(t, nil, simulated("check", "--fake-spec="+closed, good)...).Want(t, 0, "fake is not in use:", "library is gone")
 }
 
 func TestDevices(t *testing.T) {
 	o := execute(t, nil, simulated("devices")...)
-	o.want(t, 0, "COLLECTOR", "NVIDIA H100 80GB HBM3 (simulated)", "00000000:1B:00.0")
-	if n := strings.Count(o.out, "fake       up     gpu"); n != 8 {
-		t.Errorf("devices lists %d GPUs that are up, want 8:\n%s", n, o.out)
+	o.Want(t, 0, "COLLECTOR", "NVIDIA H100 80GB HBM3 (simulated)", "00000000:1B:00.0")
+	if n := strings.Count(o.Out, "fake       up     gpu"); n != 8 {
+		t.Errorf("devices lists %d GPUs that are up, want 8:\n%s", n, o.Out)
 	}
 
 	mig := execute(t, nil, simulated("devices", "--fake-profile=dgx-a100-mig", "-d", "g:0+i:7")...)
-	if g, i := strings.Count(mig.out, " gpu "), strings.Count(mig.out, " instance "); g != 1 || i != 1 {
-		t.Errorf("-d g:0+i:7 shows %d GPUs and %d instances, want 1 and 1:\n%s", g, i, mig.out)
+	if g, i := strings.Count(mig.Out, " gpu "), strings.Count(mig.Out, " instance "); g != 1 || i != 1 {
+		t.Errorf("-d g:0+i:7 shows %d GPUs and %d instances, want 1 and 1:\n%s", g, i, mig.Out)
 	}
 
 	none := execute(t, nil, "devices", "--enable-only=nvml")
-	if none.want(t, 1, "no device found", "nvml is not in use:"); strings.Contains(none.out, "simulated") {
-		t.Errorf("simulated devices without --enable-fake:\n%s", none.out)
+	if none.Want(t, 1, "no device found", "nvml is not in use:"); strings.Contains(none.Out, "simulated") {
+		t.Errorf("simulated devices without --enable-fake:\n%s", none.Out)
 	}
-	execute(t, nil, simulated("devices", "-d", "g:99")...).want(t, 1, "no device found", "fake is not in use:", "--devices=g:99")
+	execute(t, nil, simulated("devices", "-d", "g:99")...).Want(t, 1, "no device found", "fake is not in use:", "--devices=g:99")
 }
 
 func TestDevicesForScripts(t *testing.T) {
 	lost := tempFile(t, "spec.yaml", "faults:\n- {kind: lost, device: 2}\n")
 	o := execute(t, nil, simulated("devices", "--output=json", "--fake-spec="+lost)...)
 	var got apiv1.Devices
-	if err := json.Unmarshal([]byte(o.out), &got); err != nil || o.code != 0 {
-		t.Fatalf("exit code %d, %v in\n%s", o.code, err, o.out)
+	if err := json.Unmarshal([]byte(o.Out), &got); err != nil || o.Code != 0 {
+		t.Fatalf("exit code %d, %v in\n%s", o.Code, err, o.Out)
 	}
 	for _, d := range got.Devices {
 		if (d.State == "up") != (d.Reason == "") || (d.State == "lost") != (d.GPU == "2") {
@@ -157,33 +151,33 @@ func TestDevicesForScripts(t *testing.T) {
 	if want := []apiv1.Collector{{Name: "fake", Up: true}}; len(got.Devices) < 8 || !slices.Equal(got.Collectors, want) {
 		t.Errorf("%d devices, collectors are %v, want %v", len(got.Devices), got.Collectors, want)
 	}
-	execute(t, nil, "devices", "--output=json", "--enable-only=nvml").want(t, 1, `"devices": []`, `"name": "nvml"`, "no NVIDIA GPU")
+	execute(t, nil, "devices", "--output=json", "--enable-only=nvml").Want(t, 1, `"devices": []`, `"name": "nvml"`, "no NVIDIA GPU")
 }
 
 func TestOnce(t *testing.T) {
-	execute(t, nil, "once", "--enable-only=nvml").want(t, 1, "no device found", "warpgauge_collector_up{")
-	execute(t, nil, simulated("once", "x")...).want(t, 1, `unexpected argument "x"`)
+	execute(t, nil, "once", "--enable-only=nvml").Want(t, 1, "no device found", "warpgauge_collector_up{")
+	execute(t, nil, simulated("once", "x")...).Want(t, 1, `unexpected argument "x"`)
 	text := execute(t, environment{"NODE_NAME": "node7"}, simulated("once")...)
-	text.want(t, 0, "# TYPE DCGM_FI_DEV_GPU_TEMP gauge\n", `hostname="node7"`, `warpgauge_collector_up{collector="fake"} 1`)
-	if n := strings.Count(text.out, "\nDCGM_FI_DEV_GPU_TEMP{"); n != 8 {
+	text.Want(t, 0, "# TYPE DCGM_FI_DEV_GPU_TEMP gauge\n", `hostname="node7"`, `warpgauge_collector_up{collector="fake"} 1`)
+	if n := strings.Count(text.Out, "\nDCGM_FI_DEV_GPU_TEMP{"); n != 8 {
 		t.Errorf("once prints %d temperatures, want 8", n)
 	}
-	if om := execute(t, nil, simulated("once", "--format=openmetrics")...); !strings.HasSuffix(om.out, "# EOF\n") {
+	if om := execute(t, nil, simulated("once", "--format=openmetrics")...); !strings.HasSuffix(om.Out, "# EOF\n") {
 		t.Error("an OpenMetrics page must end in # EOF")
 	}
-	if none := execute(t, environment{"NODE_NAME": "x"}, simulated("once", "--exporter-metrics=none", "--hostname-label=Hostname", "-o")...); !strings.Contains(none.out, `Hostname="x"`) ||
-		!strings.Contains(none.out, `uuid="GPU-`) || strings.Contains(none.out, "warpgauge_") || strings.Contains(none.out, "go_") {
-		t.Errorf("--exporter-metrics=none, --hostname-label=Hostname or -o is not honoured:\n%s", none.out)
+	if none := execute(t, environment{"NODE_NAME": "x"}, simulated("once", "--exporter-metrics=none", "--hostname-label=Hostname", "-o")...); !strings.Contains(none.Out, `Hostname="x"`) ||
+		!strings.Contains(none.Out, `uuid="GPU-`) || strings.Contains(none.Out, "warpgauge_") || strings.Contains(none.Out, "go_") {
+		t.Errorf("--exporter-metrics=none, --hostname-label=Hostname or -o is not honoured:\n%s", none.Out)
 	}
 
 	// The command does not wait for fields that no device supplies.
 	lacking := tempFile(t, "l.csv", "DCGM_FI_DEV_GPU_TEMP, gauge, t\nDCGM_FI_PROF_PIPE_TENSOR_ACTIVE, gauge, p\n")
-	execute(t, nil, simulated("once", "--fake-profile=rtx4090", "-c", "3600000", "-f", lacking)...).want(t, 0, "DCGM_FI_DEV_GPU_TEMP{")
+	execute(t, nil, simulated("once", "--fake-profile=rtx4090", "-c", "3600000", "-f", lacking)...).Want(t, 0, "DCGM_FI_DEV_GPU_TEMP{")
 
 	histogram := tempFile(t, "h.csv", "DCGM_FI_DEV_GPU_TEMP, histogram, t\n")
 	counts := execute(t, nil, simulated("once", "-c", "10", "--samples=3", "-f", histogram)...)
-	counts.want(t, 0, "DCGM_FI_DEV_GPU_TEMP_bucket{")
-	for _, line := range strings.Split(counts.out, "\n") {
+	counts.Want(t, 0, "DCGM_FI_DEV_GPU_TEMP_bucket{")
+	for _, line := range strings.Split(counts.Out, "\n") {
 		if strings.HasPrefix(line, "DCGM_FI_DEV_GPU_TEMP_count") && (strings.HasSuffix(line, " 0") || strings.HasSuffix(line, " 1")) {
 			t.Errorf("after three samples: %s", line)
 		}
@@ -193,18 +187,18 @@ func TestOnce(t *testing.T) {
 // The manual page has every command and flag, and nothing that troff would take for a request.
 func TestManual(t *testing.T) {
 	o := execute(t, nil, "man")
-	o.want(t, 0, ".TH WARPGAUGE 1", ".SS fields\n", "[PATTERN...]", `  \-f, \-\-collectors FILE`, "$DCGM_EXPORTER_LISTEN", ".SS completion", `\-\-url`)
+	o.Want(t, 0, ".TH WARPGAUGE 1", ".SS fields\n", "[PATTERN...]", `  \-f, \-\-collectors FILE`, "$DCGM_EXPORTER_LISTEN", ".SS completion", `\-\-url`)
 	requests := []string{".TH", ".SH", ".SS", ".B", ".BR", ".RI", ".I", ".br", ".PP", ".TP", ".nf", ".fi"}
-	for line := range strings.Lines(o.out) {
+	for line := range strings.Lines(o.Out) {
 		word, _, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if (strings.HasPrefix(line, ".") || strings.HasPrefix(line, "'")) && !slices.Contains(requests, word) {
 			t.Errorf("troff would take this for a request: %q", line)
 		}
 	}
-	for _, f := range config.NewSet(environment{}.lookup).Flags() {
-		if name := strings.ReplaceAll(config.Dashed(f.Name), "-", `\-`); !strings.Contains(o.out, name) {
+	for _, f := range config.NewSet(environment{}.Lookup).Flags() {
+		if name := strings.ReplaceAll(config.Dashed(f.Name), "-", `\-`); !strings.Contains(o.Out, name) {
 			t.Errorf("the manual page lacks %s", name)
 		}
 	}
-	execute(t, nil, "man", "x").want(t, 1, `unexpected argument "x"`)
+	execute(t, nil, "man", "x").Want(t, 1, `unexpected argument "x"`)
 }

@@ -118,11 +118,11 @@ func pollTime(read []blockEntity, now int64) (dated int64, err error) {
 	case dated != 0:
 		return dated, nil
 	case fastest.micros == 0:
-		return 0, fmt.Errorf("%w: the host engine has read no value of it for %v", collector.ErrStalled, still)
+		return 0, fmt.Errorf("%w: nv-hostengine has read no value of this device for %v", collector.ErrStalled, still)
 	case fastest.again:
 		return 0, errRecovering
 	}
-	return 0, fmt.Errorf("%w: the host engine has read no new value for %v", collector.ErrStalled, still)
+	return 0, fmt.Errorf("%w: nv-hostengine has not updated this device for %v", collector.ErrStalled, still)
 }
 
 // earlier returns the earlier of two times. 0 means no time.

@@ -62,7 +62,7 @@ func TestOrder(t *testing.T) {
 			}
 			want, room := 1, valuesPerCall
 			if far {
-				want, room = 3, valuesPerRemoteCall // 3 GPUs with 60 fields fit into 200
+				want, room = 2, valuesPerRemoteCall // 6 GPUs with 60 fields fit into 400
 			}
 			if n, most := e.Calls("dcgmEntitiesGetLatestValues"), e.MostValues(); n != want || most > room {
 				t.Errorf("far %v: %d calls of at most %d values, want %d of %d", far, n, most, want, room)

@@ -85,5 +85,5 @@ func TestOpenSaysWhatThereIs(t *testing.T) {
 	f(Options{Library: "ROOT/proc/driver/nvidia/version"}, driver,
 		prefix+"--nvml-library: /proc/driver/nvidia/version cannot be used: it is not a library (bad magic number '[78 86 82 77]' in record at byte 0x0); nothing else is tried; the kernel driver 550.54.15 is loaded")
 	f(Options{Library: "libc.so.6"}, driver,
-		prefix+"--nvml-library: "+libc(t)+" cannot be used: it lacks nvmlInit_v2, so it is no NVML of a driver that is supported (470 or newer); nothing else is tried; the kernel driver 550.54.15 is loaded")
+		prefix+"--nvml-library: "+libc(t)+" cannot be used: it lacks nvmlInit_v2: use the NVML of a supported driver (470 or newer); nothing else is tried; the kernel driver 550.54.15 is loaded")
 }

@@ -31,10 +31,9 @@ type pending struct {
 }
 
 // askEach calls f for each index on its own goroutine, so that a hanging GPU does not delay the others. It returns
-// when all calls have returned, when ctx ends, or when no call has returned for the time patience. After the first
-// answer it waits for the next one at most four times as long as the slowest call took, and at least a second: the
-// driver may attach to GPUs one after the other. While an earlier call for an index is still running, askEach skips
-// that index.
+// when all calls have returned or ctx has ended. It waits for the first answer for the time patience, and for each
+// other one four times as long as the slowest call took, at least a second: the driver may attach to GPUs one after the
+// other. While an earlier call for an index is still running, askEach skips that index.
 //
 // askEach returns the results by index and abandons the calls that have not returned. If late is not nil, each
 // abandoned call passes its result to late.

@@ -192,7 +192,7 @@ func try(o Options, name string) (*library, error) {
 func (l *library) check(o Options) error {
 	for _, s := range required {
 		if !l.has(s) {
-			return unusable(l.path, "it lacks "+s+", so it is no NVML of a driver that is supported (470 or newer)")
+			return unusable(l.path, "it lacks "+s+": use the NVML of a supported driver (470 or newer)")
 		}
 	}
 	code := l.start()

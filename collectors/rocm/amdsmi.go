@@ -194,7 +194,7 @@ func (l *amdSMI) refusal(f int) string {
 	case f == fnRecords && recordsCrash(*v):
 		return "reading records with libamd_smi " + v.String() + " ends the process; 26.5 (ROCm 7.14) does not"
 	case f >= fnBoard && layoutOf(*v) == nil:
-		return fmt.Sprintf("the exporter does not know the structures of libamd_smi %v, but some of %v to %v", v, amdLayouts[0].first, amdLayouts[len(amdLayouts)-1].last)
+		return fmt.Sprintf("the exporter cannot decode the structures of libamd_smi %v; it supports some versions of %v to %v", v, amdLayouts[0].first, amdLayouts[len(amdLayouts)-1].last)
 	}
 	return ""
 }

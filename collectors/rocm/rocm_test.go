@@ -228,5 +228,3 @@ func readFile(t *testing.T, path string) string {
 	must(t, err)
 	return string(b)
 }
-
-// must ends the test on an error.

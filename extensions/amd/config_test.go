@@ -98,7 +98,7 @@ func FuzzParseFile(f *testing.F) {
 			}
 			return
 		}
-		set := config.NewSet(environment{}.lookup)
+		set := config.NewSet(environment{}.Lookup)
 		for name, text := range a.flags {
 			if err := set.SetDefault(name, text, config.FromFile); err != nil {
 				t.Fatalf("%q: %v", data, err)

@@ -116,8 +116,6 @@ func afids(severity string) Source {
 	return s
 }
 
-func of(sources ...Source) []Source { return sources }
-
 // Reasons for absent metrics.
 const (
 	noProfiler  = "the profiler allows one client at a time; it is not used"
@@ -190,10 +188,10 @@ var metrics = sync.OnceValue(func() (out []Metric) {
 	none("PCIE_RX", "Data received over PCIe", notFilled)
 	none("PCIE_TX", "Data sent over PCIe", notFilled)
 	none("PCIE_BIDIRECTIONAL_BANDWIDTH", "Accumulated PCIe data", "the firmware adds up rates in GB/s at an interval that no source names; pcie_bandwidth is the present rate")
-	add("GPU_CLOCK", "MHz", "Clock by type", append(of(
+	add("GPU_CLOCK", "MHz", "Clock by type",
 		clocks(field.AMDXCCClock, "xcc", "system", 0), clock(field.AMDClock, "mem", "memory", "8"),
 		clocks(field.AMDEngineClock, "instance", "video", 9).where("clock", "video"), clocks(field.AMDEngineClock, "instance", "data", 13).where("clock", "decode"),
-		clock(field.AMDClock, "fabric", "fabric", "17")), clock(field.AMDClock, "soc", "soc", "18"))...)
+		clock(field.AMDClock, "fabric", "fabric", "17"), clock(field.AMDClock, "soc", "soc", "18"))
 	add("GPU_MIN_CLOCK", "MHz", "Lowest clock by type", clockLimits(field.AMDClockMin)...)
 	add("GPU_MAX_CLOCK", "MHz", "Highest clock by type", clockLimits(field.AMDClockMax)...)
 	add("GPU_TOTAL_VRAM", "MB", "Size of VRAM", reading(idFBTotal, 1))

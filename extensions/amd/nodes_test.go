@@ -28,6 +28,8 @@ import (
 
 var must = testkit.Must
 
+type environment = testkit.Environment
+
 // amdNodes lists the nodes with golden pages under AMD's names.
 var amdNodes = map[string]rocmtest.Options{
 	"mi250x":     {Model: rocmtest.MI250X, GPUs: 2, Deferred: true},

@@ -18,7 +18,7 @@ import (
 // operatorConfig returns the configuration for an environment and a command line.
 func operatorConfig(t *testing.T, env environment, args ...string) (*Extension, *config.Config, error) {
 	t.Helper()
-	e, set := &Extension{}, config.NewSet(env.lookup)
+	e, set := &Extension{}, config.NewSet(env.Lookup)
 	for _, name := range []string{"health", "health-amd-socket"} { // flags of another extension
 		if !slices.ContainsFunc(set.Flags(), func(f *config.Flag) bool { return f.Name == name }) {
 			set.Add(config.Section{Origin: config.Own, Flags: []config.Flag{{Name: name, Value: config.Text(new(string))}}})
@@ -29,13 +29,6 @@ func operatorConfig(t *testing.T, env environment, args ...string) (*Extension, 
 	must(t, root.Run(t.Context(), append([]string{"warpgauge"}, args...)))
 	c, err := set.Config()
 	return e, c, err
-}
-
-type environment map[string]string
-
-func (e environment) lookup(name string) (string, bool) {
-	v, ok := e[name]
-	return v, ok
 }
 
 // TestOperatorDefaults: settings of AMD's operator, their consequences, and the settings that override them.
@@ -96,7 +89,7 @@ func TestOperatorDefaults(t *testing.T) {
 		if name != "" {
 			e["NODE_NAME"], want = name, name
 		}
-		if got, err := config.Default().Hostname(e.lookup, os.Hostname); got != want || err != nil {
+		if got, err := config.Default().Hostname(e.Lookup, os.Hostname); got != want || err != nil {
 			t.Errorf("hostname %q %v, want %q", got, err, want)
 		}
 	}

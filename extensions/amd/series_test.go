@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
-	"google.golang.org/protobuf/encoding/protodelim"
 
 	"warpgauge/internal/testkit/golden"
 	"warpgauge/pkg/collector"
@@ -139,7 +137,7 @@ func TestFormats(t *testing.T) {
 	page := func(f exposition.Format) string { return string(r.Page(f, false)) }
 	golden.Check(t, filepath.Join("testdata", "amd.prom"), page(exposition.Text))
 	golden.Check(t, filepath.Join("testdata", "amd.openmetrics"), page(exposition.OpenMetrics))
-	golden.Check(t, filepath.Join("testdata", "amd.protobuf.txt"), describe(t, page(exposition.Protobuf)))
+	golden.Check(t, filepath.Join("testdata", "amd.protobuf.txt"), golden.Protobuf(t, page(exposition.Protobuf)))
 	if got := leftOut(t, reg); len(got) > 0 {
 		t.Errorf("left out: %v", got)
 	}
@@ -148,26 +146,6 @@ func TestFormats(t *testing.T) {
 	if got := pageOf(t, boardOf(1, f), exposition.Options{}, exposition.Text); strings.Count(got, "gpu_health{") != 2 || strings.Contains(got, `serial_number="S0"} 0`) {
 		t.Errorf("healthy and degraded devices:\n%s", got)
 	}
-}
-
-// describe writes a page of protobuf messages, one line for each family and metric.
-func describe(t *testing.T, page string) string {
-	t.Helper()
-	line := func(m interface{ String() string }) string {
-		return strings.Join(strings.Fields(m.String()), " ") + "\n"
-	}
-	var b strings.Builder
-	for in := strings.NewReader(page); in.Len() > 0; {
-		var f dto.MetricFamily
-		must(t, protodelim.UnmarshalFrom(in, &f))
-		metrics := f.Metric
-		f.Metric = nil
-		b.WriteString(line(&f))
-		for _, m := range metrics {
-			b.WriteString("  " + line(m))
-		}
-	}
-	return b.String()
 }
 
 // TestFloor: a counter keeps its value in both dialects when the next source read it earlier, even

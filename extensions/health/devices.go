@@ -36,8 +36,7 @@ func (w *Watch) updateDevices(all []session.CollectorStatus, now time.Time) {
 	w.devices = kept
 }
 
-// updateDevice records a device's status. If two collectors report the device, it uses the one that
-// supplies its values. If both or neither do, it uses the one that has it up.
+// updateDevice records a device's status. If several collectors report the device, the highest rank counts.
 func (w *Watch) updateDevice(c *session.CollectorStatus, d *session.DeviceStatus, now time.Time) {
 	if d.Device.Level == field.Link || d.Device.Level == field.Core {
 		return
@@ -48,13 +47,7 @@ func (w *Watch) updateDevice(c *session.CollectorStatus, d *session.DeviceStatus
 			return
 		}
 	}
-	rank := 1
-	if w.supplies[d.Device.ID] == c.Name {
-		rank += 2
-	}
-	if d.State == session.Up {
-		rank++
-	}
+	rank := d.Rank(w.supplies[d.Device.ID] == c.Name)
 	if t.round == w.round && rank <= t.rank {
 		return
 	}

@@ -250,7 +250,7 @@ func Select(changes []string) (Rules, error) {
 		i := slices.IndexFunc(out, func(r Rule) bool { return r.Name == name })
 		switch {
 		case i < 0:
-			text := fmt.Sprintf("%q is no rule", name)
+			text := fmt.Sprintf("unknown rule %q", name)
 			if near, ok := field.Nearest(name, out.names()); ok {
 				text += fmt.Sprintf("; did you mean %s?", near)
 			}

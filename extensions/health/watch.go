@@ -140,8 +140,6 @@ func (w *Watch) Run(ctx context.Context) error {
 	} else {
 		w.log.Info("keeping the health of devices in memory only; a restart forgets it", zap.String("flag", "--health-directory"))
 	}
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
 	for {
 		w.Sync(time.Now())
 		w.save(files, time.Now(), false)
@@ -151,7 +149,7 @@ func (w *Watch) Run(ctx context.Context) error {
 			writer.Wait()
 			return nil
 		case <-w.shown:
-		case <-tick.C:
+		case <-view.Tick(interval):
 		}
 	}
 }

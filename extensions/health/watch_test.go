@@ -66,7 +66,7 @@ func TestSelect(t *testing.T) {
 		}
 	}
 	f("hott=80", "did you mean hot", "docs/health-rules.md")
-	f("foo=1", `"foo" is no rule; docs/`)
+	f("foo=1", `unknown rule "foo"; docs/`)
 	f("hot", "above 0 (celsius), off or on")
 	f("hot=warm", "above 0")
 	f("hot=-1", "above 0")

@@ -36,12 +36,10 @@ func Client(ctx context.Context, a *exporter.Program, cmd *cli.Command, cfg *con
 func Ask(ctx context.Context, a *exporter.Program, cmd *cli.Command, cfg *config.Config, f func(context.Context, *apiv1.Client) error) (bool, error) {
 	url := cmd.String("url")
 	switch here := readsHere(a, cfg); {
-	case url == NoURL:
+	case url == NoURL || url == "" && here == "" && config.LocalURL(cfg.Web.Address) == "":
 		return false, nil
 	case url == "" && here != "":
 		config.WriteNotice(a.Log, "warpgauge", "%s is set, so the devices are read here", here)
-		return false, nil
-	case url == "" && config.LocalURL(cfg.Web.Address) == "":
 		return false, nil
 	}
 	c, err := Client(ctx, a, cmd, cfg)

@@ -19,6 +19,7 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/exporter"
+	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
 )
 
@@ -74,7 +75,9 @@ func showDevices(ctx context.Context, a *exporter.Program, cmd *cli.Command) err
 			}
 			found.Devices = append(found.Devices, row)
 		}
-		if p != nil && p.Owners != nil {
+		if c, ok := n.(*apiv1.Client); ok {
+			writeMappings(ctx, c, &found.problems)
+		} else {
 			p.Owners.WriteProblems(&found.problems, cmd.Duration("timeout"))
 		}
 		return nil
@@ -87,6 +90,17 @@ func showDevices(ctx context.Context, a *exporter.Program, cmd *cli.Command) err
 		err = config.ErrReported
 	}
 	return err
+}
+
+// writeMappings names the mappings that fail in the exporter. Only its page has them, if it has metrics of its own.
+func writeMappings(ctx context.Context, c *apiv1.Client, w io.Writer) {
+	var page strings.Builder
+	_ = c.Page(ctx, exposition.Text.ContentType(), &page) // the devices are known without it
+	for line := range strings.Lines(page.String()) {
+		if strings.HasPrefix(line, "warpgauge_mapping_up{") && strings.HasSuffix(line, "} 0\n") {
+			fmt.Fprintf(w, "users can be missing, warpctl doctor says why: %s", line) //nolint:errcheck // a strings.Builder
+		}
+	}
 }
 
 // deviceList is the result of the command devices.
@@ -103,8 +117,8 @@ type deviceRow struct {
 	UsedBy []string `json:"used_by,omitempty"`
 }
 
-// mostUsers bounds the listed users of a device without --all.
-const mostUsers = 4
+// maxUsers bounds the listed users of a device without --all.
+const maxUsers = 4
 
 // writeTable prints the devices with their users, then the collectors without devices.
 func (l *deviceList) writeTable(w io.Writer, all bool) error {
@@ -123,8 +137,8 @@ func (l *deviceList) writeTable(w io.Writer, all bool) error {
 			fmt.Fprintln(t, "COLLECTOR\tSTATE\tKIND\tGPU\tID\tMODEL\tPCI BUS ID\tREASON"+head)
 		}
 		users := d.UsedBy
-		if n := len(users); !all && n > mostUsers {
-			users = append(users[:mostUsers-1:mostUsers-1], fmt.Sprintf("and %d more (--all lists them)", n-mostUsers+1))
+		if n := len(users); !all && n > maxUsers {
+			users = append(users[:maxUsers-1:maxUsers-1], fmt.Sprintf("and %d more (--all lists them)", n-maxUsers+1))
 		}
 		first := none
 		if len(users) > 0 {
@@ -133,23 +147,19 @@ func (l *deviceList) writeTable(w io.Writer, all bool) error {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s%s\n", d.Collector, d.State, d.Kind,
 			cmp.Or(d.GPU, "-"), d.ID, cmp.Or(d.Model, "-"), cmp.Or(d.PCIBusID, "-"), d.Reason, first)
 	}
-	var end strings.Builder
 	if hidden > 0 {
-		fmt.Fprintf(&end, "%s more: links and cores (--all lists them)\n", config.Counted(hidden, "device"))
+		fmt.Fprintf(t, "%s more: links and cores (--all lists them)\n", config.Counted(hidden, "device"))
 	}
 	if shown+hidden == 0 {
-		end.WriteString("no device found\n")
+		fmt.Fprintln(t, "no device found")
 	}
 	for _, c := range l.Collectors {
 		if !c.Up {
-			fmt.Fprintf(&end, "%s is not in use: %s\n", c.Name, c.Reason)
+			fmt.Fprintf(t, "%s is not in use: %s\n", c.Name, c.Reason)
 		}
 	}
-	err := t.Flush()
-	if err == nil {
-		_, err = io.WriteString(w, end.String()+l.problems.String())
-	}
-	return err
+	fmt.Fprint(t, l.problems.String())
+	return t.Flush()
 }
 
 // allDevices is the argument of devices GPU for every device.
@@ -219,14 +229,12 @@ func fieldsOf(ctx context.Context, n answers, which string, patterns []string) (
 	if which != allDevices {
 		ids = slices.Sorted(maps.Keys(of))
 	}
-	if len(patterns) > 0 {
-		patterns = append(slices.Clone(patterns), "-*") // no error if no name is known: addUnlisted explains it
-	}
-	answer, err := n.Fields(ctx, ids, patterns)
+	answer, err := n.Fields(ctx, ids, nil) // without patterns: the API refuses unknown names, which addUnlisted explains
 	if err != nil {
 		return nil, err
 	}
 	for _, d := range answer.Devices {
+		d.Fields = slices.DeleteFunc(d.Fields, func(f apiv1.Field) bool { return len(patterns) > 0 && !matches(f, patterns...) })
 		if dev := of[d.ID]; dev != nil && (len(d.Fields) > 0 || dev.Parent == "") {
 			out = append(out, deviceFields{Kind: dev.Kind, GPU: dev.GPU, DeviceFields: d})
 		}
@@ -234,15 +242,20 @@ func fieldsOf(ctx context.Context, n answers, which string, patterns []string) (
 	return out, nil
 }
 
+// matches reports whether a field's name matches a pattern. A malformed pattern only matches itself.
+func matches(f apiv1.Field, patterns ...string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		ok, _ := path.Match(p, f.Name) // an error is no match
+		return ok || p == f.Name
+	})
+}
+
 // addUnlisted adds catalogue fields that match a pattern and are in no device's list, marked as not
 // listed.
 func addUnlisted(found []deviceFields, patterns []string) {
 	for _, p := range patterns {
 		has := func(d deviceFields) bool {
-			return slices.ContainsFunc(d.Fields, func(f apiv1.Field) bool {
-				ok, _ := path.Match(p, f.Name) // names have no pattern characters, so there is no error
-				return ok || p == f.Name
-			})
+			return slices.ContainsFunc(d.Fields, func(f apiv1.Field) bool { return matches(f, p) })
 		}
 		if strings.Contains(p, "*") || slices.ContainsFunc(found, has) {
 			continue

@@ -40,7 +40,7 @@ func healthCommand(a *exporter.Program) *cli.Command {
 			"docs/health.md describes states, reasons and actions.",
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "fail-on", Value: events.Failed.String(), Usage: "Mildest state that makes the code 1: failed, degraded, or unknown (any state except ok).", Validator: func(s string) error {
-				if _, ok := failStates[s]; !ok {
+				if !slices.Contains(failStates, s) {
 					return errors.New("write failed, degraded or unknown")
 				}
 				return nil
@@ -57,9 +57,8 @@ func healthCommand(a *exporter.Program) *cli.Command {
 			return &config.ExitError{Code: cannotTell, Err: config.UsageError(ctx, cmd, err, sub)}
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			err := tellHealth(ctx, a, cmd)
-			var exit *config.ExitError
-			if err == nil || errors.Is(err, config.ErrReported) || errors.As(err, &exit) {
+			err := printHealth(ctx, a, cmd)
+			if exit := (*config.ExitError)(nil); err == nil || errors.Is(err, config.ErrReported) || errors.As(err, &exit) {
 				return err
 			}
 			return &config.ExitError{Code: cannotTell, Err: err}
@@ -67,21 +66,20 @@ func healthCommand(a *exporter.Program) *cli.Command {
 	}
 }
 
-// failStates lists the states that cause code 1, by --fail-on.
-var failStates = map[string][]string{
-	events.Failed.String():   {events.Failed.String()},
-	events.Degraded.String(): {events.Failed.String(), events.Degraded.String()},
-	events.Unknown.String():  {events.Failed.String(), events.Degraded.String(), events.Unknown.String()},
-}
+// failStates lists the values of --fail-on. Each causes code 1 for itself and for those before it.
+var failStates = []string{events.Failed.String(), events.Degraded.String(), events.Unknown.String()}
 
-func tellHealth(ctx context.Context, a *exporter.Program, cmd *cli.Command) error {
+func printHealth(ctx context.Context, a *exporter.Program, cmd *cli.Command) error {
 	form := cmd.String("output")
 	if err := config.NoArguments(cmd); err != nil {
 		return err
 	}
 	found, err := askHealth(ctx, a, cmd)
 	if err == nil && len(found.Devices) == 0 {
-		err = errors.New("the exporter has no verdict on any device")
+		err = errors.New("the exporter has no verdict on any device: is its --health off?")
+	}
+	if err == nil && found.State != events.OK.String() && len(withStates(found.Devices, found.State)) == 0 {
+		err = fmt.Errorf("the verdict on the node is %q, but no device has it", found.State)
 	}
 	if err != nil {
 		if form == lineForm {
@@ -89,15 +87,17 @@ func tellHealth(ctx context.Context, a *exporter.Program, cmd *cli.Command) erro
 		}
 		return err
 	}
-	bad := withStates(found.Devices, failStates[cmd.String("fail-on")]...)
-	unknown := withStates(found.Devices, events.Unknown.String())
+	bad := withStates(found.Devices, failStates[:slices.Index(failStates, cmd.String("fail-on"))+1]...)
+	unknown := slices.DeleteFunc(slices.Clone(found.Devices), func(d apiv1.DeviceHealth) bool {
+		return d.State == events.OK.String() || slices.Contains(failStates[:2], d.State) // of another version, too
+	})
 	switch {
 	case form != lineForm:
 		err = config.WriteOutput(a.Out, form, found, func(w io.Writer) error { return writeHealth(w, found) })
 	case len(bad) > 0:
-		err = writeLine(a.Out, "", briefs(bad)...)
+		err = writeLine(a.Out, "", summaries(bad)...)
 	case len(unknown) > 0:
-		err = writeLine(a.Out, "cannot tell: ", briefs(unknown)...)
+		err = writeLine(a.Out, "cannot tell: ", summaries(unknown)...)
 	default:
 		err = writeLine(a.Out, config.Counted(len(found.Devices), "device")+", none is "+cmd.String("fail-on"))
 	}
@@ -130,8 +130,8 @@ func withStates(all []apiv1.DeviceHealth, states ...string) []apiv1.DeviceHealth
 	return slices.DeleteFunc(slices.Clone(all), func(d apiv1.DeviceHealth) bool { return !slices.Contains(states, d.State) })
 }
 
-// briefs returns problem and action of each device: "GPU 3 xid_79: reboot".
-func briefs(of []apiv1.DeviceHealth) (out []string) {
+// summaries returns problem and action of each device: "GPU 3 xid_79: reboot".
+func summaries(of []apiv1.DeviceHealth) (out []string) {
 	for i := range of {
 		d := &of[i]
 		text := healthName(d) + " " + cmp.Or(d.Reason, d.State)

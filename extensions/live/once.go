@@ -35,20 +35,7 @@ func onceCommand(a *exporter.Program) *cli.Command {
 			&cli.StringFlag{Name: "format", Value: "text", Usage: "text or openmetrics."},
 			&cli.IntFlag{Name: "samples", Value: 1, Usage: "Minimum number of samples to take here; histograms and event counts need several."},
 		}, config.URLFlags()...),
-		Action: func(ctx context.Context, cmd *cli.Command) error {
-			format, known := pageFormats[cmd.String("format")]
-			if err := config.NoArguments(cmd); err != nil {
-				return err
-			}
-			if !known {
-				return fmt.Errorf("--format is %q: write text or openmetrics", cmd.String("format"))
-			}
-			samples := cmd.Int("samples")
-			if samples < 1 || samples > maxSamples {
-				return fmt.Errorf("--samples is %d: write a number from 1 to %d", samples, maxSamples)
-			}
-			return showOnce(ctx, a, cmd, format, samples)
-		},
+		Action: func(ctx context.Context, cmd *cli.Command) error { return showOnce(ctx, a, cmd) },
 	}
 }
 
@@ -57,12 +44,19 @@ var pageFormats = map[string]exposition.Format{"text": exposition.Text, "openmet
 
 var errNoDevice = errors.New("no device found; warpgauge devices says why")
 
-func showOnce(ctx context.Context, a *exporter.Program, cmd *cli.Command, format exposition.Format, samples int) error {
-	cfg, err := a.Config()
-	if err != nil {
+func showOnce(ctx context.Context, a *exporter.Program, cmd *cli.Command) error {
+	if err := config.NoArguments(cmd); err != nil {
 		return err
 	}
-	switch url := cmd.String("url"); {
+	cfg, err := a.Config()
+	format, known := pageFormats[cmd.String("format")]
+	switch samples, url := cmd.Int("samples"), cmd.String("url"); {
+	case !known:
+		return fmt.Errorf("--format is %q: write text or openmetrics", cmd.String("format"))
+	case samples < 1 || samples > maxSamples:
+		return fmt.Errorf("--samples is %d: write a number from 1 to %d", samples, maxSamples)
+	case err != nil:
+		return err
 	case !cmd.IsSet("samples"):
 		if asked, err := onceAsked(ctx, a, cmd, cfg, format); asked || err != nil {
 			return err
@@ -75,15 +69,13 @@ func showOnce(ctx context.Context, a *exporter.Program, cmd *cli.Command, format
 		return err
 	}
 	return p.Sample(ctx, cmd.Duration("timeout"), func(ctx context.Context) error {
-		p.AwaitValues(ctx, samples, cmd.Duration("timeout"))
+		p.AwaitValues(ctx, cmd.Int("samples"), cmd.Duration("timeout"))
 		p.AddPages() // now that the own metrics know of the devices
-		if _, err := a.Out.Write(p.Renderer.Page(format, false)); err != nil {
-			return err
+		_, err := a.Out.Write(p.Renderer.Page(format, false))
+		if err == nil && !slices.ContainsFunc(p.Engine.Status(), func(c session.CollectorStatus) bool { return len(c.Devices) > 0 }) {
+			err = errNoDevice
 		}
-		if !slices.ContainsFunc(p.Engine.Status(), func(c session.CollectorStatus) bool { return len(c.Devices) > 0 }) {
-			return errNoDevice
-		}
-		return nil
+		return err
 	})
 }
 
@@ -102,11 +94,9 @@ func onceAsked(ctx context.Context, a *exporter.Program, cmd *cli.Command, cfg *
 	if !asked || err != nil {
 		return asked, err
 	}
-	if _, err := a.Out.Write(page.Bytes()); err != nil {
-		return true, err
+	_, err = a.Out.Write(page.Bytes())
+	if err == nil && found != nil && len(found.Devices) == 0 {
+		err = errNoDevice
 	}
-	if found != nil && len(found.Devices) == 0 {
-		return true, errNoDevice
-	}
-	return true, nil
+	return true, err
 }

@@ -53,7 +53,7 @@ type Options struct {
 	Verdicts *events.Board
 	Page     exposition.Options // names of series and users of devices
 
-	Registerer prometheus.Registerer // for the recorder's own metrics, or nil
+	Registerer prometheus.Registerer // for the recorder's own metrics
 	Logger     *zap.Logger
 }
 
@@ -72,6 +72,7 @@ const (
 	leftover = 10 * time.Minute
 
 	prefix, suffix = "recording-", ".om.zst"
+	probe          = ".recording-probe" // written before an operator's recording; tidy removes it as an unfinished file
 )
 
 var names = regexp.MustCompile(`^recording-[0-9]{8}-[0-9]{6}\.[0-9]{3}-[a-z_]+\.om\.zst$`)
@@ -90,19 +91,13 @@ type Recorder struct {
 
 	// Used by Run's goroutine only.
 	known   map[string]knownDevice // by ID
-	pending *pending
-	began   time.Time // start of the last recording
+	pending *Trigger
+	began   time.Time // start of the last recording, with a monotonic clock; zero after a failure
 	started time.Time // start of Run: there are no earlier samples
 	last    map[[2]string]time.Time
 	headers map[string]rows.Recording // of existing files, by name
 	recent  []events.Event            // that the next recording may show
 	health  map[string]events.State   // of devices at the last step
-}
-
-// pending is a recording that waits for the samples after its trigger.
-type pending struct {
-	Trigger
-	began time.Time // with a monotonic clock
 }
 
 // Trigger starts a recording.
@@ -143,9 +138,7 @@ func New(o Options) *Recorder {
 	for _, c := range append(slices.Collect(maps.Values(causeOf)), causeHealth, causeOperator) {
 		r.written.WithLabelValues(c)
 	}
-	if o.Registerer != nil {
-		o.Registerer.MustRegister(r.written, r.failed, r.suppressed)
-	}
+	o.Registerer.MustRegister(r.written, r.failed, r.suppressed)
 	return r
 }
 
@@ -167,6 +160,11 @@ func (r *Recorder) Run(ctx context.Context) error {
 			}
 			return nil
 		case answer := <-r.asked:
+			if err := r.directory.Write(probe, nil); err != nil {
+				// Not wrapped: the server answers fs.ErrNotExist with 404.
+				answer <- errors.New("cannot write to the directory of recordings (--" + r.directory.Flag + "): " + err.Error())
+				continue
+			}
 			answer <- r.begin(Trigger{Cause: causeOperator, Text: "an operator asked", Time: time.Now()}, time.Now())
 		case <-tick.C:
 			r.step(time.Now())
@@ -219,7 +217,7 @@ func (r *Recorder) step(now time.Time) {
 		r.recent = append(r.recent, e)
 	}
 	r.recordFailures(now)
-	if r.pending != nil && now.Sub(r.pending.began) >= r.o.After+catchUp {
+	if r.pending != nil && now.Sub(r.began) >= r.o.After+catchUp {
 		r.finish(now)
 	}
 	oldest := now.Add(-r.o.Before - r.o.After - 2*catchUp)
@@ -273,7 +271,7 @@ func (r *Recorder) begin(t Trigger, now time.Time) error {
 		t.Time = now
 	}
 	r.began, r.last[same] = now, now
-	r.pending = &pending{Trigger: t, began: now}
+	r.pending = &t
 	r.log.Info("recording begins", zap.String("cause", t.Cause), zap.String("device", t.Device), zap.String("what", t.Text))
 	return nil
 }
@@ -289,6 +287,7 @@ func (r *Recorder) finish(now time.Time) {
 	}
 	if err != nil {
 		r.failed.Inc()
+		r.began = time.Time{} // there is no recording that the next one could displace
 		r.log.Error("cannot write a recording", zap.String("cause", p.Cause), zap.Error(err))
 		e.Text, e.Bad = "cannot write a recording: "+err.Error(), true
 	} else {
@@ -302,7 +301,7 @@ func (r *Recorder) finish(now time.Time) {
 }
 
 // header returns the header for a recording of p.
-func (r *Recorder) header(p *pending) *Header {
+func (r *Recorder) header(p *Trigger) *Header {
 	from, until := p.Time.Add(-r.o.Before), p.Time.Add(r.o.After)
 	if from.Before(r.started) && r.started.Before(p.Time) {
 		from = r.started
@@ -362,7 +361,7 @@ func (r *Recorder) addSeries(h *Header, all []rows.Series) (lists []field.List) 
 	return lists
 }
 
-func (r *Recorder) write(p *pending) (*Header, error) {
+func (r *Recorder) write(p *Trigger) (*Header, error) {
 	h := r.header(p)
 	from, until := h.From.UnixMilli(), h.Until.UnixMilli()
 	all := slices.DeleteFunc(r.o.History.Series("", 0), func(s rows.Series) bool { return s.Last < from })
@@ -424,7 +423,6 @@ func headerOf(root *os.Root, info fs.FileInfo) (rows.Recording, error) {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return rows.Recording{}, err
 	}
-	out := h.Recording
-	out.Name, out.Bytes = info.Name(), info.Size()
-	return out, nil
+	h.Name, h.Bytes = info.Name(), info.Size()
+	return h.Recording, nil
 }

@@ -129,14 +129,10 @@ func (n *node) recorded() (out []string) {
 func (n *node) read(name string) *Recording {
 	n.t.Helper()
 	f, err := n.Open(name)
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must(n.t, err)
 	defer func() { _ = f.Close() }()
 	r, err := Read(f)
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must(n.t, err)
 	return r
 }
 
@@ -231,13 +227,10 @@ func TestOperatorsAndTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t, private(t))
 		n.run(10, nil)
-		done := make(chan error)
 		ctx, cancel := context.WithCancel(t.Context())
-		go func() { done <- n.Run(ctx) }()
+		end := testkit.Start(t, n.Run)
 		for range 2 { // the second one is the same
-			if err := n.Record(ctx); err != nil {
-				t.Error(err)
-			}
+			must(t, n.Record(ctx))
 		}
 		time.Sleep(40 * time.Second)
 		synctest.Wait()
@@ -245,18 +238,19 @@ func TestOperatorsAndTheEnd(t *testing.T) {
 			t.Errorf("40 s after the last one: %v", err)
 		}
 		time.Sleep(time.Minute)
-		if err := n.Record(ctx); err != nil {
-			t.Error(err)
-		}
-		cancel() // the pending recording is written
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		must(t, n.Record(ctx))
+		end() // the pending recording is written
 		if diff := cmp.Diff([]string{"operator ", "operator "}, n.recorded()); diff != "" {
 			t.Errorf("recordings (-want +got):\n%s", diff)
 		}
+		cancel()
 		if err := n.Record(ctx); err == nil {
 			t.Error("no error after the end")
+		}
+		locked := newNode(t, "/proc") // not even root can make a file there
+		defer testkit.Start(t, locked.Run)()
+		if err := locked.Record(t.Context()); err == nil || errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "--recorder-directory") {
+			t.Errorf("a directory that cannot be written: %v", err)
 		}
 	})
 }
@@ -301,8 +295,8 @@ func TestTheOldestAreRemoved(t *testing.T) {
 		for len(n.told.C) > 0 {
 			e = <-n.told.C
 		}
-		if !e.Bad || !strings.Contains(e.Text, "cannot write a recording") {
-			t.Errorf("the last event is %q", e.Text)
+		if !e.Bad || !strings.Contains(e.Text, "cannot write a recording") || !n.began.IsZero() {
+			t.Errorf("the last event is %q; the recording that failed delays the next: %v", e.Text, n.began)
 		}
 	})
 }
@@ -414,9 +408,8 @@ func TestAFullDisk(t *testing.T) {
 
 func TestFilesThatAreNotWholeAreRefused(t *testing.T) {
 	whole := encoded(t)
-	if _, err := Read(bytes.NewReader(whole)); err != nil {
-		t.Fatal(err)
-	}
+	_, err := Read(bytes.NewReader(whole))
+	must(t, err)
 	for n := 0; n < len(whole); n += 1 + len(whole)/200 {
 		if r, err := Read(bytes.NewReader(whole[:n])); err == nil || !strings.Contains(err.Error(), "not whole") {
 			t.Errorf("%d of %d bytes: %v, %v", n, len(whole), r != nil, err)

@@ -99,6 +99,9 @@ func (p *Replay) Status() []session.CollectorStatus { return p.status }
 // Interval returns the interval in the list: the recording has no others.
 func (p *Replay) Interval(r field.Reading) time.Duration { return r.Interval }
 
+// Vendor returns nil: a recording does not name the vendor.
+func (p *Replay) Vendor(string) *field.Vendor { return nil }
+
 // Users returns the recorded users of a device.
 func (p *Replay) Users(d *collector.Device) []User { return p.device(d.ID).Users }
 

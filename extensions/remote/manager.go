@@ -89,7 +89,7 @@ func (m *Manager) restore() {
 	l := m.former()
 	if m.inService.Store(l); l != nil {
 		m.o.Desk.Restore(l.service())
-		m.say(lists.Applied, "the list that was kept is in service", l.Hash, nil)
+		m.recordOutcome(lists.Applied, "the list that was kept is in service", l.Hash, nil)
 	}
 }
 
@@ -201,16 +201,16 @@ func (m *Manager) decide(ctx context.Context, t *lists.Turn, o *lists.Offer, tri
 	m.Answered()
 	if l := m.inService.Load(); l != nil && l.Hash == tried {
 		m.revise(ctx, t, l, o.Revision)
-		m.say(lists.Applied, "", tried, nil)
+		m.recordOutcome(lists.Applied, "", tried, nil)
 		return &lists.Outcome{Answer: lists.Unchanged}
 	}
 	said := func(a lists.Answer, text string) *lists.Outcome {
-		m.say(a, text, tried, nil)
+		m.recordOutcome(a, text, tried, nil)
 		return &lists.Outcome{Answer: a}
 	}
 	failed := func(a lists.Answer, err error, refused []lists.Refusal) *lists.Outcome {
 		text := bounded(err.Error())
-		m.say(a, text, tried, refused)
+		m.recordOutcome(a, text, tried, refused)
 		return &lists.Outcome{Answer: a, Err: errors.New(text), Refused: refused}
 	}
 	if len(o.Content) == 0 {
@@ -496,7 +496,7 @@ func (m *Manager) overBudget(now time.Time) string {
 func (m *Manager) serveFormer(ctx context.Context, t *lists.Turn, l *List) bool {
 	former := m.former()
 	if err := t.Serve(ctx, former.service()); err != nil {
-		m.say(lists.Failed, m.back.why+"; the former list cannot be put into service: "+err.Error(), l.Hash, nil)
+		m.recordOutcome(lists.Failed, m.back.why+"; the former list cannot be put into service: "+err.Error(), l.Hash, nil)
 		return false
 	}
 	text := "; the local list is back"
@@ -504,7 +504,7 @@ func (m *Manager) serveFormer(ctx context.Context, t *lists.Turn, l *List) bool 
 		text = "; the list " + former.Hash + " is back"
 	}
 	m.inService.Store(former)
-	m.say(m.back.answer, m.back.why+text, l.Hash, m.back.refused)
+	m.recordOutcome(m.back.answer, m.back.why+text, l.Hash, m.back.refused)
 	m.back, m.trial = nil, trial{}
 	m.setKept()
 	return true

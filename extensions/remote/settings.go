@@ -154,7 +154,7 @@ func (l limits) Set(text string) error {
 		name, value, _ := strings.Cut(item, "=")
 		v, known := values[name]
 		if !known {
-			return fmt.Errorf("%q is no limit: write bytes=, fields=, series=, interval= or cost=", name)
+			return fmt.Errorf("unknown limit %q: write bytes=, fields=, series=, interval= or cost=", name)
 		}
 		if err := v.Set(value); err != nil {
 			return fmt.Errorf("%s: %w", name, err)

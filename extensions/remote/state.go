@@ -24,7 +24,7 @@ func (m *Manager) Unreachable(err error) {
 }
 
 // Refused records an offer without a usable list.
-func (m *Manager) Refused(err error) { m.say(lists.Refused, err.Error(), "", nil) }
+func (m *Manager) Refused(err error) { m.recordOutcome(lists.Refused, err.Error(), "", nil) }
 
 // state returns a copy of the delivery state.
 func (m *Manager) state() *lists.Delivery {
@@ -52,8 +52,8 @@ func bounded(text string) string {
 	return strings.ToValidUTF8(text, "")
 }
 
-// say records the outcome of a list and logs it if it is new.
-func (m *Manager) say(a lists.Answer, text, tried string, refused []lists.Refusal) {
+// recordOutcome records the outcome of a list and logs it if it is new.
+func (m *Manager) recordOutcome(a lists.Answer, text, tried string, refused []lists.Refusal) {
 	text = bounded(text)
 	if was := m.state(); was.Status == a && was.Text == text && was.Tried == tried && slices.Equal(was.Refused, refused) {
 		return

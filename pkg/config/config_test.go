@@ -12,17 +12,10 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
-type environment map[string]string
-
-func (e environment) lookup(name string) (string, bool) {
-	v, ok := e[name]
-	return v, ok
-}
-
 // parse runs a root command with one subcommand on the table.
 func parse(t *testing.T, env environment, args ...string) (*Set, error) {
 	t.Helper()
-	s := NewSet(env.lookup)
+	s := NewSet(env.Lookup)
 	s.AddDialect(otherNames{}, "other: the names of another exporter.")
 	ok := func(context.Context, *cli.Command) error { return nil }
 	root := &cli.Command{
@@ -104,7 +97,7 @@ func TestContractFlags(t *testing.T) {
 					t.Errorf("%s: %s = %q, want %q", what, c.name, got, want)
 				}
 			}
-			if !slices.ContainsFunc(NewSet(environment{}.lookup).flags, func(f *Flag) bool { return f.Name == c.name }) {
+			if !slices.ContainsFunc(NewSet(environment{}.Lookup).flags, func(f *Flag) bool { return f.Name == c.name }) {
 				t.Fatal("no such flag")
 			}
 			set := environment{c.env: c.other}
@@ -132,7 +125,7 @@ func TestContractFlags(t *testing.T) {
 
 func TestTableIsConsistent(t *testing.T) {
 	seen := map[string]bool{}
-	s := NewSet(environment{}.lookup)
+	s := NewSet(environment{}.Lookup)
 	theirs := 0
 	for _, f := range s.flags {
 		if f.Origin == Contract {
@@ -261,7 +254,7 @@ func TestBadSettings(t *testing.T) {
 }
 
 func TestUnknownVariables(t *testing.T) {
-	s := NewSet(environment{}.lookup)
+	s := NewSet(environment{}.Lookup)
 	var got []string
 	for _, n := range s.UnknownVariables([]string{
 		"PATH=/bin", "DCGM_EXPORTER_LISTEN=:1", "WARPGAUGE_ENABLE_FAKE=true",
@@ -398,12 +391,12 @@ func TestHostname(t *testing.T) {
 	} {
 		s, err := parse(t, c.env, c.args...)
 		must(t, err)
-		if got, err := s.config.Hostname(c.env.lookup, system); got != c.want || err != nil {
+		if got, err := s.config.Hostname(c.env.Lookup, system); got != c.want || err != nil {
 			t.Errorf("hostname of %v with %v = %q, %v, want %q", c.args, c.env, got, err, c.want)
 		}
 	}
 	nameless := func() (string, error) { return "", errors.New("no name") }
-	if _, err := Default().Hostname(environment{}.lookup, nameless); err == nil || !strings.Contains(err.Error(), "--no-hostname") {
+	if _, err := Default().Hostname(environment{}.Lookup, nameless); err == nil || !strings.Contains(err.Error(), "--no-hostname") {
 		t.Errorf("a machine without a name gives %v, want an error that says what to do", err)
 	}
 }

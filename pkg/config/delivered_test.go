@@ -73,7 +73,7 @@ func FuzzParseDelivered(f *testing.F) {
 			t.Errorf("%q: the file %q is not refused", text, c.YAML.file)
 		}
 		for name, value := range c.YAML.flags {
-			if f := NewSet(environment{}.lookup).find(name); f.Value.Set(value) != nil && name != "max-concurrent-scrapes" {
+			if f := NewSet(environment{}.Lookup).find(name); f.Value.Set(value) != nil && name != "max-concurrent-scrapes" {
 				t.Errorf("%s does not take %q", name, value)
 			}
 		}

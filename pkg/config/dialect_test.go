@@ -39,7 +39,7 @@ func (o otherNames) Use(file []byte, _ *zap.Logger, _ *zap.AtomicLevel) { *o.use
 func TestDialect(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "names.json")
 	used := ""
-	s := NewSet(environment{}.lookup)
+	s := NewSet(environment{}.Lookup)
 	s.AddDialect(otherNames{file, &used}, "other: the names of another exporter.")
 	c, err := s.Config()
 	must(t, err)

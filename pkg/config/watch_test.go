@@ -19,6 +19,8 @@ import (
 
 var must = testkit.Must
 
+type environment = testkit.Environment
+
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func write(t *testing.T, path, content string) {

@@ -117,7 +117,7 @@ type yamlDuration time.Duration
 func (d *yamlDuration) UnmarshalYAML(n *yaml.Node) error {
 	v, err := time.ParseDuration(n.Value)
 	if err != nil {
-		return fmt.Errorf("line %d: %q is no duration; write one such as 500ms, 30s or 5m", n.Line, n.Value)
+		return fmt.Errorf("line %d: invalid duration %q; write 500ms, 30s or 5m", n.Line, n.Value)
 	}
 	*d = yamlDuration(v)
 	return nil

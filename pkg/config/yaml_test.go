@@ -121,7 +121,7 @@ func TestYAMLErrors(t *testing.T) {
 		"version: 2\nmetrics: {file: x, fields: [{name: A, prometheusType: gauge}]}":      "both file and fields",
 		"version: 2\nmetrics: {fieldNames: newer}":                                        `metrics.fieldNames: bad names "newer"`,
 		"version: 2\nmetrics: {fields: [{name: A}]}":                                      "entry 1 of metrics.fields",
-		"version: 1\ncollection: {interval: 30}":                                          `"30" is no duration`,
+		"version: 1\ncollection: {interval: 30}":                                          `invalid duration "30"`,
 		"version: 1\ncollection: {interval: 0s}":                                          "positive",
 		"version: 1\ncollection: {interval: -1s}":                                         "positive",
 		"version: 1\ncollection: {watchGroups: [{interval: 1s, fields: [A]}]}":            "has no name",

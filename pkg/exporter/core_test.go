@@ -1,9 +1,6 @@
 package exporter
 
 import (
-	"bufio"
-	"context"
-	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,31 +8,60 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"warpgauge/internal/testkit/golden"
+	"warpgauge/internal/testkit/programtest"
 )
 
-// TestCoreAlone builds the exporter without extensions. It links none of their packages or dependencies, and serves
-// the metrics of simulated GPUs under dcgm-exporter's names.
+// figures matches what ARCHITECTURE.md says about the core.
+var figures = regexp.MustCompile(`: (\d+) of our packages, (\d+) in all, ([\d.]+) MB stripped.* has (\d+) goroutines, and uses (\d+) MB of`)
+
+// foreign lists the packages that extensions import and the core does not link.
+var foreign = strings.Fields(`github.com/klauspost/compress/zstd github.com/open-telemetry/opamp-go/protobufs
+	github.com/prometheus/client_golang/prometheus/promauto github.com/prometheus/client_golang/prometheus/promhttp
+	github.com/prometheus/prometheus/tsdb/chunkenc google.golang.org/protobuf/types/known/emptypb k8s.io/api/core/v1 k8s.io/client-go/dynamic`)
+
+// TestCoreAlone builds the exporter without extensions. It links none of their packages or dependencies, serves the
+// metrics of simulated GPUs under dcgm-exporter's names, and takes no more than ARCHITECTURE.md says, by at most a fifth.
 func TestCoreAlone(t *testing.T) {
-	deps, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "./testdata/core").Output()
+	text, err := os.ReadFile("../../ARCHITECTURE.md")
 	must(t, err)
-	packages := strings.Fields(string(deps))
-	own := 0
-	for _, p := range packages {
-		if strings.HasPrefix(p, "warpgauge/") {
-			own++
-		}
-		for _, foreign := range []string{"warpgauge/extensions", "github.com/open-telemetry/opamp-go", "github.com/klauspost/compress/zstd", "github.com/prometheus/prometheus/tsdb", "charm.land", "github.com/gorilla/websocket"} {
-			if p == foreign || strings.HasPrefix(p, foreign+"/") {
-				t.Errorf("the core links %s", p)
-			}
+	said := figures.FindStringSubmatch(strings.ReplaceAll(string(text), "\n", " "))
+	if said == nil {
+		t.Fatalf("ARCHITECTURE.md has no text like %v", figures)
+	}
+	measured := func(what string, figure int, got float64) {
+		want, err := strconv.ParseFloat(said[figure], 64)
+		if t.Logf("%s: %.4g, in ARCHITECTURE.md %v", what, got, want); err != nil || got > 1.2*want {
+			t.Errorf("%s: %.4g, but ARCHITECTURE.md says %v", what, got, want)
 		}
 	}
+	goList := func(args ...string) []string {
+		out, err := exec.CommandContext(t.Context(), "go", append([]string{"list"}, args...)...).Output()
+		must(t, err)
+		return slices.Compact(slices.Sorted(slices.Values(strings.Fields(string(out)))))
+	}
+	packages := goList("-deps", "./testdata/core")
+	own := slices.DeleteFunc(slices.Clone(packages), func(p string) bool { return !strings.HasPrefix(p, "warpgauge/") })
+	if i := slices.IndexFunc(own, func(p string) bool { return strings.HasPrefix(p, "warpgauge/extensions/") }); i >= 0 {
+		t.Errorf("the core links %s", own[i])
+	}
+	only := slices.DeleteFunc(goList("-f", `{{join .Imports "\n"}}`, "../../extensions/..."), func(p string) bool {
+		host, _, _ := strings.Cut(p, "/")
+		return !strings.Contains(host, ".") || slices.Contains(packages, p)
+	})
+	if diff := cmp.Diff(foreign, only); diff != "" {
+		t.Errorf("dependencies of extensions only (-want +got):\n%s", diff)
+	}
+	measured("our packages", 1, float64(len(own)))
+	measured("packages", 2, float64(len(packages)))
 	binary := filepath.Join(t.TempDir(), "core")
 	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags=-s -w", "-o", binary, "./testdata/core")
 	if out, err := build.CombinedOutput(); err != nil {
@@ -43,55 +69,43 @@ func TestCoreAlone(t *testing.T) {
 	}
 	size, err := os.Stat(binary)
 	must(t, err)
-	t.Logf("%d packages, %d of them ours, %d bytes", len(packages), own, size.Size())
+	measured("MB of the binary", 3, float64(size.Size())/1e6)
 	if out, err := exec.CommandContext(t.Context(), binary, "fields", "GPU_TEMP").CombinedOutput(); err != nil {
 		t.Errorf("fields: %v\n%s", err, out)
 	}
-	list := filepath.Join(t.TempDir(), "list.csv")
-	must(t, os.WriteFile(list, []byte("DCGM_FI_DEV_GPU_TEMP, gauge, t\n"), 0o600))
-	if out, err := exec.CommandContext(t.Context(), binary, "check", "--guard", list).CombinedOutput(); err == nil {
+	if out, err := exec.CommandContext(t.Context(), binary, "check", "--guard", tempFile(t, "list.csv", "DCGM_FI_DEV_GPU_TEMP, gauge, t\n")).CombinedOutput(); err == nil {
 		t.Errorf("check --guard without a guard succeeds:\n%s", out)
 	}
 
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	run := exec.CommandContext(ctx, binary, "--address=127.0.0.1:0", "--exporter-metrics=full")
-	run.Env = []string{"NODE_NAME=node-1"}
-	stderr, err := run.StderrPipe()
-	must(t, err)
-	must(t, run.Start())
-	defer func() { _ = run.Wait() }() // it was killed
-	defer cancel()
-	url := ""
-	lines := bufio.NewScanner(stderr)
-	for url == "" && lines.Scan() {
-		if _, rest, ok := strings.Cut(lines.Text(), "serving http"); ok {
-			url, _, _ = strings.Cut("http"+rest, " ")
-		}
-	}
-	go func() { _, _ = io.Copy(io.Discard, stderr) }()         // it ends with the program
+	begun := time.Now()
+	p := programtest.Start(t, binary, []string{"--address=127.0.0.1:0", "--exporter-metrics=full"}, programtest.Options{Env: []string{"NODE_NAME=node-1"}})
+	url, page := p.AwaitReady(t, "/readyz"), ""
 	const samples = "warpgauge_sample_duration_seconds_count{" // each is a call into the simulated library
-	page := ""
-	for !strings.Contains(page, `DCGM_FI_PROF_GR_ENGINE_ACTIVE{gpu="7",UUID="`) || sum(page, samples) < 2*8 {
-		time.Sleep(50 * time.Millisecond)
-		if page, err = get(ctx, url); err != nil {
-			t.Fatalf("%s: %v\n%s", url, err, page)
+	scrapes := time.NewTicker(time.Second)                     // as Prometheus would, so that the exporter is idle otherwise
+	defer scrapes.Stop()
+	p.Await(t, "six ticks", func() error {
+		<-scrapes.C
+		_, page = get(t, url+"/metrics")
+		if n := sum(page, samples); n < 6*8 || !strings.Contains(page, `DCGM_FI_PROF_GR_ENGINE_ACTIVE{gpu="7",UUID="`) {
+			return fmt.Errorf("%v samples in\n%s", n, page)
 		}
+		return nil
+	})
+	// Ticks are a second apart. A slow machine has fewer of them.
+	calls, ticks := sum(page, samples), time.Since(begun).Seconds()+1
+	if strings.Count(page, "\n"+samples) != 8 || calls > 8*ticks {
+		t.Errorf("%v library calls for 8 GPUs within %v s", calls, ticks)
 	}
 	wantContract(t, page)
-	for path, code := range map[string]int{"readyz": 200, "health": 200, "livez": 200, "api/v1/devices": 404, "gpumetrics": 404} {
-		if _, err := get(ctx, strings.Replace(url, "metrics", path, 1)); (err == nil) != (code == http.StatusOK) {
-			t.Errorf("/%s: %v, want %d", path, err, code)
+	for path, want := range map[string]int{"/readyz": 200, "/health": 200, "/livez": 200, "/api/v1/devices": 404, "/gpumetrics": 404} {
+		if code, _ := get(t, url+path); code != want {
+			t.Errorf("%s: %d, want %d", path, code, want)
 		}
 	}
-	calls, goroutines, resident := sum(page, samples), sum(page, "go_goroutines "), sum(page, "process_resident_memory_bytes ")
-	t.Logf("idle: %v library calls for 8 GPUs so far, %v goroutines, %.1f MB resident", calls, goroutines, resident/1e6)
-	if n := strings.Count(page, "\n"+samples); n != 8 || goroutines > 60 || resident > 80e6 {
-		t.Errorf("at idle it does more than ARCHITECTURE.md says; it calls the library for %d sources", n)
-	}
+	measured("goroutines", 4, sum(page, "go_goroutines "))
+	measured("MB resident", 5, sum(page, "process_resident_memory_bytes ")/1e6)
+	t.Logf("%.2f s of CPU since the start", sum(page, "process_cpu_seconds_total "))
 }
-
-var update = flag.Bool("update", false, "write the golden page again")
 
 // lastXID matches the labels with the last XID, which the simulation draws at random.
 var lastXID = regexp.MustCompile(`err_code="[^"]*",err_msg="[^"]*"`)
@@ -110,15 +124,7 @@ func wantContract(t *testing.T, page string) {
 			b.WriteString(lastXID.ReplaceAllString(series, `err_code="XID",err_msg="TEXT"`) + "}\n")
 		}
 	}
-	const path = "testdata/core/contract.prom"
-	if *update {
-		must(t, os.WriteFile(path, []byte(b.String()), 0o600))
-	}
-	want, err := os.ReadFile(path)
-	must(t, err)
-	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(b.String(), "\n")); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", path, diff)
-	}
+	golden.Check(t, "testdata/core/contract.prom", b.String())
 }
 
 // sum adds up the values of the lines of a page with a prefix.
@@ -132,20 +138,13 @@ func sum(page, begin string) (out float64) {
 	return out
 }
 
-// get returns the answer of a URL.
-func get(ctx context.Context, url string) (string, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return "", err
-	}
-	a, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return "", err
-	}
-	defer a.Body.Close()
-	body, err := io.ReadAll(a.Body)
-	if err == nil && a.StatusCode != http.StatusOK {
-		err = fmt.Errorf("status %d", a.StatusCode)
-	}
-	return string(body), err
+// get returns status and body of an answer.
+func get(t *testing.T, url string) (int, string) {
+	t.Helper()
+	resp, err := http.Get(url)
+	must(t, err)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	must(t, err)
+	return resp.StatusCode, string(text)
 }

@@ -2,8 +2,6 @@ package exporter
 
 import (
 	"io"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -15,7 +13,10 @@ import (
 	"warpgauge/pkg/config/configtest"
 )
 
-var must = testkit.Must
+var (
+	must     = testkit.Must
+	tempFile = testkit.TempFile
+)
 
 // newProgram returns a program with the simulated node of a spec as its only vendor, and the configuration of its
 // flags.
@@ -32,11 +33,4 @@ func newProgram(t *testing.T, o fake.Options, args ...string) (*Program, *config
 		Streams: Streams{Out: io.Discard, Err: io.Discard}, Flags: set,
 		Vendors: func(*config.Config, time.Time, *zap.Logger) ([]Vendor, error) { return []Vendor{v}, nil },
 	}, cfg
-}
-
-func tempFile(t *testing.T, name, content string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	must(t, os.WriteFile(path, []byte(content), 0o600))
-	return path
 }

@@ -138,7 +138,7 @@ func (b *Backlog) run() {
 		b.mu.Unlock()
 		_, err := b.to.Write(lines)
 		if err == nil && unsaid > 0 {
-			reports.Warn("lines are left out: standard error was read too slowly", zap.Uint64("lines", unsaid))
+			reports.Warn("dropped log lines: standard error was read too slowly", zap.Uint64("lines", unsaid))
 		}
 		b.mu.Lock()
 		if err != nil { // the reader closed it

@@ -53,14 +53,14 @@ func TestBacklogNeverWaits(t *testing.T) {
 			if format == config.LogJSON {
 				says = fmt.Sprintf(`"lines":%d}`, dropped)
 			}
-			if got := line(); !strings.HasSuffix(got, says) || !strings.Contains(got, "left out") {
-				t.Errorf("read %q, want that %d lines are left out", got, dropped)
+			if got := line(); !strings.HasSuffix(got, says) || !strings.Contains(got, "dropped log lines") {
+				t.Errorf("read %q, want that %d lines are dropped", got, dropped)
 			}
 			if got := testutil.ToFloat64(b.Metric()); int(got) != dropped {
 				t.Errorf("%v lines are counted, want %d", got, dropped)
 			}
 			log.Info("later")
-			if got := line(); !strings.Contains(got, "later") || strings.Contains(got, "left out") {
+			if got := line(); !strings.Contains(got, "later") || strings.Contains(got, "dropped log lines") {
 				t.Errorf("read %q, want the line that came later", got)
 			}
 			b.Flush()

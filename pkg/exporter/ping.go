@@ -40,8 +40,6 @@ func pingCommand(a *Program) *cli.Command {
 			}
 			ctx, cancel := context.WithTimeout(ctx, cmd.Duration("timeout"))
 			defer cancel()
-			tick := time.NewTicker(pingPause)
-			defer tick.Stop()
 			var last error
 			for {
 				text, err := ping(ctx, address, trust)
@@ -55,7 +53,7 @@ func pingCommand(a *Program) *cli.Command {
 				select {
 				case <-ctx.Done():
 					return fmt.Errorf("after %v: %w", cmd.Duration("timeout"), last)
-				case <-tick.C:
+				case <-time.After(pingPause):
 				}
 			}
 		},
@@ -89,7 +87,7 @@ func ping(ctx context.Context, address string, trust *tls.Config) (string, error
 		problems = append(problems, label(m, "collector")+" "+label(m, "cause"))
 	}
 	if up == 0 {
-		return "", fmt.Errorf("the exporter answers, and has no device that is up: %s", cmp.Or(strings.Join(problems, ", "), "it has found none"))
+		return "", fmt.Errorf("exporter is running but no device is up: %s", cmp.Or(strings.Join(problems, ", "), "it has found no device"))
 	}
 	return fmt.Sprintf("/health answers; /metrics has %d families, %d devices are up", len(page), up), nil
 }

@@ -22,7 +22,7 @@ func TestPing(t *testing.T) {
 	}{
 		{"works", "OK", func(int32) string { return page + up }, 0, "/health answers; /metrics has 2 families, 1 devices are up"},
 		{"works after a while", "OK", func(n int32) string { return page + strings.Repeat(up, int(min(n-1, 1))) }, 0, "1 devices are up"},
-		{"no device", "OK", func(int32) string { return page + problem }, 1, "after 1s: the exporter answers, and has no device that is up: nvml not_loaded"},
+		{"no device", "OK", func(int32) string { return page + problem }, 1, "after 1s: exporter is running but no device is up: nvml not_loaded"},
 		{"another program", "OK", func(int32) string { return "up 1\n" }, 1, "another program than warpgauge answers"},
 		{"unhealthy", "", func(int32) string { return page + up }, 1, "ask for /health: the answer is 503 Service Unavailable no list"},
 	} {

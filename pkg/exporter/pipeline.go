@@ -154,7 +154,7 @@ func (p *Pipeline) Stages() []Stage {
 	out := []Stage{
 		{Name: "sampler", Run: p.Engine.Run, Grace: samplerStop + 400*time.Millisecond},
 		{Name: "rows", Run: p.Rows.Run, Grace: ShortGrace},
-		{Name: "states", Run: func(ctx context.Context) error { return p.states.Run(ctx, p.Engine.Status) }, Grace: ShortGrace},
+		{Name: "states", Run: func(ctx context.Context) error { return p.states.Run(ctx, p.Engine.Board(), p.Engine.Status) }, Grace: ShortGrace},
 	}
 	out = append(out, p.Owners.stages()...)
 	out = append(out, Stage{Name: "renderer", Run: p.Renderer.Run, Grace: ShortGrace})

@@ -77,13 +77,11 @@ func (e *Engine) AwaitOpened(ctx context.Context) {
 
 // await polls until done or the end of ctx.
 func await(ctx context.Context, done func() bool) {
-	tick := time.NewTicker(statusPoll)
-	defer tick.Stop()
 	for !done() {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-time.After(statusPoll):
 		}
 	}
 }

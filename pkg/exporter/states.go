@@ -8,6 +8,7 @@ import (
 
 	"warpgauge/pkg/events"
 	"warpgauge/pkg/session"
+	"warpgauge/pkg/view"
 )
 
 const (
@@ -21,12 +22,9 @@ type States struct {
 	bus *events.Bus
 	now func() time.Time
 
-	mu     sync.Mutex
-	states map[stateKey]stateSince
+	mu                  sync.Mutex
+	collectors, devices map[string]stateSince
 }
-
-// stateKey is a device of a collector, or a collector.
-type stateKey struct{ collector, device string }
 
 // stateSince is a state and when it was first seen.
 type stateSince struct {
@@ -36,45 +34,35 @@ type stateSince struct {
 
 // NewStates returns States that know nothing yet. now is time.Now, or the clock of a test.
 func NewStates(bus *events.Bus, now func() time.Time) *States {
-	return &States{bus: bus, now: now, states: map[stateKey]stateSince{}}
+	return &States{bus: bus, now: now, collectors: map[string]stateSince{}, devices: map[string]stateSince{}}
 }
 
 // Run compares states once a second until ctx ends. It reads memory only.
-func (s *States) Run(ctx context.Context, status func() []session.CollectorStatus) error {
-	tick := time.NewTicker(statesInterval)
-	defer tick.Stop()
-	for {
-		s.Update(status())
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
+func (s *States) Run(ctx context.Context, board *view.Board, status func() []session.CollectorStatus) error {
+	return view.Every(ctx, statesInterval, func(time.Time) { s.Update(board.Load(), status()) })
 }
 
 // Since returns when a device was first seen in a state, if it is still in that state.
-func (s *States) Since(collector, device string, state session.State) (time.Time, bool) {
+func (s *States) Since(device string, state session.State) (time.Time, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	known, seen := s.states[stateKey{collector, device}]
+	known, seen := s.devices[device]
 	return known.since, seen && known.state == state.String()
 }
 
-// Update compares all states with the previous ones.
-func (s *States) Update(all []session.CollectorStatus) {
+// Update compares all states with the previous ones. The state of a device is that of the collector whose values v shows.
+func (s *States) Update(v *view.View, all []session.CollectorStatus) {
 	now := s.now().UTC().Truncate(time.Millisecond)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.states) > maxStates {
-		clear(s.states) // of a library that changes its devices' ids each time
+	if len(s.devices) > maxStates {
+		clear(s.devices) // of a library that changes its devices' ids each time
 	}
 	for i := range all {
-		c := &all[i]
-		s.updateCollector(c, now)
-		for j := range c.Devices {
-			s.updateDevice(c.Name, &c.Devices[j], now)
-		}
+		s.updateCollector(&all[i], now)
+	}
+	for _, d := range session.Devices(v, all) {
+		s.updateDevice(d.DeviceStatus, now)
 	}
 }
 
@@ -83,14 +71,14 @@ func (s *States) updateCollector(c *session.CollectorStatus, now time.Time) {
 	if !c.Up {
 		state = string(c.Cause)
 	}
-	before, seen := s.states[stateKey{c.Name, ""}]
+	before, seen := s.collectors[c.Name]
 	if seen && before.state == state {
 		return
 	}
 	if !c.Up && c.Cause == session.CauseOpening && seen {
 		return // between two sessions
 	}
-	s.states[stateKey{c.Name, ""}] = stateSince{state: state, since: now}
+	s.collectors[c.Name] = stateSince{state: state, since: now}
 	if !seen && (c.Cause == session.CauseOpening || c.Cause.Quiet()) {
 		return // at the start
 	}
@@ -102,16 +90,16 @@ func (s *States) updateCollector(c *session.CollectorStatus, now time.Time) {
 	s.bus.Publish(e)
 }
 
-func (s *States) updateDevice(collector string, d *session.DeviceStatus, now time.Time) {
+func (s *States) updateDevice(d *session.DeviceStatus, now time.Time) {
 	if d.Cause == session.CauseStarting {
 		return
 	}
-	key, state := stateKey{collector, d.Device.ID}, d.State.String()
-	before, seen := s.states[key]
+	state := d.State.String()
+	before, seen := s.devices[d.Device.ID]
 	if seen && before.state == state {
 		return
 	}
-	s.states[key] = stateSince{state: state, since: now}
+	s.devices[d.Device.ID] = stateSince{state: state, since: now}
 	if d.Device.Parent != "" || !seen && d.State == session.Up {
 		return // reported once, for the GPU
 	}

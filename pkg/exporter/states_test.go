@@ -15,6 +15,7 @@ import (
 	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/session"
+	"warpgauge/pkg/view"
 )
 
 // TestStates: a change is published once, for the GPU instead of its parts, and is bad unless an operator asked for the
@@ -29,8 +30,8 @@ func TestStates(t *testing.T) {
 	f := func(what string, want ...string) {
 		t.Helper()
 		now = now.Add(time.Minute)
-		s.Update([]session.CollectorStatus{c})
-		s.Update([]session.CollectorStatus{c})
+		s.Update(new(view.Board).Load(), []session.CollectorStatus{c})
+		s.Update(new(view.Board).Load(), []session.CollectorStatus{c})
 		var got []string
 		for len(sub.C) > 0 {
 			e := <-sub.C
@@ -72,17 +73,30 @@ func TestStates(t *testing.T) {
 	lost := now
 	f("nothing new")
 	for _, id := range []string{"a", "l"} {
-		if since, ok := s.Since("x", id, session.Lost); !ok || !since.Equal(lost) {
+		if since, ok := s.Since(id, session.Lost); !ok || !since.Equal(lost) {
 			t.Errorf("%s is lost since %v (%v), want %v", id, since, ok, lost)
 		}
 	}
-	if _, ok := s.Since("x", "a", session.Up); ok {
+	if _, ok := s.Since("a", session.Up); ok {
 		t.Error("a lost device is known as up")
 	}
 	gpuIs(session.Released, "")
 	f("a GPU that is released", "a: device is released")
 	gpuIs(session.Up, "on time")
 	f("a GPU that is back", "a: device is up")
+}
+
+// TestStatesOfTheCollectorShown: a GPU is up if the collector that the page shows has it up.
+func TestStatesOfTheCollectorShown(t *testing.T) {
+	var b events.Bus
+	s, sub, gpu := NewStates(&b, time.Now), b.Subscribe(1, events.DeviceState), collector.Device{ID: "a", Level: field.GPU}
+	s.Update(&view.View{Sources: []*view.Source{{Collector: "nvml", Devices: []collector.Device{gpu}}}}, []session.CollectorStatus{
+		{Name: "dcgm", Up: true, Devices: []session.DeviceStatus{{Device: gpu, State: session.Stalled}}},
+		{Name: "nvml", Up: true, Devices: []session.DeviceStatus{{Device: gpu}}},
+	})
+	if _, up := s.Since("a", session.Up); !up || len(sub.C) > 0 {
+		t.Errorf("up: %v, %d events", up, len(sub.C))
+	}
 }
 
 // TestStatesOfTheCore: a lost device is an event without any extension, such as live, which shows states.

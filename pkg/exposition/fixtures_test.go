@@ -47,15 +47,8 @@ type feed struct {
 
 func newFeed(fields field.List, devices []collector.Device, columns []collector.Column) *feed {
 	return &feed{
-		Source: &view.Source{
-			Collector: "test",
-			Fields:    fields,
-			Devices:   devices,
-			Columns:   columns,
-			Ring:      ring.Make(16, len(devices), len(columns)),
-		},
-		stamps: make([]int64, len(devices)),
-		row:    make([]float64, len(columns)),
+		&view.Source{Collector: "test", Fields: fields, Devices: devices, Columns: columns, Ring: ring.Make(16, len(devices), len(columns))},
+		make([]int64, len(devices)), make([]float64, len(columns)),
 	}
 }
 

@@ -313,19 +313,10 @@ func (r *Renderer) compress(plain []byte) []byte {
 const syncEvery = time.Second
 
 // Run reads rows between scrapes, so that the accumulated series miss none. It also builds new layouts, so
-// that the next scrape need not. It returns ctx's error when ctx is done. Without Run, rows are lost if
-// scrapes are further apart than the rings are long.
+// that the next scrape need not. It returns nil when ctx is done. Without Run, rows are lost if scrapes are further apart
+// than the rings are long.
 func (r *Renderer) Run(ctx context.Context) error {
-	ticker := time.NewTicker(syncEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-ticker.C:
-			r.Sync(r.o.Now())
-		}
-	}
+	return view.Every(ctx, syncEvery, func(time.Time) { r.Sync(r.o.Now()) })
 }
 
 // Count is a series that counts events: XIDs, clock events.

@@ -13,9 +13,8 @@ func ByID(id ID) (*Descriptor, bool) {
 	return d, ok
 }
 
-// ByName returns the reading with that name, and the factor that converts it to the unit
-// of the name: 1 for names and aliases of
-// the reading itself, a factor for names of base units, such as 1e6 for
+// ByName returns the reading with that name, and the factor that converts it to the unit of the name: 1 for names
+// and aliases of the reading itself, a factor for names of base units, such as 1e6 for
 // DCGM_FI_DEV_SM_CLOCK_HERTZ, whose reading is in MHz. Names are case-sensitive.
 func ByName(name string) (d *Descriptor, scale float64, ok bool) {
 	t, ok := index().byName[name]
@@ -107,10 +106,7 @@ func Suggest(name string) (string, bool) {
 	return Nearest(name, index().names)
 }
 
-func known(name string) bool {
-	_, _, ok := ByName(name)
-	return ok
-}
+func known(name string) bool { return index().byName[name].reading != nil }
 
 // Nearest returns the candidate with the smallest edit distance to word, ignoring case; of several, the
 // first. It returns "" if more than a fifth of the letters (at least two, but at most half) would have to change.

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Condition describes readings of a faulty device: the reading, the threshold and the time. Each reading is
-// evaluated separately, and Evaluate is the only evaluation. NVML's health watches and the verdicts and early signs of
-// extensions/health use the conditions below, so that they apply the same limits.
+// Condition describes readings of a faulty device: the reading, the threshold and the time. Evaluate evaluates each
+// reading separately. NVML's health watches and the verdicts and early signs of extensions/health use the conditions
+// below, so that they apply the same limits. Five watches that combine several readings are functions of collectors/nvml.
 // The users of a condition define its meaning: a failed watch, a verdict, an action.
 type Condition struct {
 	Readings  []ID

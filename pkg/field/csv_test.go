@@ -104,23 +104,23 @@ func TestParse(t *testing.T) {
 	f("row of commas", ",,\n"+temp+",gauge,h", at(2),
 		`f.csv:1:1: warning: the row names no field`)
 	f("field that never has a value", "DCGM_FI_UNKNOWN,gauge,h\n"+temp+",gauge,h", at(2),
-		`f.csv:1:1: warning: field "DCGM_FI_UNKNOWN" never has a value; the row is left out`)
+		`f.csv:1:1: warning: skipping the row: field "DCGM_FI_UNKNOWN" never has a value`)
 	f("text as a gauge", "DCGM_FI_DRIVER_VERSION, gauge,h\n"+temp+",gauge,h", at(2),
-		`f.csv:1:25: warning: field "DCGM_FI_DRIVER_VERSION" is a text; use type label; the row is left out`)
+		`f.csv:1:25: warning: skipping the row: field "DCGM_FI_DRIVER_VERSION" is a text; use type label`)
 	f("text as a histogram", "DCGM_FI_DRIVER_VERSION,histogram,h\n"+temp+",gauge,h", at(2),
-		`f.csv:1:24: warning: field "DCGM_FI_DRIVER_VERSION" is a text; use type label; the row is left out`)
+		`f.csv:1:24: warning: skipping the row: field "DCGM_FI_DRIVER_VERSION" is a text; use type label`)
 	f("binary", "DCGM_FI_DEV_ENC_STATS,label,h\n"+temp+",gauge,h", at(2),
-		`f.csv:1:1: warning: field "DCGM_FI_DEV_ENC_STATS" is a binary value, which no page can show; the row is left out`)
+		`f.csv:1:1: warning: skipping the row: field "DCGM_FI_DEV_ENC_STATS" is a binary value, which no page can show`)
 	f("moving number as a label", "DCGM_FI_DEV_SM_CLOCK,label,h", []row{{"DCGM_FI_DEV_SM_CLOCK", "label", "h", 100, 1, 1}},
 		`f.csv:1:22: warning: field "DCGM_FI_DEV_SM_CLOCK" changes all the time; as a label it makes new series, up to once a minute`)
 	f("exporter counter as a label", "DCGM_EXP_P2P_STATUS,label,h\n"+temp+",gauge,h", at(2),
-		`f.csv:1:21: warning: field "DCGM_EXP_P2P_STATUS" is counted by the exporter and can not be a label; the row is left out`)
+		`f.csv:1:21: warning: skipping the row: field "DCGM_EXP_P2P_STATUS" is counted by the exporter and cannot be a label`)
 	f("exporter counter as a histogram", "DCGM_EXP_XID_ERRORS_TOTAL,histogram,h", []row{{"DCGM_EXP_XID_ERRORS_TOTAL", "gauge", "h", XIDErrorsTotal, 1, 1}},
 		`f.csv:1:27: warning: field "DCGM_EXP_XID_ERRORS_TOTAL" can not be a histogram, it is read as gauge`)
 	f("duplicate", temp+",gauge,h\n"+power+",gauge,h\n"+temp+",counter,other", append(one, row{power, "gauge", "h", 155, 1, 2}),
-		`f.csv:3:1: warning: field "DCGM_FI_DEV_GPU_TEMP" is in line 1 already; the row is left out`)
+		`f.csv:3:1: warning: skipping the row: field "DCGM_FI_DEV_GPU_TEMP" is in line 1 already`)
 	f("duplicate of a bad row is none", "DCGM_FI_DRIVER_VERSION,gauge,h\nDCGM_FI_DRIVER_VERSION,label,h", []row{{"DCGM_FI_DRIVER_VERSION", "label", "h", 1, 1, 2}},
-		`f.csv:1:24: warning: field "DCGM_FI_DRIVER_VERSION" is a text; use type label; the row is left out`)
+		`f.csv:1:24: warning: skipping the row: field "DCGM_FI_DRIVER_VERSION" is a text; use type label`)
 	f("help that is not UTF-8", temp+",gauge,20 \xb0C", []row{{temp, "gauge", "20 \uFFFDC", 150, 1, 1}},
 		`f.csv:1:28: warning: the help text is not UTF-8; the bad bytes are replaced`)
 	f("nothing", "", nil,

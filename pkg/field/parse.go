@@ -36,8 +36,7 @@ type ParseOptions struct {
 // Parse accepts more than dcgm-exporter: a byte order mark, tabs, any line end, blanks before a comment and
 // before a quote, the type untyped, unknown fields (unless Strict), options, trailing empty cells.
 // Differences in meaning: type histogram gives a histogram; summary is read as gauge; fields that cannot be
-// shown (texts that are not labels, binary values) are left out; the second of two lines with one name is
-// left out; the type of a DCGM_EXP_ counter is checked like any other and kept as written, though the _COUNT
+// shown (texts that are not labels, binary values) and the second of two lines with one name are skipped; the type of a DCGM_EXP_ counter is checked like any other and kept as written, though the _COUNT
 // ones go up and down.
 func Parse(r io.Reader, o ParseOptions) (List, []Problem, error) {
 	text, err := io.ReadAll(io.LimitReader(r, MaxFileBytes+1))
@@ -113,9 +112,10 @@ func (p *parser) field(r *record) (Field, bool) {
 	typ, typeOK := p.readType(r)
 	f := Field{Desc: d, Name: r.Name, Type: typ, Help: p.cleanHelp(r), Scale: scale, Line: r.line}
 	optionsOK := p.readOptions(&f, r)
-	if !ok || !typeOK || !optionsOK || !p.usable(&f, r) || p.duplicate(r) {
+	if !ok || !typeOK || !optionsOK || !p.usable(&f, r) {
 		return Field{}, false
 	}
+	p.byName[r.Name] = r.line
 	if f.Type == Histogram && f.Buckets == nil {
 		f.Buckets = bucketsFor(d, scale)
 	}
@@ -178,20 +178,23 @@ func (p *parser) cleanHelp(r *record) string {
 	}, help))
 }
 
-// usable reports whether the field can have that type.
+// usable reports whether the field can have that type, and whether its name is new. Two names of one field are not
+// duplicates: they become two families.
 func (p *parser) usable(f *Field, r *record) bool {
 	if f.Desc == nil {
 		return false
 	}
 	switch kind := f.Desc.Kind; {
 	case kind == None:
-		p.warn(r.line, r.columns[0], "field %v never has a value; the row is left out", quoted(r.Name))
+		p.warn(r.line, r.columns[0], "skipping the row: field %v never has a value", quoted(r.Name))
 	case kind == Binary:
-		p.warn(r.line, r.columns[0], "field %v is a %v value, which no page can show; the row is left out", quoted(r.Name), kind)
+		p.warn(r.line, r.columns[0], "skipping the row: field %v is a %v value, which no page can show", quoted(r.Name), kind)
 	case kind == String && f.Type != Label:
-		p.warn(r.line, r.columns[1], "field %v is a text; use type label; the row is left out", quoted(r.Name))
+		p.warn(r.line, r.columns[1], "skipping the row: field %v is a text; use type label", quoted(r.Name))
 	case f.Type == Label && computed(f.Desc):
-		p.warn(r.line, r.columns[1], "field %v is counted by the exporter and can not be a label; the row is left out", quoted(r.Name))
+		p.warn(r.line, r.columns[1], "skipping the row: field %v is counted by the exporter and cannot be a label", quoted(r.Name))
+	case p.byName[r.Name] > 0:
+		p.warn(r.line, r.columns[0], "skipping the row: field %v is in line %d already", quoted(r.Name), p.byName[r.Name])
 	case f.Type == Histogram && computed(f.Desc):
 		p.warn(r.line, r.columns[1], "field %v can not be a histogram, it is read as gauge", quoted(r.Name))
 		f.Type, f.Buckets = Gauge, nil
@@ -209,17 +212,6 @@ func (p *parser) usable(f *Field, r *record) bool {
 // labels.
 func computed(d *Descriptor) bool {
 	return slices.ContainsFunc(exporterFields[:], func(e Descriptor) bool { return e.ID == d.ID })
-}
-
-// duplicate reports whether an earlier row has the same name. Two names of one
-// field are not duplicates: they become two families.
-func (p *parser) duplicate(r *record) bool {
-	if line, ok := p.byName[r.Name]; ok {
-		p.warn(r.line, r.columns[0], "field %v is in line %d already; the row is left out", quoted(r.Name), line)
-		return true
-	}
-	p.byName[r.Name] = r.line
-	return false
 }
 
 // Limits of options.

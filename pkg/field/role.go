@@ -53,9 +53,6 @@ const AnyLabel = "*"
 // ownRank is the rank of a vendor's own reading: those that all vendors have come first.
 const ownRank = 10
 
-// Roles returns the meanings of a reading's series, or none if it has no role.
-func (d *Descriptor) Roles() []Meaning { return slices.Clone(d.Meanings) }
-
 // RoleOf returns the role of a series of a reading with these values of labels.
 func (d *Descriptor) RoleOf(labels ...string) (Meaning, bool) {
 	for _, m := range d.Meanings {

@@ -25,7 +25,7 @@ func TestRoles(t *testing.T) {
 	f("amd_gpu_memory_used_bytes", []string{"gtt"}, "", 0)
 	f("amd_gpu_throttle_active", []string{"power"}, RoleThrottling, 10)
 	for _, d := range All() {
-		for _, m := range d.Roles() {
+		for _, m := range d.Meanings {
 			if unit := m.Role.Unit(); unit != "" && unit != d.Unit && UnitFactor(d.Unit, unit) == 1 {
 				t.Errorf("%s is in %s, its role %s in %s", d.Name, d.Unit, m.Role, unit)
 			}

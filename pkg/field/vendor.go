@@ -15,12 +15,21 @@ type Vendor struct {
 	// The system.
 	PCI       string   // vendor id in sysfs: "0x10de"
 	Module    string   // kernel module; also the name of its driver on the bus
-	Nodes     []string // patterns of device nodes
+	Nodes     []string // patterns of device nodes; of a GPU's: a prefix and * for a number
 	Control   []string // patterns of device nodes that every GPU needs
 	About     string   // folder of procfs with a file "information" for each PCI address
 	Switches  bool     // its switches between GPUs are bridges on the PCI bus
 	Visible   string   // environment variable that lists a container's GPUs
 	Libraries []string // names of shared libraries, without version
+
+	// Diagnosis of the system; advice is what a user has to do.
+	Rival         string // kernel module that binds the GPUs but has no metrics
+	Release       string // file with the version of the vendor's software
+	Daemon        string // socket of the daemon that keeps GPUs initialised; its folder has the daemon's name
+	Probe         string // device node that can be opened without side effects
+	NodeAdvice    string // without device nodes
+	NodesOptional string // advice if only some values need the device nodes
+	LibraryAdvice string // without the first library, which must have the module's version; "": the library may differ
 
 	// Kubernetes. Domain is the domain of the extended resources, "nvidia.com". Resources are
 	// patterns, see path.Match, of their names in it.
@@ -48,7 +57,9 @@ var (
 		Name: "NVIDIA", Fields: [][]Descriptor{nvidiaFields[:]},
 		PCI: "0x10de", Module: "nvidia", About: "driver/nvidia/gpus", Switches: true, Visible: "NVIDIA_VISIBLE_DEVICES",
 		Nodes: []string{"/dev/nvidia*", "/dev/nvidia-caps/*", "/dev/dxg"}, Control: []string{"/dev/nvidiactl"},
-		Libraries: []string{"libnvidia-ml", "libdcgm"},
+		Libraries: []string{"libnvidia-ml", "libdcgm"}, Rival: "nouveau", Daemon: "/run/nvidia-persistenced/socket", Probe: "/dev/nvidiactl",
+		NodeAdvice:    "run nvidia-smi once as root, or nvidia-modprobe -c 0 -u, which make the device nodes; nvidia-persistenced does so at boot. Give a container the GPUs: in Kubernetes runtimeClassName: nvidia with NVIDIA_VISIBLE_DEVICES=all, or privileged with /dev mounted; docker run --gpus all; podman run --device nvidia.com/gpu=all",
+		LibraryAdvice: "install the driver's libraries (libnvidia-ml, part of every driver package); in a container set NVIDIA_DRIVER_CAPABILITIES=utility,compute; elsewhere name the place with --nvml-library or --nvml-driver-root",
 		// Names of the device plugin, also GKE's.
 		Domain: "nvidia.com", Resources: []string{"gpu", "gpu.shared", "mig-*"},
 		Driver: "gpu.nvidia.com", SliceGPU: "gpu", SliceMIG: "mig",
@@ -60,9 +71,10 @@ var (
 	VendorAMD = &Vendor{
 		Name: "AMD", Fields: [][]Descriptor{amdFields[:], amdSMIFields[:]},
 		PCI: "0x1002", Module: "amdgpu",
-		Nodes: []string{"/dev/kfd", "/dev/dri/*"}, Control: []string{"/dev/kfd"},
-		Libraries: []string{"librocm_smi64", "libamd_smi"},
-		Domain:    "amd.com", Resources: []string{"gpu", "[a-z]px_nps[0-9]"},
+		Nodes: []string{"/dev/kfd", "/dev/dri/renderD*"}, Control: []string{"/dev/kfd"}, Release: "/opt/rocm/.info/version",
+		NodesOptional: "nothing for metrics from /sys; --rocm-source=smi needs the groups render and video",
+		Libraries:     []string{"librocm_smi64", "libamd_smi"},
+		Domain:        "amd.com", Resources: []string{"gpu", "[a-z]px_nps[0-9]"},
 		Driver: "gpu.amd.com", SliceGPU: "amdgpu", SlicePartition: "amdgpu-partition",
 		Partition: "amdgpu_xcp_", FirstPartition: true,
 	}

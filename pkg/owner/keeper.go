@@ -134,20 +134,14 @@ func (k *Keeper) Notify() {
 
 // Run keeps the table up to date until ctx ends, and returns nil. It may be called once.
 func (k *Keeper) Run(ctx context.Context) error {
-	check := time.NewTicker(checkPeriod)
-	defer check.Stop()
 	for {
 		k.Refresh(time.Now())
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(rest):
-		}
+		time.Sleep(rest)
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-k.wake:
-		case <-check.C:
+		case <-view.Tick(checkPeriod):
 		}
 	}
 }

@@ -119,16 +119,7 @@ func (p *Processes) On(device string, now time.Time) []Process {
 
 // Run polls until ctx ends, and returns nil.
 func (p *Processes) Run(ctx context.Context) error {
-	ticker := time.NewTicker(processPeriod)
-	defer ticker.Stop()
-	for {
-		p.poll(time.Now())
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-	}
+	return view.Every(ctx, processPeriod, p.poll)
 }
 
 // poll reads the newest rows and publishes the result. If two sources have a sample of a device, the first on the board

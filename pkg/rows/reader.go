@@ -35,12 +35,11 @@ type Forgetter interface {
 	Forget(device string)
 }
 
-// Run reads the rings a few times in the shortest interval of a source, within these
-// bounds. The fastest ring, of 10 ms ticks, holds 10 s.
+// Run reads the rings once in the shortest interval of a source, within these bounds. The fastest ring, of 10 ms ticks,
+// holds 10 s.
 const (
-	minPause      = 100 * time.Millisecond
-	maxPause      = time.Second
-	pausesPerTick = 4
+	minPause = 100 * time.Millisecond
+	maxPause = time.Second
 )
 
 // maxQueue is the number of events that can wait for Run. New events are dropped and counted when it is full.
@@ -52,6 +51,7 @@ type Reader struct {
 	bus      *events.Bus // nil: events are not published
 	wake     chan struct{}
 	overruns atomic.Uint64
+	pause    atomic.Int64 // between two readings of Run, in ns
 	dropped  atomic.Uint64
 
 	mu        sync.Mutex // its holder only computes
@@ -59,7 +59,6 @@ type Reader struct {
 	cursor    Cursor
 	followers []Follower
 	row       Row
-	pause     time.Duration
 	found     []events.Event
 }
 
@@ -67,7 +66,7 @@ type Reader struct {
 // bus, unless bus is nil.
 func New(board *view.Board, bus *events.Bus) *Reader {
 	board.AddReader()
-	return &Reader{board: board, bus: bus, wake: make(chan struct{}, 1), pause: maxPause}
+	return &Reader{board: board, bus: bus, wake: make(chan struct{}, 1)}
 }
 
 // Follow adds a Follower, which gets the rows that are not read yet. It may be a Forgetter.
@@ -85,25 +84,16 @@ func (r *Reader) Follow(f Follower) {
 
 // Run reads and publishes until ctx ends.
 func (r *Reader) Run(ctx context.Context) error {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-r.wake: // another goroutine has read rows with events
-		case <-timer.C:
+		case <-view.Tick(max(time.Duration(r.pause.Load()), minPause)):
 			r.Sync(time.Now())
-			timer.Reset(r.nextPause())
 		}
 		r.publish()
 	}
-}
-
-func (r *Reader) nextPause() time.Duration {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.pause
 }
 
 // Sync reads every new row of the board. Any goroutine may call it. On return the followers have all rows
@@ -132,11 +122,11 @@ func (r *Reader) Sync(now time.Time) {
 func (r *Reader) bind(v *view.View, now time.Time) {
 	r.view = v
 	sources := r.cursor.Bind(v, now)
-	r.pause = maxPause
+	pause := maxPause
 	for _, s := range sources {
-		r.pause = min(r.pause, s.Interval/pausesPerTick)
+		pause = min(pause, s.Interval)
 	}
-	r.pause = max(r.pause, minPause)
+	r.pause.Store(int64(pause))
 	for _, f := range r.followers {
 		f.Bind(v, sources, now)
 	}

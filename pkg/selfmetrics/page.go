@@ -3,8 +3,8 @@
 // /proc included, can delay it. The package also creates the registry of the process and the table of metrics for the
 // documentation. Run is the only goroutine.
 //
-// A gathering costs milliseconds, more than all other work between scrapes. So it runs every second while scrapes come
-// that often, else after each scrape and every five seconds. The own metrics in a scrape are at most five seconds old.
+// A gathering costs milliseconds, more than all other work between scrapes. So it runs a second before the next scrape is
+// due, and every five seconds if none comes, so that the own metrics in a scrape are at most five seconds old.
 package selfmetrics
 
 import (
@@ -27,6 +27,7 @@ const (
 	idle = 5
 	// restPerWork limits gatherings to 2 % of a core, but at most idle intervals pass between them.
 	restPerWork = 49
+	maxGap      = time.Minute // between scrapes that are expected
 )
 
 // Options configure New. The zero value is usable.
@@ -88,25 +89,25 @@ func New(g prometheus.Gatherer, o Options) *Page {
 
 // Run gathers until ctx ends, and returns nil. Call it once.
 func (p *Page) Run(ctx context.Context) error {
-	rest := p.interval
+	gathered, rest, scraped := time.Now(), p.interval, time.Time{}
+	next := gathered.Add(idle * p.interval)
 	for {
-		gathered := time.Now()
-		if !wait(ctx, rest, nil) || !wait(ctx, idle*p.interval-time.Since(gathered), p.asked) {
+		select {
+		case <-ctx.Done():
 			return nil
+		case <-p.asked:
+			gap := time.Since(scraped)
+			if gap > maxGap {
+				gap = idle * p.interval
+			}
+			scraped = time.Now()
+			next = gathered.Add(max(rest, scraped.Sub(gathered)+gap-p.interval))
+		case <-time.After(time.Until(next)):
+			rest = min(max(p.interval, restPerWork*p.refresh()), idle*p.interval)
+			gathered = time.Now()
+			next = gathered.Add(idle * p.interval)
 		}
-		rest = min(max(p.interval, restPerWork*p.refresh()), idle*p.interval)
 	}
-}
-
-// wait returns after d, or earlier with a token. It returns false if ctx ends.
-func wait(ctx context.Context, d time.Duration, token <-chan struct{}) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-	case <-token:
-	}
-	return true
 }
 
 // refresh gathers, renders and publishes. It returns its duration.

@@ -59,10 +59,8 @@ func NewReport(v *view.View, all []CollectorStatus, list field.List, o ReportOpt
 	for _, s := range v.Sources {
 		b.addSource(s)
 	}
-	for _, c := range all {
-		for i := range c.Devices {
-			b.addStatus(c.Name, &c.Devices[i])
-		}
+	for _, d := range Devices(v, all) {
+		b.device(d.Collector.Name, &d.DeviceStatus.Device).DeviceStatus = *d.DeviceStatus
 	}
 	var out Report
 	for i := range b.devices {
@@ -121,8 +119,7 @@ func (b *builder) asked(d *field.Descriptor) bool {
 // reported is a device with its sources.
 type reported struct {
 	ReportDevice
-	known bool       // its state is known
-	in    []position // the sources that sample it
+	in []position // the sources that sample it
 }
 
 // position is a device of a source.
@@ -170,12 +167,6 @@ func (p *position) explanation(id field.ID) (e collector.Explanation, known bool
 		return e, false
 	}
 	return p.Explanations[n], true
-}
-
-func (b *builder) addStatus(name string, st *DeviceStatus) {
-	if d := b.device(name, &st.Device); !d.known || d.Collector == name {
-		d.DeviceStatus, d.known = *st, true
-	}
 }
 
 func (b *builder) device(name string, d *collector.Device) *reported {
@@ -305,7 +296,7 @@ func (d *reported) lacking(p *position, reading *field.Descriptor) collector.Exp
 func (d *reported) state() collector.Explanation {
 	e := collector.Explanation{Reason: collector.ReasonDeviceStalled, Detail: d.Reason}
 	switch {
-	case !d.known, d.State == Up && d.LastSample.IsZero(), d.Cause == CauseStarting:
+	case d.State == Up && d.LastSample.IsZero(), d.Cause == CauseStarting:
 		e.Reason, e.Detail = collector.ReasonNotDue, "the device was not sampled yet"
 	case d.State == Up:
 		e.Detail = "the last sample is too old to be shown"

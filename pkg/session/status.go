@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/view"
 )
 
 // State is the state of a device.
@@ -88,6 +89,50 @@ type DeviceStatus struct {
 	Cause      Cause
 	Reason     string    // in words, empty when up
 	LastSample time.Time // of the last success; zero if there was none
+}
+
+// Device is a device with the collector whose status counts, and its source.
+type Device struct {
+	*DeviceStatus
+	Collector *CollectorStatus
+	Source    *view.Source // nil if the View has no source of the collector with this device
+	Index     int          // in Source.Devices
+}
+
+// Rank orders the statuses that several collectors have of a device. The page shows the values of the first one; then
+// come those that have it up.
+func (d *DeviceStatus) Rank(shown bool) (rank int) {
+	if shown {
+		rank = 2
+	}
+	if d.State == Up {
+		rank++
+	}
+	return rank
+}
+
+// Devices returns each device of the collectors once, with the status of the highest Rank, or the first of those.
+func Devices(v *view.View, all []CollectorStatus) (out []Device) {
+	type key struct{ collector, id string }
+	shown, at := map[key]Device{}, map[string]int{}
+	for _, s := range slices.Backward(v.Sources) { // the first source serves a device
+		for i := range s.Devices {
+			shown[key{s.Collector, s.Devices[i].ID}] = Device{Source: s, Index: i}
+		}
+	}
+	for i := range all {
+		for j := range all[i].Devices {
+			d := shown[key{all[i].Name, all[i].Devices[j].Device.ID}]
+			d.DeviceStatus, d.Collector = &all[i].Devices[j], &all[i]
+			if before, known := at[d.Device.ID]; !known {
+				at[d.Device.ID] = len(out)
+				out = append(out, d)
+			} else if d.Rank(d.Source != nil) > out[before].Rank(out[before].Source != nil) {
+				out[before] = d
+			}
+		}
+	}
+	return out
 }
 
 // outcome is the result of one call for one device. Outcomes are created when a state changes rather than on each tick,

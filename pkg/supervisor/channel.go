@@ -43,7 +43,7 @@ const (
 	maxInput    = 64 << 20 // bytes of an input; a list has at most some hundred KiB
 )
 
-// message is a message of the child. One of its parts is set.
+// message is a message of the child. States and Costs may come together.
 type message struct {
 	View   viewMessage    `json:",omitempty"` // with a descriptor; at most once in a session
 	States *statesMessage `json:",omitempty"`

@@ -17,7 +17,7 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// failoverPeriod is how often Failover reads the rings.
+// failoverPeriod is how often Failover reads the rings while something changes.
 const failoverPeriod = 250 * time.Millisecond
 
 // Node receives the decisions of a Failover. Its methods must not block.
@@ -162,18 +162,24 @@ func (f *Failover) name(s serving) string {
 
 // Run decides periodically until ctx ends.
 func (f *Failover) Run(ctx context.Context) error {
-	tick := time.NewTicker(failoverPeriod)
-	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case now := <-tick.C:
-			f.mu.Lock()
-			f.decide(now)
-			f.mu.Unlock()
+		case <-view.Tick(f.pause()):
+			f.DecideNow()
 		}
 	}
+}
+
+// pause returns the time to the next decision. It is longer while nothing changes, because each wakeup costs CPU time.
+func (f *Failover) pause() time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.serving != undecided && f.behind == 0 && time.Since(f.began) > 2*f.o.Patience {
+		return 4 * failoverPeriod
+	}
+	return failoverPeriod
 }
 
 // decide evaluates the rings, publishes changes, and requests or ends the secondary's standby.
@@ -240,7 +246,7 @@ func (f *Failover) measure(now time.Time) {
 	case !known:
 		f.behind, f.advancing = patience, 0
 	case age > f.tolerance():
-		f.behind = min(max(f.behind, min(age, patience))+passed, 2*patience)
+		f.behind = min(max(f.behind+passed, min(age, patience)), 2*patience)
 		f.advancing = 0
 	default:
 		f.behind = max(f.behind-passed, 0)

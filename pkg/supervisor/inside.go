@@ -124,7 +124,6 @@ func (c *inside) run(ctx context.Context, s *session.Session) (again bool, err e
 			return false, ErrOrphaned
 		}
 	}
-	c.sendCosts(s)
 	if err == nil && ctx.Err() != nil && !errors.Is(context.Cause(ctx), context.Canceled) {
 		err = context.Cause(ctx)
 	}
@@ -133,7 +132,7 @@ func (c *inside) run(ctx context.Context, s *session.Session) (again bool, err e
 		last.Reason = err.Error()
 	}
 	last.Waits = ctx.Err() == nil && (err == nil || last.Cause == session.CauseChanged)
-	_ = c.to.send(&message{States: &last}, -1) // if the parent is gone, this process ends soon
+	_ = c.to.send(&message{States: &last, Costs: s.Costs()}, -1) // if the parent is gone, this process ends soon
 	return last.Waits, nil
 }
 
@@ -168,9 +167,8 @@ func (c *inside) Publish(sources []*view.Source) {
 
 // report sends states and costs until the session has ended, with its error, or ctx has. An order stops the session.
 func (c *inside) report(ctx context.Context, stop func(), s *session.Session, ended <-chan error) (err error, returned bool) {
-	ticker := time.NewTicker(reportEvery)
-	defer ticker.Stop()
 	for {
+		var costs *session.Costs
 		select {
 		case <-ctx.Done():
 			return nil, false
@@ -179,15 +177,12 @@ func (c *inside) report(ctx context.Context, stop func(), s *session.Session, en
 		case <-c.orders:
 			stop()
 			return nil, false
-		case <-ticker.C:
-			c.sendCosts(s)
+		case <-view.Tick(reportEvery):
+			costs = s.Costs()
 		case <-s.Changed():
-			select { // collect changes that occur together
-			case <-ctx.Done():
-			case <-time.After(reportSpacing):
-			}
+			time.Sleep(reportSpacing) // collect changes that occur together
 		}
-		_ = c.to.send(&message{States: statesOf(s.Status().Devices)}, -1)
+		_ = c.to.send(&message{States: statesOf(s.Status().Devices), Costs: costs}, -1)
 	}
 }
 
@@ -204,8 +199,6 @@ func statesOf(all []session.DeviceStatus) *statesMessage {
 	}
 	return m
 }
-
-func (c *inside) sendCosts(s *session.Session) { _ = c.to.send(&message{Costs: s.Costs()}, -1) }
 
 // readInput decodes what inputOf encodes.
 func readInput(text []byte) (list field.List, until map[string]int64, err error) {

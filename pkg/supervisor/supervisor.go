@@ -544,7 +544,7 @@ func (t *turn) run(ctx context.Context) (stuck bool) {
 			return true
 		case <-s.wake:
 		case <-t.life.changed():
-		case <-time.After(next):
+		case <-view.Tick(next):
 		}
 		if abandon == nil {
 			t.advance()

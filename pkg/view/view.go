@@ -4,6 +4,7 @@
 package view
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -151,3 +152,21 @@ func (b *Board) Store(v *View) {
 }
 
 var empty View
+
+// Every calls f now and at each full period of the wall clock until ctx ends, and returns nil.
+func Every(ctx context.Context, period time.Duration, f func(now time.Time)) error {
+	for {
+		f(time.Now())
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-Tick(period):
+		}
+	}
+}
+
+// Tick returns a channel that receives at the next full period of the wall clock. Those who look at a Board from time to
+// time wait for it, so that they wake an idle process together: a wakeup costs more CPU time than their work.
+func Tick(period time.Duration) <-chan time.Time {
+	return time.After(time.Until(time.Now().Truncate(period).Add(period)))
+}

@@ -73,31 +73,6 @@ func checkSystem(_ *Facts, out *findings) {
 	}
 }
 
-// quirks holds remedies and driver requirements that a vendor's row lacks.
-type quirks struct {
-	rival               string // kernel module that binds the GPUs but has no metrics
-	load, control, make string // remedies: no module; no control node, no GPU node
-	library             string // remedy without the first library, whose version must match the module's
-	node                string // prefix of a GPU node's name, before its number
-	release             string // file with the version of the vendor's software
-	socket              string // socket of the daemon that keeps GPUs initialised
-	optional            string // remedy if values are read without the device nodes
-}
-
-var quirksOf = map[*field.Vendor]quirks{
-	field.VendorNVIDIA: {
-		rival: "nouveau", node: "nvidia", socket: "/run/nvidia-persistenced/socket",
-		load:    "install NVIDIA's driver, or load it: modprobe nvidia; the kernel log (dmesg) says why it is not loaded, after a new kernel most often that it was not built for it",
-		control: "run nvidia-smi once as root, or nvidia-modprobe -c 0 -u, which make the device nodes; nvidia-persistenced does so at boot",
-		make:    "run nvidia-smi once as root, or give the container the GPUs",
-		library: "install the driver's libraries (libnvidia-ml, part of every driver package); in a container set NVIDIA_DRIVER_CAPABILITIES=utility,compute; elsewhere name the place with --nvml-library or --nvml-driver-root",
-	},
-	field.VendorAMD: {
-		node: "renderD", release: "/opt/rocm/.info/version", optional: "nothing for metrics from /sys; --rocm-source=smi needs the groups render and video",
-		load: "load the driver: modprobe amdgpu; the kernel log (dmesg) says why it does not take the GPUs",
-	},
-}
-
 // ofVendors returns a check that runs for each vendor. Its findings have the vendor's name.
 func ofVendors(check func(*Facts, *findings, *field.Vendor, *Driver)) func(*Facts, *findings) {
 	return func(f *Facts, out *findings) {
@@ -112,7 +87,8 @@ func ofVendors(check func(*Facts, *findings, *field.Vendor, *Driver)) func(*Fact
 }
 
 func checkDriver(_ *Facts, out *findings, v *field.Vendor, d *Driver) {
-	gpus, q := config.Counted(len(d.GPUs), v.Name+" GPU"), quirksOf[v]
+	gpus := config.Counted(len(d.GPUs), v.Name+" GPU")
+	load := fmt.Sprintf("install %s's driver, or load it: modprobe %s; the kernel log (dmesg) says why it is not loaded or does not take the GPUs, after a new kernel most often that it was not built for it", v.Name, v.Module)
 	if len(d.GPUs) == 0 {
 		if d.Module != "" {
 			out.add(OK, "", "kernel module %s %s is loaded", v.Module, d.Module)
@@ -121,11 +97,11 @@ func checkDriver(_ *Facts, out *findings, v *field.Vendor, d *Driver) {
 	}
 	switch {
 	case d.Rival && d.Module == "":
-		out.add(Problem, fmt.Sprintf("blacklist %s (a file in /etc/modprobe.d with: blacklist %[1]s), make the initramfs again, install %s's driver and restart", q.rival, v.Name),
-			"%s, but the kernel module %s is loaded and %s's is not: %[2]s has no metrics", gpus, q.rival, v.Name)
+		out.add(Problem, fmt.Sprintf("blacklist %s (a file in /etc/modprobe.d with: blacklist %[1]s), make the initramfs again, install %s's driver and restart", v.Rival, v.Name),
+			"%s, but the kernel module %s is loaded and %s's is not: %[2]s has no metrics", gpus, v.Rival, v.Name)
 		return
 	case d.Module == "":
-		out.add(Problem, q.load, "%s on the PCI bus, but the kernel module %s is not loaded", gpus, v.Module)
+		out.add(Problem, load, "%s on the PCI bus, but the kernel module %s is not loaded", gpus, v.Module)
 		return
 	}
 	var others, none []string
@@ -139,12 +115,12 @@ func checkDriver(_ *Facts, out *findings, v *field.Vendor, d *Driver) {
 		}
 	}
 	if len(none) == len(d.GPUs) {
-		out.add(Problem, q.load, "%s, none with the driver %s", gpus, v.Module)
+		out.add(Problem, load, "%s, none with the driver %s", gpus, v.Module)
 	} else {
 		out.add(OK, "", "%s, kernel module %s %s", gpus, v.Module, d.Module)
 	}
 	if d.Rival {
-		out.add(Note, "blacklist "+q.rival+", or it takes GPUs that "+v.Name+"'s module releases", "the kernel module %s is loaded next to %s's", q.rival, v.Name)
+		out.add(Note, "blacklist "+v.Rival+", or it takes GPUs that "+v.Name+"'s module releases", "the kernel module %s is loaded next to %s's", v.Rival, v.Name)
 	}
 	if len(others) > 0 {
 		out.add(Note, "nothing, if they are for virtual machines (vfio-pci)", "GPUs of another driver: %s", list(others))
@@ -155,32 +131,31 @@ func checkNodes(f *Facts, out *findings, v *field.Vendor, d *Driver) {
 	if d.Module == "" || len(d.GPUs) == 0 && len(d.Nodes) == 0 {
 		return
 	}
-	q := quirksOf[v]
 	control, gpus, closed := len(v.Control) == 0, 0, map[string][]string{}
 	for _, n := range d.Nodes {
-		isControl, isGPU := slices.Contains(v.Control, n.Path), isNumbered(filepath.Base(n.Path), q.node)
+		isControl, gpu := slices.Contains(v.Control, n.Path), isGPU(v, n.Path)
 		control = control || isControl
-		if isGPU {
+		if gpu {
 			gpus++
 		}
-		if why := n.Access + " (" + n.Mode + " " + n.Owner + ")"; n.Access != "ok" && (isControl || isGPU) {
+		if why := n.Access + " (" + n.Mode + " " + n.Owner + ")"; n.Access != "ok" && (isControl || gpu) {
 			closed[why] = append(closed[why], n.Path)
 		}
 	}
 	add := func(s Severity, do, format string, args ...any) {
-		if q.optional != "" {
-			s, do = Note, q.optional
+		if v.NodesOptional != "" {
+			s, do = Note, v.NodesOptional
 		}
 		out.add(s, do, format, args...)
 	}
+	advice := cmp.Or(v.NodeAdvice, "the kernel log (dmesg) says why the driver made no device nodes; give a container the GPUs")
 	switch {
 	case !control && f.Host.Container != "":
-		add(Problem, "give the container the GPUs: in Kubernetes runtimeClassName: nvidia with NVIDIA_VISIBLE_DEVICES=all, or privileged with /dev mounted; docker run --gpus all; podman run --device nvidia.com/gpu=all",
-			"the driver is loaded, but this container has no %s", v.Control[0])
+		add(Problem, advice, "the driver is loaded, but this container has no %s", v.Control[0])
 	case !control:
-		add(Problem, q.control, "the driver is loaded, but there is no %s", v.Control[0])
+		add(Problem, advice, "the driver is loaded, but there is no %s", v.Control[0])
 	case gpus == 0:
-		add(Problem, q.make, "there is no /dev/%s0 or other GPU's device node", q.node)
+		add(Problem, advice, "there is no device node of a GPU, %s", strings.ReplaceAll(strings.Join(v.Nodes, " or "), "*", "0"))
 	case len(d.GPUs) > gpus:
 		add(Note, "nothing, if the container is meant to have some of them, or others are of another driver", "%s on the PCI bus, device nodes of %d", config.Counted(len(d.GPUs), v.Name+" GPU"), gpus)
 	}
@@ -196,15 +171,17 @@ func checkNodes(f *Facts, out *findings, v *field.Vendor, d *Driver) {
 	}
 }
 
-// isNumbered reports whether name is prefix plus a number.
-func isNumbered(name, prefix string) bool {
-	digits, ok := strings.CutPrefix(name, prefix)
-	return ok && digits != "" && strings.Trim(digits, "0123456789") == ""
+// isGPU reports whether a device node is a GPU's: one of the vendor's patterns with a number for *.
+func isGPU(v *field.Vendor, node string) bool {
+	return slices.ContainsFunc(v.Nodes, func(pattern string) bool {
+		prefix, several := strings.CutSuffix(pattern, "*")
+		digits, ok := strings.CutPrefix(node, prefix)
+		return several && ok && digits != "" && strings.Trim(digits, "0123456789") == ""
+	})
 }
 
 func checkLibrary(_ *Facts, out *findings, v *field.Vendor, d *Driver) {
-	q := quirksOf[v]
-	if d.Module == "" || q.library == "" {
+	if d.Module == "" || v.LibraryAdvice == "" {
 		return
 	}
 	var unknown, other []string
@@ -224,11 +201,11 @@ func checkLibrary(_ *Facts, out *findings, v *field.Vendor, d *Driver) {
 	switch {
 	case len(other) > 0:
 		out.add(Problem, "after an upgrade of the driver restart the machine, or unload and load its modules; in a container see that it has the host's library and not one from its image",
-			"the kernel module is %s and the library another: %s; NVML refuses to work like that (driver/library version mismatch)", d.Module, list(other))
+			"the kernel module is %s and the library another: %s; the library refuses to work like that (driver/library version mismatch)", d.Module, list(other))
 	case len(unknown) > 0:
 		out.add(Unknown, "", "the version of %s: its name does not have it", list(unknown))
 	default:
-		out.add(Problem, q.library, "kernel module %s %s is loaded, but %s.so.1 is not in any of the usual places", v.Module, d.Module, v.Libraries[0])
+		out.add(Problem, v.LibraryAdvice, "kernel module %s %s is loaded, but %s.so.1 is not in any of the usual places", v.Module, d.Module, v.Libraries[0])
 	}
 }
 
@@ -236,10 +213,10 @@ func checkLibrary(_ *Facts, out *findings, v *field.Vendor, d *Driver) {
 var versionInName = regexp.MustCompile(`^[0-9]+\.[0-9]+(\.[0-9]+)*$`)
 
 func checkPersistence(f *Facts, out *findings, v *field.Vendor, d *Driver) {
-	if quirksOf[v].socket == "" {
+	if v.Daemon == "" {
 		return
 	}
-	off := 0
+	off, daemon := 0, filepath.Base(filepath.Dir(v.Daemon))
 	f.eachField(func(_ *apiv1.Device, v *apiv1.Field) {
 		if v.Value != nil && *v.Value == 0 && (v.Name == "DCGM_FI_DEV_PERSISTENCE_MODE" || v.Name == "DCGM_FI_DEV_GPU_PERSISTENCE_MODE") {
 			off++
@@ -247,9 +224,9 @@ func checkPersistence(f *Facts, out *findings, v *field.Vendor, d *Driver) {
 	})
 	switch {
 	case off > 0:
-		out.add(Note, "enable nvidia-persistenced: without it the driver initialises a GPU at each opening, which takes seconds, and loses settings", "persistence mode is off on %s", config.Counted(off, "GPU"))
+		out.add(Note, "enable "+daemon+": without it the driver initialises a GPU at each opening, which takes seconds, and loses settings", "persistence mode is off on %s", config.Counted(off, "GPU"))
 	case d.Module != "" && !d.Persistence && f.Host.Container == "":
-		out.add(Note, "enable nvidia-persistenced, unless persistence mode is set by nvidia-smi -pm 1", "nvidia-persistenced does not run")
+		out.add(Note, "enable "+daemon+", unless persistence mode is set in another way", "%s does not run", daemon)
 	}
 }
 
@@ -259,12 +236,12 @@ func checkContainer(f *Facts, out *findings) {
 	}
 }
 
-// mostNamed bounds the items that a finding lists.
-const mostNamed = 8
+// maxNamed bounds the items that a finding lists.
+const maxNamed = 8
 
 func list(names []string) string {
-	if len(names) > mostNamed {
-		return strings.Join(names[:mostNamed], ", ") + fmt.Sprintf(" and %d more", len(names)-mostNamed)
+	if len(names) > maxNamed {
+		return strings.Join(names[:maxNamed], ", ") + fmt.Sprintf(" and %d more", len(names)-maxNamed)
 	}
 	return strings.Join(names, ", ")
 }

@@ -10,7 +10,6 @@ import (
 
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/config"
-	"warpgauge/pkg/field"
 )
 
 // Checks of an exporter's answers.
@@ -28,7 +27,7 @@ func checkExporter(f *Facts, out *findings) {
 		}
 		out.add(OK, "", "the exporter at %s answers, version %s", e.url, v)
 	case e.err != nil && strings.Contains(e.err.Error(), apiv1.ErrNoAPI.Error()):
-		out.add(Problem, "upgrade the exporter, or see that --web-page is not off", "the exporter at %s has no JSON API: it is too old, or the API is off", e.url)
+		out.add(Unknown, "upgrade the exporter if it is old; with --web-page=off it has no API", "the exporter at %s has no JSON API, so its devices are not known", e.url)
 	case e.err != nil:
 		out.add(Problem, "start it (systemctl start warpgauge), or name it with --url; its log says why it does not run. Without an exporter warpgauge devices reads the devices", "%v", e.err)
 	}
@@ -56,10 +55,12 @@ func checkCollectors(f *Facts, out *findings) {
 	if e.devices == nil {
 		return
 	}
-	nvidiaGPUs := len(f.driver(field.VendorNVIDIA).GPUs)
-	hardware := map[string]int{"dcgm": nvidiaGPUs, "nvml": nvidiaGPUs, "rocm": len(f.driver(field.VendorAMD).GPUs)}
-	nvidia := slices.ContainsFunc(e.devices.Collectors, func(c apiv1.Collector) bool { return c.Up && (c.Name == "dcgm" || c.Name == "nvml") })
+	served := map[string]bool{} // vendors with a collector that is up
 	for _, c := range e.devices.Collectors {
+		served[c.Vendor] = served[c.Vendor] || c.Up
+	}
+	for _, c := range e.devices.Collectors {
+		d := f.Drivers[c.Vendor] // nil: simulated, or the probe did not end
 		switch {
 		case c.Up:
 			out.add(OK, "", "%s is in use", c.Name)
@@ -68,7 +69,7 @@ func checkCollectors(f *Facts, out *findings) {
 		case quiet(c.Cause) && strings.Contains(c.Reason, `host engine "`): // one that was asked for, whatever NVML serves
 			out.add(Problem, "use an image with DCGM (the chart: image.variant=dcgm) or install its library, and start the host engine; or leave --remote-hostengine-info out",
 				"the DCGM host engine is not in use: %s", c.Reason)
-		case quiet(c.Cause) && (hardware[c.Name] == 0 || nvidia && (c.Name == "dcgm" || c.Name == "nvml")):
+		case quiet(c.Cause) && (d == nil || len(d.GPUs) == 0 || served[c.Vendor]):
 			out.add(OK, "", "%s is not in use: %s", c.Name, c.Reason)
 		default:
 			out.add(Problem, advice[c.Cause], "%s does not work: %s", c.Name, cmp.Or(c.Reason, c.Cause))
@@ -154,36 +155,43 @@ func nameOf(d *apiv1.Device) string {
 	return d.Kind + " " + d.ID
 }
 
-// ofCollector matches the prefix of the collector check's texts.
-var ofCollector = regexp.MustCompile(`^collector \S+: `)
+// ofCollector matches a reason why the exporter is not ready that names a collector.
+var ofCollector = regexp.MustCompile(`^collector (\S+): `)
 
 func checkHealth(f *Facts, out *findings) {
 	h := f.exporter.health
 	if h == nil {
 		return
 	}
-	reasons := slices.DeleteFunc(slices.Clone(h.Reasons), func(r string) bool { return ofCollector.MatchString(r) })
+	reasons := slices.DeleteFunc(slices.Clone(h.Reasons), func(r string) bool {
+		m := ofCollector.FindStringSubmatch(r)
+		return m != nil && (f.exporter.devices == nil || !slices.ContainsFunc(f.exporter.devices.Collectors, func(c apiv1.Collector) bool {
+			return c.Name == m[1] && c.Cause == "nothing_to_read" // the check of collectors reports other causes
+		}))
+	})
 	for _, r := range reasons {
 		out.add(Problem, "see docs/operations.md#paths", "not ready: %s", r)
 	}
-	state := map[string]string{}
+	reported := map[string]bool{} // by the devices check
 	if d := f.exporter.devices; d != nil {
 		for i := range d.Devices {
-			state[d.Devices[i].ID] = d.Devices[i].State
+			reported[d.Devices[i].ID] = d.Devices[i].State != "up" && d.Devices[i].State != "released"
 		}
 	}
-	bad := 0
 	for _, d := range h.Devices {
-		if (d.State == "failed" || d.State == "degraded") && state[d.ID] == "up" { // the devices check reports the others
-			bad++
-			advice := "see docs/health.md"
-			if d.Action != "" && d.Action != "none" {
-				advice = "action: " + d.Action + ", see docs/health.md"
-			}
-			out.add(Problem, advice, "GPU %s is %s: %s", cmp.Or(d.GPU, d.ID), d.State, cmp.Or(d.Text, d.Reason, "no reason is known"))
+		if d.State == "ok" || reported[d.ID] || d.Reason == "released" {
+			continue
 		}
+		advice, severity := "see docs/health.md", Problem
+		if d.Action != "" && d.Action != "none" {
+			advice = "action: " + d.Action + ", see docs/health.md"
+		}
+		if d.State == "unknown" {
+			severity = Note
+		}
+		out.add(severity, advice, "GPU %s is %s: %s", cmp.Or(d.GPU, d.ID), d.State, cmp.Or(d.Text, d.Reason, "no reason is known"))
 	}
-	if bad+len(reasons) == 0 && len(h.Devices) > 0 {
+	if h.State == "ok" && len(reasons) == 0 {
 		out.add(OK, "", "the verdict on the devices is %s", h.State)
 	}
 }
@@ -197,7 +205,11 @@ func checkList(f *Facts, out *findings) {
 		out.add(Problem, "correct the file: warpgauge check FILE lists what is wrong. Until then the list before it is in service", "the last reload failed: %s", l.LastError)
 		return
 	}
-	out.add(OK, "", "%s from %s", config.Counted(len(l.Fields), "field"), l.Source)
+	if len(l.Fields) == 0 {
+		out.add(Problem, "name a list with fields (-f)", "the list from %s has no field", l.Source)
+	} else {
+		out.add(OK, "", "%s from %s", config.Counted(len(l.Fields), "field"), l.Source)
+	}
 	checkDelivery(l.Remote, out)
 }
 

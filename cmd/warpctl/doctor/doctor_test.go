@@ -17,6 +17,7 @@ import (
 
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/internal/testkit/tree"
+	"warpgauge/pkg/field"
 )
 
 // with returns a copy of a tree with additional files; a name with - removes the files with that prefix.
@@ -111,7 +112,7 @@ func (e *fakeExporter) Page(_ context.Context, _ string, w io.Writer) error {
 func serving() *fakeExporter {
 	return &fakeExporter{
 		devices: &apiv1.Devices{
-			Hostname: "node", Version: "1.0", Collectors: []apiv1.Collector{{Name: "nvml", Up: true}, {Name: "rocm", Cause: "not_loaded", Reason: "no AMD GPU"}},
+			Hostname: "node", Version: "1.0", Collectors: []apiv1.Collector{{Name: "nvml", Vendor: "NVIDIA", Up: true}, {Name: "rocm", Vendor: "AMD", Cause: "not_loaded", Reason: "no AMD GPU"}},
 			Devices: []apiv1.Device{{ID: "GPU-1", Kind: "gpu", State: "up", GPU: "0"}},
 		},
 		fields: &apiv1.Fields{Devices: []apiv1.DeviceFields{{ID: "GPU-1", Fields: []apiv1.Field{{Name: "DCGM_FI_DEV_GPU_TEMP"}}}}},
@@ -230,7 +231,7 @@ func TestFaults(t *testing.T) {
 	f("a GPU without a node", two, nil, "NVIDIA device nodes", Note, "2 NVIDIA GPUs on the PCI bus, device nodes of 1")
 	f("a closed node that is not needed", healthy, denied(unix.EACCES, "nvidia-uvm"), "NVIDIA device nodes", OK, "device nodes of 1 NVIDIA GPU can be opened")
 	f("a driver without GPUs", with(healthy, "-dev/nvidia", "-sys/bus/pci"), nil, "NVIDIA driver", OK, "kernel module nvidia 550.54.15 is loaded")
-	f("no GPU's node", with(healthy, "-dev/nvidia0"), nil, "NVIDIA device nodes", Problem, "no /dev/nvidia0")
+	f("no GPU's node", with(healthy, "-dev/nvidia0"), nil, "NVIDIA device nodes", Problem, "no device node of a GPU, /dev/nvidia0")
 	f("no permission", healthy, denied(unix.EACCES, "nvidia0"), "NVIDIA device nodes", Problem, "user 1000 cannot open /dev/nvidia0: permission denied", "SupplementaryGroups=")
 	f("device control group", healthy, denied(unix.EPERM, "nvidiactl"), "NVIDIA device nodes", Problem, "cannot open /dev/nvidiactl: operation not permitted", "device control group")
 	f("no library", with(healthy, "-usr/lib"), nil, "NVIDIA library", Problem, "libnvidia-ml.so.1 is not in any", "NVIDIA_DRIVER_CAPABILITIES")
@@ -250,17 +251,17 @@ func TestFaults(t *testing.T) {
 	f("no access to kfd", loaded, denied(unix.EACCES, "kfd"), "AMD device nodes", Note, "cannot open /dev/kfd")
 
 	f("no exporter", healthy, exporter(func(e *fakeExporter) { e.err, e.page = apiv1.ErrNoAnswer, "" }), "exporter", Problem, "no exporter answers", "systemctl start warpgauge", "warpgauge devices")
-	f("old exporter", healthy, exporter(func(e *fakeExporter) { e.err = apiv1.ErrNoAPI }), "exporter", Problem, "has no JSON API", "upgrade")
+	f("old exporter", healthy, exporter(func(e *fakeExporter) { e.err = apiv1.ErrNoAPI }), "exporter", Unknown, "has no JSON API", "upgrade")
 	f("dcgm-exporter at the port", healthy, exporter(func(e *fakeExporter) { e.err, e.page = apiv1.ErrNoAPI, "DCGM_FI_DEV_GPU_TEMP 40\n" }), "exporter", Problem, "dcgm-exporter answers at http://localhost:9400", "--address")
 	f("other version", healthy, exporter(func(e *fakeExporter) { e.devices.Version = "0.9" }), "exporter", Note, "is version 0.9, doctor 1.0")
 	f("exporter hangs", healthy, exporter(func(e *fakeExporter) { e.err, e.page = context.DeadlineExceeded, "" }), "exporter", Problem, "context deadline exceeded")
 
 	f("collector in error", healthy, collector(apiv1.Collector{Name: "nvml", Cause: "error", Reason: "cannot open: Unknown Error"}), "collectors", Problem, "nvml does not work: cannot open")
-	f("nothing loaded although there is a GPU", healthy, collector(apiv1.Collector{Name: "nvml", Cause: "not_loaded", Reason: "no library"}), "collectors", Problem, "nvml does not work: no library")
-	f("nothing loaded without a GPU", with(healthy, "-sys/bus/pci"), collector(apiv1.Collector{Name: "nvml", Cause: "not_loaded", Reason: "no library"}), "collectors", OK, "nvml is not in use: no library")
+	f("nothing loaded although there is a GPU", healthy, collector(apiv1.Collector{Name: "nvml", Vendor: "NVIDIA", Cause: "not_loaded", Reason: "no library"}), "collectors", Problem, "nvml does not work: no library")
+	f("nothing loaded without a GPU", with(healthy, "-sys/bus/pci"), collector(apiv1.Collector{Name: "nvml", Vendor: "NVIDIA", Cause: "not_loaded", Reason: "no library"}), "collectors", OK, "nvml is not in use: no library")
 	besideNVML := func(reason string) func(*Options) {
 		return exporter(func(e *fakeExporter) {
-			e.devices.Collectors = []apiv1.Collector{{Name: "nvml", Up: true}, {Name: "dcgm", Cause: "not_loaded", Reason: reason}}
+			e.devices.Collectors = []apiv1.Collector{{Name: "nvml", Vendor: "NVIDIA", Up: true}, {Name: "dcgm", Vendor: "NVIDIA", Cause: "not_loaded", Reason: reason}}
 		})
 	}
 	f("a host engine without DCGM's library", healthy, besideNVML(`host engine "nvidia-dcgm:5555" is not used: no libdcgm.so.4`),
@@ -282,9 +283,14 @@ func TestFaults(t *testing.T) {
 
 	f("bad health", healthy, exporter(func(e *fakeExporter) {
 		e.health.Devices[0].State, e.health.Devices[0].Text, e.health.Devices[0].Action = "failed", "a row", "replace"
+		e.devices.Devices[0].State = "released"
 	}), "health", Problem, "GPU GPU-1 is failed: a row", "action: replace")
 	f("not ready", healthy, exporter(func(e *fakeExporter) { e.health.Reasons = []string{"no GPU that is required"} }), "health", Problem, "not ready: no GPU")
 	f("collector that is not ready", healthy, exporter(func(e *fakeExporter) { e.health.Reasons = []string{"collector rocm: no AMD GPU"} }), "health", OK, "ok")
+	f("nothing to read", healthy, exporter(func(e *fakeExporter) {
+		e.health.Reasons, e.devices.Collectors[0].Cause = []string{"collector nvml: nothing to read"}, "nothing_to_read"
+	}), "health", Problem, "nothing to read")
+	f("empty list", healthy, exporter(func(e *fakeExporter) { e.list.Fields = nil }), "field list", Problem, "has no field")
 	f("list error", healthy, exporter(func(e *fakeExporter) { e.list.LastError = "line 3: gouge" }), "field list", Problem, "line 3: gouge", "warpgauge check")
 
 	delivered := func(r apiv1.RemoteList) func(*Options) {
@@ -315,6 +321,37 @@ func TestFaults(t *testing.T) {
 			return []byte("x ERROR nvml: first\ny ERROR nvml: second\n"), nil
 		}
 	}, "log", Note, "2 errors", "nvml: second")
+}
+
+// TestNewVendor: the checks need no more of a vendor than its row, and of its collector than the API's answer.
+func TestNewVendor(t *testing.T) {
+	toy := &field.Vendor{Name: "Toy", PCI: "0x70e5", Module: "toys", Nodes: []string{"/dev/toy*"}}
+	s := &system{access: func(string, bool) error { return nil }, root: tree.Write(t, map[string]string{
+		"sys/bus/pci/devices/0000:3b:00.0/vendor": "0x70e5\n", "sys/bus/pci/devices/0000:3b:00.0/class": "0x120000\n",
+		"dev/toy0": "", "dev/toy-control": "",
+	})}
+	apply, err := s.driver(toy, nil)(t.Context())
+	must(t, err)
+	f := &Facts{Drivers: map[string]*Driver{}}
+	f.exporter.devices = &apiv1.Devices{Collectors: []apiv1.Collector{{Name: "toy", Vendor: "Toy", Cause: "not_loaded", Reason: "no library"}}}
+	apply(f)
+	d, out := f.Drivers["Toy"], &findings{check: "toy"}
+	checkDriver(f, out, toy, d)
+	checkCollectors(f, out)
+	d.Module = "1.0"
+	checkNodes(f, out, toy, d)
+	d.Nodes = d.Nodes[:1] // toy-control
+	checkNodes(f, out, toy, d)
+	checkLibrary(f, out, toy, d)
+	checkPersistence(f, out, toy, d)
+	r := &Result{Findings: out.all}
+	want(t, "a new vendor", r, "toy", Problem, "1 Toy GPU on the PCI bus, but the kernel module toys is not loaded", "modprobe toys")
+	want(t, "a new vendor", r, "toy", Problem, "toy does not work: no library")
+	want(t, "a new vendor", r, "toy", OK, "device nodes of 1 Toy GPU can be opened")
+	want(t, "a new vendor", r, "toy", Problem, "no device node of a GPU, /dev/toy0")
+	if len(r.Findings) != 4 {
+		t.Errorf("more findings:\n%s", table(t, r))
+	}
 }
 
 // TestFlags: the settings come from the only running exporter and from the environment.

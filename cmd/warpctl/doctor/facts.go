@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -60,9 +59,6 @@ type Driver struct {
 	Release     string   `json:"release,omitempty"` // version of the vendor's software
 	Persistence bool     `json:"persistence_daemon,omitempty"`
 }
-
-// driver returns the facts about a vendor, or empty facts if the probe did not end.
-func (f *Facts) driver(v *field.Vendor) *Driver { return cmp.Or(f.Drivers[v.Name], &Driver{}) }
 
 // PCI is a display controller.
 type PCI struct {
@@ -220,10 +216,10 @@ func (s *system) gpus(v *field.Vendor) (out []PCI) {
 	return out
 }
 
-// nodes returns the device nodes that match a pattern. It opens those without side effects, because
-// only that shows the limits of a device control group.
-func (s *system) nodes(patterns ...string) (out []Node) {
-	for _, name := range s.glob(patterns...) {
+// nodes returns a vendor's device nodes. It opens the one without side effects, because only that
+// shows the limits of a device control group.
+func (s *system) nodes(v *field.Vendor) (out []Node) {
+	for _, name := range s.glob(v.Nodes...) {
 		info, err := os.Stat(s.path(name))
 		if err != nil {
 			continue
@@ -232,7 +228,7 @@ func (s *system) nodes(patterns ...string) (out []Node) {
 			continue
 		}
 		n := Node{Path: name, Mode: info.Mode().String(), Owner: ownerOf(info), Access: "ok"}
-		if err := s.access(s.path(name), filepath.Base(name) == "nvidiactl"); err != nil {
+		if err := s.access(s.path(name), name == v.Probe); err != nil {
 			n.Access = err.Error()
 		}
 		out = append(out, n)
@@ -274,16 +270,15 @@ var moduleVersion = regexp.MustCompile(`[0-9]{3,}\.[0-9]+(\.[0-9]+)*`)
 // driver reads the facts about a vendor's GPUs and driver.
 func (s *system) driver(v *field.Vendor, roots []string) func(context.Context) (func(*Facts), error) {
 	return func(context.Context) (func(*Facts), error) {
-		q := quirksOf[v]
 		d := Driver{
-			GPUs: s.gpus(v), Module: s.text("/sys/module/" + v.Module + "/version"), Nodes: s.nodes(v.Nodes...),
-			Rival: q.rival != "" && s.exists("/sys/module/"+q.rival), Persistence: q.socket != "" && (s.exists(q.socket) || s.exists("/var"+q.socket)),
+			GPUs: s.gpus(v), Module: s.text("/sys/module/" + v.Module + "/version"), Nodes: s.nodes(v),
+			Rival: v.Rival != "" && s.exists("/sys/module/"+v.Rival), Persistence: v.Daemon != "" && (s.exists(v.Daemon) || s.exists("/var"+v.Daemon)),
 		}
 		for _, name := range v.Libraries {
 			d.Libraries = append(d.Libraries, s.libraries(name, roots)...)
 		}
-		if q.release != "" {
-			d.Release = s.text(q.release)
+		if v.Release != "" {
+			d.Release = s.text(v.Release)
 		}
 		if d.Module == "" {
 			d.Module = moduleVersion.FindString(s.text("/proc/driver/" + v.Module + "/version"))

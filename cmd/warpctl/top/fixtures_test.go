@@ -107,11 +107,11 @@ func reading(name, unit string, v float64) apiv1.Field {
 	return apiv1.Field{Name: name, Type: "gauge", Unit: unit, Interval: 1, Value: value(v), Age: value(0.4)}
 }
 
-// hopper returns a node with eight GPUs; one is lost and one does not answer.
+// hopper returns a node with eight GPUs; one is lost, one does not answer, and of those that are up one has failed.
 func hopper() *fakeNode {
 	n := &fakeNode{
 		devices: apiv1.Devices{Time: noon, Hostname: "node-7", Version: "1.0", Simulated: true, Collectors: []apiv1.Collector{{Name: "nvml", Up: true}}},
-		health:  apiv1.Health{State: "failed", Reasons: []string{"GPU 6 is lost"}},
+		health:  apiv1.Health{State: "failed", Devices: []apiv1.DeviceHealth{{ID: "GPU-3", GPU: "3", State: "failed", Text: "rows cannot be remapped", Action: "replace"}}},
 		events: apiv1.Events{Events: []apiv1.Event{
 			{Time: noon.Add(-90 * time.Second), Kind: "device_state", Device: "GPU-6", Text: "GPU 6 is lost", Bad: true},
 			{Time: noon.Add(-30 * time.Second), Kind: "xid", Device: "GPU-0", Text: "XID 13: graphics engine exception", Bad: true},

@@ -32,7 +32,7 @@ type Target struct {
 const (
 	pollTimeout = 5 * time.Second
 	longestWait = 10 * time.Second // maximum pause between attempts to reach a silent node
-	mostEvents  = 20               // events in a device's details
+	maxEvents   = 20               // events in a device's details
 	eventSpan   = time.Hour
 )
 
@@ -107,8 +107,8 @@ type state struct {
 	silent   time.Time // since when the node does not answer, or zero
 	err      string    // why it does not answer
 	devices  *apiv1.Devices
-	health   *apiv1.Health
-	rows     []row // one per device, in the same order
+	health   *apiv1.Health // since the first answer, as devices
+	rows     []row         // one per device, in the same order
 	details  *details
 }
 
@@ -239,7 +239,7 @@ func (p *poller) details(ctx context.Context, l *look) *details {
 		d.samples[q] = s
 	}
 	if e, err := r.Events(ctx, now.Add(-eventSpan), 0); err == nil {
-		for i := len(e.Events) - 1; i >= 0 && len(d.events) < mostEvents; i-- {
+		for i := len(e.Events) - 1; i >= 0 && len(d.events) < maxEvents; i-- {
 			if e.Events[i].Device == l.device || e.Events[i].Device == "" {
 				d.events = append(d.events, e.Events[i])
 			}

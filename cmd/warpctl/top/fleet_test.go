@@ -160,7 +160,7 @@ func TestOnce(t *testing.T) {
 	var b strings.Builder
 	must(t, r.Table(&b))
 	got := strings.ReplaceAll(strings.ReplaceAll(b.String(), away.URL, "AWAY"), strings.Repeat(" ", len(away.URL)-len("AWAY")), "")
-	for _, want := range []string{"train/llm-0", "59.6/79.6", "AWAY does not answer: exporter at AWAY: it has no JSON API", "gone:9400 does not answer: no route\n", "node-7: GPU 5 is stalled: a call has not returned for 35s\n", "node-7 (simulated)\n"} {
+	for _, want := range []string{"train/llm-0", "59.6/79.6", "AWAY does not answer: exporter at AWAY: it has no JSON API", "gone:9400 does not answer: no route\n", "node-7: 3 faulty devices; GPU 3 is failed: rows cannot be remapped; action: replace\n", "node-7 (simulated)\n"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the table lacks %q:\n%s", want, got)
 		}

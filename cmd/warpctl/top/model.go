@@ -348,7 +348,8 @@ func (m *model) list() listing {
 	var items []row
 	for i := range m.rows {
 		r := &m.rows[i]
-		if m.listed(r) && matches(m.filtered(), m.states[r.node].name, "gpu "+r.number(), r.Model, r.model(), stateOf(m.states, r), r.users(), r.UUID, r.PCIBusID, r.Reason) {
+		state, why := stateOf(m.states, r)
+		if m.listed(r) && matches(m.filtered(), m.states[r.node].name, "gpu "+r.number(), r.Model, r.model(), state, r.users(), r.UUID, r.PCIBusID, why) {
 			items = append(items, *r)
 		}
 	}
@@ -373,11 +374,12 @@ func (m *model) about(r *row) string {
 	if r.part() {
 		out = r.number()
 	}
-	out += " is " + r.State
+	state, why := stateOf(m.states, r)
+	out += " is " + state
 	if r.State != "up" && r.LastSample != nil {
 		out += ", last sampled " + short(m.now.Sub(*r.LastSample).Seconds()) + " ago"
 	}
-	return join(": ", out, r.Reason)
+	return join(": ", out, why)
 }
 
 // details returns the details of the shown device, or nil until they arrive.

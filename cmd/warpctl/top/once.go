@@ -58,25 +58,23 @@ func Once(ctx context.Context, targets []Target) *Report {
 	for i, s := range r.states {
 		n := NodeReport{Node: clean(s.name), Simulated: s.simulated() != "", Error: s.err}
 		if s.err == "" {
-			n.Reason = clean(s.trouble())
-			if s.health != nil {
-				n.State = s.health.State
-			}
+			n.Reason, n.State = clean(s.trouble()), s.health.State
 		}
 		r.Nodes = append(r.Nodes, n)
 		for j := range s.rows {
 			if row := s.rows[j]; !row.part() {
 				row.node = i
 				r.rows = append(r.rows, row)
-				r.Devices = append(r.Devices, deviceReport(n.Node, &row))
+				r.Devices = append(r.Devices, deviceReport(n.Node, r.states, &row))
 			}
 		}
 	}
 	return r
 }
 
-func deviceReport(node string, r *row) DeviceReport {
-	d := DeviceReport{Node: node, GPU: r.number(), ID: r.ID, Model: r.Model, Simulated: r.Simulated, State: r.State, Reason: r.Reason}
+func deviceReport(node string, states []*state, r *row) DeviceReport {
+	state, why := stateOf(states, r)
+	d := DeviceReport{Node: node, GPU: r.number(), ID: r.ID, Model: r.Model, Simulated: r.Simulated, State: state, Reason: why}
 	for _, to := range []struct {
 		at **float64
 		quantity

@@ -46,7 +46,7 @@ var roles = [quantities]field.Role{
 // names returns all field names of the shown readings.
 var names = sync.OnceValue(func() (out []string) {
 	for _, d := range field.All() {
-		if !slices.ContainsFunc(d.Roles(), func(m field.Meaning) bool { return m.Role == field.RoleThrottling || slices.Contains(roles[:], m.Role) }) {
+		if !slices.ContainsFunc(d.Meanings, func(m field.Meaning) bool { return m.Role == field.RoleThrottling || slices.Contains(roles[:], m.Role) }) {
 			continue
 		}
 		out = append(append(out, d.Name), d.Aliases...)

@@ -109,10 +109,14 @@ func deviceColumns(states []*state) []column[row] {
 	whole := func(q quantity, unit string) func(*row) string {
 		return func(r *row) string { return number(r.of[q], 0, unit) }
 	}
+	state := func(r *row) string {
+		word, _ := stateOf(states, r)
+		return word
+	}
 	out := []column[row]{
 		{title: "GPU", width: 4, text: (*row).number},
 		{title: "MODEL", width: 9, grow: true, rank: 8, text: (*row).model},
-		{title: "STATE", width: 8, text: func(r *row) string { return stateOf(states, r) }},
+		{title: "STATE", width: 8, text: state},
 		{title: "UTIL", width: 5, right: true, text: whole(util, "%"), value: of(util)},
 		{title: "TENSOR", width: 6, right: true, rank: 4, text: whole(tensor, "%"), value: of(tensor)},
 		{title: "DRAM", width: 5, right: true, rank: 9, text: whole(dram, "%"), value: of(dram)},
@@ -130,12 +134,18 @@ func deviceColumns(states []*state) []column[row] {
 	return out
 }
 
-// stateOf returns a device's state in one word.
-func stateOf(states []*state, r *row) string {
-	if !states[r.node].silent.IsZero() {
-		return "silent"
+// stateOf returns a device's state in one word, and the reason. A device that is up can be degraded or failed.
+func stateOf(states []*state, r *row) (state, why string) {
+	s := states[r.node]
+	if !s.silent.IsZero() {
+		return "silent", s.err
 	}
-	return r.State
+	for i := range s.health.Devices {
+		if h := &s.health.Devices[i]; h.ID == r.ID && r.State == "up" && (h.State == "degraded" || h.State == "failed") {
+			return h.State, whyOf(h)
+		}
+	}
+	return r.State, r.Reason
 }
 
 // memoryText returns used and total memory in GiB.
@@ -249,10 +259,8 @@ func (s *state) condition() string {
 		return "no answer since " + s.silent.Format(time.TimeOnly)
 	case s.devices == nil:
 		return "not asked yet"
-	case s.health != nil:
-		return s.health.State
 	}
-	return "answers"
+	return cmp.Or(s.health.State, "answers")
 }
 
 // trouble describes the node's problems, or returns "".
@@ -271,28 +279,41 @@ func (s *state) trouble() string {
 		}
 		return "no device"
 	}
-	for i := range s.rows {
-		if r := &s.rows[i]; !r.part() && r.State != "up" {
-			return fmt.Sprintf("GPU %s is %s: %s", r.number(), r.State, cmp.Or(r.Reason, r.Cause, "no reason is known"))
+	var faulty []string // IDs
+	worst := ""
+	add := func(id, number, state, why string) {
+		if !slices.Contains(faulty, id) {
+			faulty, worst = append(faulty, id), cmp.Or(worst, fmt.Sprintf("GPU %s is %s: %s", number, state, why))
 		}
 	}
-	if s.health == nil {
-		return ""
-	}
-	for _, h := range s.health.Devices {
-		if h.State != "degraded" && h.State != "failed" {
-			continue
+	for _, state := range []string{"failed", "", "degraded"} { // the worst first; "" for devices that are not up
+		for i := range s.rows {
+			if r := &s.rows[i]; state == "" && !r.part() && r.State != "up" {
+				add(r.ID, r.number(), r.State, cmp.Or(r.Reason, r.Cause, "no reason is known"))
+			}
 		}
-		text := fmt.Sprintf("GPU %s is %s: %s", cmp.Or(h.GPU, h.ID), h.State, cmp.Or(h.Text, h.Reason, "no reason is known"))
-		if h.Action != "" && h.Action != "none" {
-			text += "; action: " + h.Action
+		for i := range s.health.Devices {
+			if h := &s.health.Devices[i]; h.State == state {
+				add(h.ID, cmp.Or(h.GPU, h.ID), h.State, whyOf(h))
+			}
 		}
-		return text
 	}
-	if len(s.health.Reasons) > 0 {
+	switch {
+	case len(faulty) > 1:
+		return fmt.Sprintf("%d faulty devices; %s", len(faulty), worst)
+	case worst == "" && len(s.health.Reasons) > 0:
 		return s.health.Reasons[0]
 	}
-	return ""
+	return worst
+}
+
+// whyOf returns the reason of a verdict and what to do.
+func whyOf(h *apiv1.DeviceHealth) string {
+	action := ""
+	if h.Action != "" && h.Action != "none" {
+		action = "action: " + h.Action
+	}
+	return join("; ", cmp.Or(h.Text, h.Reason, "no reason is known"), action)
 }
 
 func (s *state) simulated() string {

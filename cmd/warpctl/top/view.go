@@ -109,11 +109,12 @@ func (m *model) bad(k key) bool {
 	if m.screen == nodesScreen {
 		return s.trouble() != ""
 	}
-	if !s.silent.IsZero() {
-		return true
-	}
 	r := m.row(k)
-	return r != nil && r.State != "up"
+	if r == nil {
+		return !s.silent.IsZero()
+	}
+	state, _ := stateOf(m.states, r)
+	return state != "up"
 }
 
 // nothing explains why the table is empty.

@@ -188,5 +188,3 @@ func (t *Tree) link(target, name string) error {
 	}
 	return os.Symlink(rel, path)
 }
-
-// must ends the test on an error.

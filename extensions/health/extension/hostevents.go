@@ -35,13 +35,14 @@ type engine interface {
 }
 
 // hostEvents observes devices through the host instead of the vendors' libraries: through the kernel log and the
-// PCI bus. The ledger counts an XID once if both the log and a library report it.
+// PCI bus. faults counts an XID once if both the log and a library report it.
 type hostEvents struct {
 	engine  engine
 	observe func(health.Observation)
 	events  *events.Bus
 	log     *kernellog.Log // nil: the log is not read
-	ledger  *kernellog.Ledger
+	faults  *kernellog.Deduplicator
+	bus     bus
 	missing *missing
 
 	// Data by address, for the goroutine that reads the log.
@@ -61,10 +62,10 @@ const maxUnserved = 64
 func newHostEvents(settings *Settings, c exporter.Core, watch *health.Watch, directory string) *hostEvents {
 	w := &hostEvents{
 		engine: c.Engine, observe: watch.Observe, events: c.Events, unserved: map[pci.Address]bool{},
-		ledger: kernellog.NewLedger(max(10*time.Second, 3*c.Config.Interval)),
+		faults: kernellog.NewDeduplicator(max(10*time.Second, 3*c.Config.Interval)), bus: pci.NewBus(""),
 	}
 	w.missing = &missing{
-		engine: c.Engine, bus: pci.NewBus(""), expected: settings.ExpectedGPUs, hidden: hiddenVendors(c.Config, c.Lookup), verdicts: c.Verdicts, observe: watch.Observe,
+		engine: c.Engine, bus: w.bus, expected: settings.ExpectedGPUs, hidden: hiddenVendors(c.Config, c.Lookup), verdicts: c.Verdicts, observe: watch.Observe,
 	}
 	c.Registry.MustRegister(w.missing)
 	path := settings.KernelLog
@@ -76,7 +77,7 @@ func newHostEvents(settings *Settings, c exporter.Core, watch *health.Watch, dir
 	}
 	if path != KernelLogOff {
 		w.log = kernellog.New(kernellog.Options{Path: path, Directory: directory, BootID: health.BootID(), Event: w.addKernelEvent, Logger: c.Log})
-		c.Registry.MustRegister(w.log, w.ledger)
+		c.Registry.MustRegister(w.log, w.faults)
 	}
 	return w
 }
@@ -104,7 +105,7 @@ func (w *hostEvents) Admit(e events.Event) bool {
 		return true
 	}
 	at, _ := pci.Parse(e.Device.PCIBusID)
-	return w.ledger.Driver(kernellog.GPU{Address: at, Number: e.Device.GPU}, e.Code, e.Time)
+	return w.faults.AddDriverXID(kernellog.GPU{Address: at, Number: e.Device.GPU}, e.Code, e.Time)
 }
 
 // reasonOf returns the rule for lines of a kind, usually the rule with the kind's name. It returns "" for lines that are only
@@ -135,7 +136,7 @@ func (w *hostEvents) addKernelEvent(e kernellog.Event) {
 			e.Address = pci.Address{}
 		}
 	}
-	if !w.ledger.Kernel(kernellog.GPU{Address: e.Address, Number: d.GPU}, &e) {
+	if !w.faults.AddKernelEvent(kernellog.GPU{Address: e.Address, Number: d.GPU}, &e) {
 		return
 	}
 	event := events.Event{Time: e.Time, Kind: events.KernelLog, Device: &d, Source: sourceKernelLog, Text: e.Text}
@@ -164,8 +165,11 @@ func detail(e *kernellog.Event, unknown bool) (out string) {
 	if unknown {
 		out += fmt.Sprintf(", of the GPU at %s, which no collector serves", e.Address)
 	}
-	if e.Process != "" || e.PID > 0 {
+	switch {
+	case e.PID > 0:
 		out += ", process " + strings.TrimSpace(fmt.Sprintf("%s (%d)", e.Process, e.PID))
+	case e.Process != "":
+		out += ", process " + e.Process
 	}
 	if e.Cause > 0 {
 		out += fmt.Sprintf(", caused by XID %d", e.Cause)
@@ -197,7 +201,7 @@ func (w *hostEvents) refresh() {
 			}
 		}
 	}
-	boards, _ := w.missing.bus.Boards() // on an error, only collectors supply device addresses
+	boards, _ := w.bus.Boards() // on an error, only collectors supply device addresses
 	for _, b := range boards {
 		w.boards[b.Address.Board()] = true
 		if _, shared := w.ports[b.Port]; shared {

@@ -55,8 +55,8 @@ func kernelFault(r *health.Rule) (fault, bool) {
 	}}, true
 }
 
-// TestWitnesses reports XIDs of simulated GPUs through the library, the log, or both.
-func TestWitnesses(t *testing.T) {
+// TestXIDsCountOnce reports XIDs of simulated GPUs through the library, the log, or both.
+func TestXIDsCountOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "kmsg")
 		must(t, os.WriteFile(path, nil, 0o644))
@@ -124,7 +124,7 @@ func TestKernelEvents(t *testing.T) {
 	observed, bus := "", new(events.Bus)
 	published := bus.Subscribe(64, events.XID, events.KernelLog)
 	w := &hostEvents{
-		engine: m, events: bus, missing: m.missing, ledger: kernellog.NewLedger(time.Second), unserved: map[pci.Address]bool{},
+		engine: m, events: bus, missing: m.missing, bus: m.missing.bus, faults: kernellog.NewDeduplicator(time.Second), unserved: map[pci.Address]bool{},
 		observe: func(o health.Observation) { observed += o.Reason + " " + o.PCIBusID[9:11] + " " + o.Device + "; " },
 	}
 	f := func(bus uint8, k kernellog.Kind, want string) {
@@ -155,7 +155,7 @@ func TestKernelEvents(t *testing.T) {
 	f(0x3b, kernellog.AERFatal, "aer_fatal 3B ; event  true")
 	w.asOf = w.asOf.Add(-6 * time.Second) // the devices are read again
 	f(0x3b, kernellog.AERFatal, "aer_fatal 3B GPU-59; event GPU-59 true")
-	for e, want := range map[kernellog.Event]string{{PID: 7}: ", process (7)", {Process: "a"}: ", process a (0)", {Cause: 45}: ", caused by XID 45", {}: ""} {
+	for e, want := range map[kernellog.Event]string{{PID: 7}: ", process (7)", {Process: "a"}: ", process a", {Cause: 45}: ", caused by XID 45", {}: ""} {
 		if got := detail(&e, false); got != want {
 			t.Errorf("details %q, want %q", got, want)
 		}
@@ -219,7 +219,7 @@ func TestStrangers(t *testing.T) {
 			t.Errorf("%d verdicts, want %d", got, want)
 		}
 		// One per stranger, one for the GPU, one for all further strangers.
-		if got, want := testutil.CollectAndCount(n.host.ledger, "warpgauge_kernel_log_events_total"), maxUnserved+2; got != want {
+		if got, want := testutil.CollectAndCount(n.host.faults, "warpgauge_kernel_log_events_total"), maxUnserved+2; got != want {
 			t.Errorf("%d addresses have series, want %d", got, want)
 		}
 	})

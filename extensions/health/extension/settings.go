@@ -33,6 +33,7 @@ const (
 const group config.Group = "Health of devices"
 
 const (
+	flagHealth    = "health"
 	flagDirectory = "health-directory"
 	flagAMDSocket = "health-amd-socket"
 )
@@ -40,14 +41,14 @@ const (
 // Flags adds the extension's flags.
 func (s *Settings) Flags(set *config.Set) {
 	flag := func(name, metavar string, v config.Value, usage string) config.Flag {
-		return config.Flag{Name: name, Group: group, Value: v, Metavar: metavar, Usage: usage}
+		return config.Flag{Name: name, Group: group, Value: v, Metavar: metavar, Needs: flagHealth, Usage: usage}
 	}
 	directory := flag(flagDirectory, "DIR", config.Text(&s.Directory),
 		"Directory that keeps verdicts on devices, so that faults outlive a restart of the exporter. Empty: in memory only.")
 	directory.ShownDefault = "health in $STATE_DIRECTORY, which systemd sets; else empty"
 	set.Add(config.Section{Origin: config.Own, Check: s.check, Flags: []config.Flag{
-		flag("health", "on|off", config.OneOf(&s.Mode, ModeOn, ModeOff),
-			"Judge the health of devices, and read the fields that the rules need in addition to the list. off: run no rule, read only the list, and watch neither the kernel's log nor the PCI bus."),
+		{Name: flagHealth, Group: group, Value: config.OneOf(&s.Mode, ModeOn, ModeOff), Metavar: "on|off",
+			Usage: "Judge the health of devices, and read the fields that the rules need in addition to the list. off: run no rule, read only the list, and watch neither the kernel's log nor the PCI bus."},
 		directory,
 		flag("health-rules", "RULE=VALUE,…", config.List(&s.Rules),
 			"Changes to the rules of docs/health-rules.md: off, on, or a threshold in the rule's unit, such as corrected_errors=off,hot=95."),

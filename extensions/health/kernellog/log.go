@@ -1,6 +1,6 @@
 // Package kernellog reads reports about GPUs and NVSwitches from the kernel log: XIDs and SXids of NVIDIA's driver;
-// resets, hung rings and RAS of amdgpu; PCIe errors. The vendors' libraries report some of them as well; Ledger
-// counts these once.
+// resets, hung rings and RAS of amdgpu; PCIe errors. The vendors' libraries report some of them as well; a
+// Deduplicator counts these once.
 //
 // Log.Run polls the log and never blocks in it. It uses at most a quarter of a core, however much is
 // logged, and counts the records that the kernel overwrites meanwhile. Its goroutine calls Event.
@@ -373,7 +373,7 @@ func uptime() time.Duration {
 
 var (
 	descUp = prometheus.NewDesc("warpgauge_kernel_log_up",
-		"1 if the kernel's log is read as second witness.", nil, nil)
+		"1 if the kernel's log is read as a second source.", nil, nil)
 	descLines = prometheus.NewDesc("warpgauge_kernel_log_lines_total",
 		"Records of the kernel's log that were read.", nil, nil)
 	descLost = prometheus.NewDesc("warpgauge_kernel_log_lost_total",

@@ -57,7 +57,7 @@ const (
 	comparePeriod = int64(10 * time.Second)
 
 	fewestPeers = 4   // minimum for a meaningful median
-	leastBusy   = 0.5 // idle GPUs differ in many ways
+	minBusy     = 0.5 // idle GPUs differ in many ways
 	alikeBusy   = 0.9 // relative to the median: a less busy GPU may have a lower clock
 )
 
@@ -128,7 +128,7 @@ func (p *peers) regroup(s *Signs) {
 func (p *peers) compare(now int64, members []*device) {
 	p.alike = p.alike[:0]
 	for _, d := range members {
-		if m := &d.means; d.fresh(now) && m.warm() && (m.busy() >= leastBusy || p.owned && m.busy() >= 0) {
+		if m := &d.means; d.fresh(now) && m.warm() && (m.busy() >= minBusy || p.owned && m.busy() >= 0) {
 			p.alike = append(p.alike, d)
 		}
 	}
@@ -140,7 +140,7 @@ func (p *peers) compare(now int64, members []*device) {
 		median[of] = p.median(of)
 	}
 	busy := (&means{value: median}).busy()
-	if !(busy >= leastBusy) {
+	if !(busy >= minBusy) {
 		return
 	}
 	for _, d := range p.alike {

@@ -40,13 +40,14 @@ var openAPI []byte
 
 // Node is the node's collectors. *exporter.Engine implements it.
 type Node interface {
-	Status() []session.CollectorStatus // in order of priority
+	Status() []session.CollectorStatus     // in order of priority
+	Vendor(collector string) *field.Vendor // nil: unknown or simulated
 	Interval(field.Reading) time.Duration
 }
 
 // States returns when devices entered their states. *exporter.States implements it.
 type States interface {
-	Since(collector, device string, state session.State) (time.Time, bool)
+	Since(device string, state session.State) (time.Time, bool)
 }
 
 // People tells who uses devices.

@@ -159,8 +159,8 @@ func (x *forms) append(to []apiv1.Field, n *node, d *session.ReportDevice, f *se
 	form := x.formOf(f.Field, d.Collector)
 	form.Text = f.Text
 	var every time.Duration
-	if at, known := n.byID[d.Device.ID]; known && n.devices[at].source != nil {
-		s, i := n.devices[at].source, n.devices[at].index
+	if at, known := n.byID[d.Device.ID]; known && n.devices[at].Source != nil {
+		s, i := n.devices[at].Source, n.devices[at].Index
 		every = s.IntervalOf(i)
 		if exposition.InPlace(&s.Fields, &s.Devices[i]) {
 			form.Metric = "" // the page has another exporter's names

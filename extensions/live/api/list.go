@@ -36,7 +36,7 @@ func (o *Options) list() (*apiv1.List, error) {
 			if d := now.Fields.Dialect; d == nil || !d.InPlace {
 				l.Metric = f.Name
 			}
-			for _, m := range f.Desc.Roles() {
+			for _, m := range f.Desc.Meanings {
 				l.Roles = append(l.Roles, apiv1.Role{Role: string(m.Role), Label: m.Label, Rank: m.Rank})
 			}
 		}

@@ -17,60 +17,16 @@ type node struct {
 	now        time.Time
 	view       *view.View
 	collectors []session.CollectorStatus
-	devices    []device
+	devices    []session.Device
 	byID       map[string]int // index into devices
 	o          *Options
 }
 
-// device is a device with its collector and source.
-type device struct {
-	*session.DeviceStatus
-	collector *session.CollectorStatus
-	source    *view.Source // nil if the board has no source for it
-	index     int          // index into source.Devices
-}
-
-// rank orders the collectors of a device: first its supplier, then a collector that has it up.
-func (d *device) rank() int {
-	rank := 0
-	if d.source != nil {
-		rank += 2
-	}
-	if d.State == session.Up {
-		rank++
-	}
-	return rank
-}
-
 func newNode(o *Options) *node {
 	n := &node{now: o.Now(), view: o.Board.Load(), collectors: o.Node.Status(), byID: map[string]int{}, o: o}
-	type cell struct{ source, index int }
-	type key struct{ collector, id string }
-	shown := map[key]cell{}
-	for i, s := range n.view.Sources {
-		for j := range s.Devices {
-			k := key{s.Collector, s.Devices[j].ID}
-			if _, taken := shown[k]; !taken {
-				shown[k] = cell{i, j}
-			}
-		}
-	}
-	for i := range n.collectors {
-		c := &n.collectors[i]
-		for j := range c.Devices {
-			d := device{DeviceStatus: &c.Devices[j], collector: c}
-			if at, there := shown[key{c.Name, d.Device.ID}]; there {
-				d.source, d.index = n.view.Sources[at.source], at.index
-			}
-			at, known := n.byID[d.Device.ID]
-			switch {
-			case !known:
-				n.byID[d.Device.ID] = len(n.devices)
-				n.devices = append(n.devices, d)
-			case d.rank() > n.devices[at].rank():
-				n.devices[at] = d
-			}
-		}
+	n.devices = session.Devices(n.view, n.collectors)
+	for i := range n.devices {
+		n.byID[n.devices[i].Device.ID] = i
 	}
 	return n
 }
@@ -82,7 +38,11 @@ func (n *node) devicesAnswer() *apiv1.Devices {
 		History: n.o.Past.History != nil, Recorder: n.o.Past.Recordings != nil && n.o.Download, Collectors: []apiv1.Collector{}, Devices: make([]apiv1.Device, 0, len(n.devices))}
 	for i := range n.collectors {
 		c := &n.collectors[i]
-		out.Collectors = append(out.Collectors, apiv1.Collector{Name: c.Name, Up: c.Up, Cause: string(c.Cause), Reason: c.Reason})
+		one := apiv1.Collector{Name: c.Name, Up: c.Up, Cause: string(c.Cause), Reason: c.Reason}
+		if v := n.o.Node.Vendor(c.Name); v != nil {
+			one.Vendor = v.Name
+		}
+		out.Collectors = append(out.Collectors, one)
 	}
 	for i := range n.devices {
 		d := n.device(&n.devices[i])
@@ -95,21 +55,21 @@ func (n *node) devicesAnswer() *apiv1.Devices {
 // simulated reports whether a device is simulated: such models contain that word.
 func simulated(d *collector.Device) bool { return strings.Contains(d.Model, "(simulated)") }
 
-func (n *node) device(d *device) apiv1.Device {
-	dev := &d.Device
+func (n *node) device(d *session.Device) apiv1.Device {
+	dev := &d.DeviceStatus.Device
 	out := apiv1.Device{
-		ID: dev.ID, Parent: dev.Parent, Kind: dev.Level.String(), Collector: d.collector.Name,
+		ID: dev.ID, Parent: dev.Parent, Kind: dev.Level.String(), Collector: d.Collector.Name,
 		State: d.State.String(), Cause: string(d.Cause), Reason: d.Reason,
-		LastSample: known(d.LastSample), Session: known(d.collector.Since), Simulated: simulated(dev),
+		LastSample: known(d.LastSample), Session: known(d.Collector.Since), Simulated: simulated(dev),
 		GPU: dev.GPU, Labels: pairs(dev.Labels), Facts: pairs(dev.Facts),
 	}
 	if n.o.States != nil {
-		if since, seen := n.o.States.Since(d.collector.Name, dev.ID, d.State); seen {
+		if since, seen := n.o.States.Since(dev.ID, d.State); seen {
 			out.Since = known(since)
 		}
 	}
-	if d.source != nil {
-		out.Interval = d.source.IntervalOf(d.index).Seconds()
+	if d.Source != nil {
+		out.Interval = d.Source.IntervalOf(d.Index).Seconds()
 	}
 	if dev.Level == field.Link { // each of 36 links would repeat its GPU's users
 		return out

@@ -82,6 +82,9 @@ func (w *world) Load() *events.Snapshot {
 	return watch.Board().Load()
 }
 
+func (*world) Vendor(name string) *field.Vendor {
+	return map[string]*field.Vendor{"rocm": field.VendorAMD}[name]
+}
 func (*world) Interval(r field.Reading) time.Duration { return session.Options{}.IntervalOf(r) }
 
 // people uses the first GPU.
@@ -143,7 +146,7 @@ func newWorld(t testing.TB, n, links int) *world {
 	w.board.Store(v)
 	w.states = []session.CollectorStatus{all, {Name: "rocm", Cause: session.CauseNotLoaded, Reason: "no AMD GPU"}}
 	w.history = history.New(history.Options{Rows: rows.New(&w.board, nil)})
-	w.since.Update(w.states)
+	w.since.Update(v, w.states)
 	w.past.History = w.history
 	w.past.MaxAge = history.DefaultAge
 	w.options = Options{
@@ -215,7 +218,7 @@ func (w *world) set(device int, state session.State, cause session.Cause, reason
 	d := &w.states[0].Devices[device]
 	d.State, d.Cause, d.Reason = state, cause, reason
 	w.mu.Unlock()
-	w.since.Update(w.Status())
+	w.since.Update(w.board.Load(), w.Status())
 }
 
 // get sends a request and makes the checks common to all answers.

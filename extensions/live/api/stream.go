@@ -226,7 +226,7 @@ func (f *feed) tap(t *streamTap, shown []apiv1.StreamColumn, n *node, s *rows.So
 	}
 	for device, columns := range byDevice {
 		id := s.Devices[device].ID
-		if at, known := n.byID[id]; !s.Supplies[device] || !known || n.devices[at].source == nil || !f.chosen.device(id) {
+		if at, known := n.byID[id]; !s.Supplies[device] || !known || n.devices[at].Source == nil || !f.chosen.device(id) {
 			continue
 		}
 		for i := range s.Fields.Fields {

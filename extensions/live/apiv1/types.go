@@ -26,6 +26,7 @@ type Devices struct {
 // Collector is the state of one collector.
 type Collector struct {
 	Name   string `json:"name"`
+	Vendor string `json:"vendor,omitempty"` // of its devices; "": unknown or simulated
 	Up     bool   `json:"up"`
 	Cause  string `json:"cause,omitempty"`  // why it is not up, from a fixed list
 	Reason string `json:"reason,omitempty"` // the cause in words

@@ -78,7 +78,7 @@ func (n *node) serve(tb testing.TB, prefix string) string {
 	n.open(tb, n.fields)
 	n.sample(n.began)
 	states, gpu := exporter.NewStates(nil, n.now), &n.status.Devices[0].Device
-	states.Update(n.Status())
+	states.Update(n.board.Load(), n.Status())
 	for i, e := range []events.Event{
 		{Kind: events.Reload, Text: cmp.Or(n.hostile, "field list reloaded: 38 fields")},
 		{Kind: events.XID, Device: gpu, Code: 31},
@@ -216,6 +216,7 @@ func (n *node) Status() []session.CollectorStatus {
 }
 
 // Interval implements api.Node.
+func (*node) Vendor(string) *field.Vendor          { return nil }
 func (*node) Interval(field.Reading) time.Duration { return time.Second }
 
 // Users implements api.People. GPU 2 has no user.

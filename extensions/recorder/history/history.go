@@ -93,16 +93,7 @@ func (h *History) register(to prometheus.Registerer) {
 
 // Run drops old samples until ctx ends.
 func (h *History) Run(ctx context.Context) error {
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for {
-		h.Sync(time.Now())
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
+	return view.Every(ctx, interval, h.Sync)
 }
 
 // Sync adds all new rows and drops samples that are too old at now.

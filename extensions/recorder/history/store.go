@@ -14,7 +14,7 @@ import (
 const (
 	chunksPerAge = 8
 	largestChunk = 1024
-	leastChunk   = 128
+	minChunk     = 128
 	largestStep  = 24 // maximum bytes per sample
 )
 
@@ -85,7 +85,7 @@ type store struct {
 // chunkLimit returns the size at which to seal a chunk. It shrinks with the number of series, so
 // that open chunks never use most of the memory.
 func (s *store) chunkLimit() int {
-	return int(min(max(s.limit/8/int64(len(s.series)+1), leastChunk), largestChunk))
+	return int(min(max(s.limit/8/int64(len(s.series)+1), minChunk), largestChunk))
 }
 
 // add appends a sample to the tap's series and creates the series at its first value. If the sample

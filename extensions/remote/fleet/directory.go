@@ -80,7 +80,7 @@ func like(pattern, value string) bool {
 func (s Selector) check() error {
 	for key, pattern := range s {
 		if _, err := path.Match(pattern, ""); err != nil {
-			return fmt.Errorf("%s: %q is no pattern", key, pattern)
+			return fmt.Errorf("%s: invalid pattern %q", key, pattern)
 		}
 	}
 	return nil

@@ -94,7 +94,7 @@ func TestBadDirectories(t *testing.T) {
 	f(head+"  rollout: {timeout: 1ms}\n", listA, "timeout")
 	f(head+"  rollout: {tolerance: 5}\n", listA, "tolerance")
 	f(head+"  rollout: {gates: {x: 1}}\n", listA, "gates: they are absent_fields")
-	f(head+"  rollout: {gates: {series: -1}}\n", listA, "no limit")
+	f(head+"  rollout: {gates: {series: -1}}\n", listA, "invalid limit")
 	f(head+"  rollout: {stages: [{percent: 50}]}\n", listA, "last stage")
 	f(head+"  rollout: {stages: [{percent: 50}, {percent: 20}, {percent: 100}]}\n", listA, "stage 2: percent must be more than the 50")
 	f(head+"  rollout: {stages: [{soak: 1m}, {percent: 100}]}\n", listA, "percent or labels")

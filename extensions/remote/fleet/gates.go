@@ -39,7 +39,7 @@ func (l *Limit) UnmarshalText(text []byte) error {
 	number, relative := strings.CutSuffix(string(text), "%")
 	v, err := strconv.ParseFloat(number, 64)
 	if err != nil || !(v >= 0) || math.IsInf(v, 0) {
-		return fmt.Errorf("%q is no limit: write a number or a share such as 50%%", text)
+		return fmt.Errorf("invalid limit %q: use a number or a percentage such as 50%%", text)
 	}
 	if relative {
 		v /= 100

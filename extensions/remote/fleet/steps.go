@@ -101,8 +101,8 @@ func (c *core) begin(cohort *Cohort, s *status, now time.Time) {
 	c.log.Info("rollout begun", zap.String("cohort", s.Name), zap.Uint64("rollout", c.lastID), zap.String("to", s.Rollout.To))
 }
 
-// there returns a cohort's agents that can join a stage.
-func (c *core) there(cohort *Cohort, now time.Time) (out []*agent) {
+// candidates returns a cohort's agents that can join a stage.
+func (c *core) candidates(cohort *Cohort, now time.Time) (out []*agent) {
 	for _, a := range c.agents {
 		if a.cohort == cohort && a.accepts() && !a.observes() && !a.left && now.Sub(a.seen) < silentAfter {
 			out = append(out, a)
@@ -162,7 +162,7 @@ func (c *core) enter(cohort *Cohort, s *status, now time.Time) {
 	}
 	r.Stage = min(r.Stage+1, len(cohort.Policy.Stages))
 	stage := cohort.Policy.stage(&r)
-	added := choose(stage, s.Name, r.members, c.there(cohort, now))
+	added := choose(stage, s.Name, r.members, c.candidates(cohort, now))
 	if len(added) == 0 && (len(r.members) == 0 || len(stage.Labels) != 0) {
 		return // wait for agents
 	}

@@ -52,7 +52,7 @@ func openStore(dir file.Private) (*store, *saved, error) {
 	}
 	state := newSaved()
 	if err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		err = fmt.Errorf("another server has it: %w", err)
+		err = fmt.Errorf("state file is in use by another server: %w", err)
 	} else {
 		var text []byte
 		if text, err = dir.Read(stateFile, maxStateBytes); err == nil && text != nil {

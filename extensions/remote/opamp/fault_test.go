@@ -88,7 +88,7 @@ func TestFaultsOfTheServer(t *testing.T) {
 		"garbage": {func(w http.ResponseWriter, _ *http.Request) {
 			r := rand.NewChaCha8([32]byte{1})
 			_, _ = io.CopyN(w, r, 5000)
-		}, "no OpAMP message", 0},
+		}, "cannot decode the server's OpAMP message", 0},
 		"half an answer": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "500")
 			_, _ = w.Write(make([]byte, 9))

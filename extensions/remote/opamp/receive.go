@@ -69,7 +69,7 @@ func decode(b []byte) (*protobufs.ServerToAgent, []string, error) {
 	}
 	m := &protobufs.ServerToAgent{}
 	if err := (proto.UnmarshalOptions{DiscardUnknown: true, RecursionLimit: 16}).Unmarshal(keep, m); err != nil {
-		return nil, nil, fmt.Errorf("the server's answer is no OpAMP message: %w", err)
+		return nil, nil, fmt.Errorf("cannot decode the server's OpAMP message: %w", err)
 	}
 	return m, others, nil
 }
@@ -80,11 +80,11 @@ func fields(b []byte, f func(n protowire.Number, whole, value []byte) error) err
 	for len(b) > 0 {
 		n, kind, size := protowire.ConsumeTag(b)
 		if size < 0 {
-			return fmt.Errorf("the server's answer is no OpAMP message: %w", protowire.ParseError(size))
+			return fmt.Errorf("cannot decode the server's OpAMP message: %w", protowire.ParseError(size))
 		}
 		length := protowire.ConsumeFieldValue(n, kind, b[size:])
 		if length < 0 {
-			return fmt.Errorf("the server's answer is no OpAMP message: %w", protowire.ParseError(length))
+			return fmt.Errorf("cannot decode the server's OpAMP message: %w", protowire.ParseError(length))
 		}
 		var value []byte
 		if kind == protowire.BytesType {
@@ -111,7 +111,7 @@ func newOffer(c *protobufs.AgentRemoteConfig, origin string) *offer {
 	o := &offer{hash: bytes.Clone(c.GetConfigHash())}
 	switch n := len(o.hash); {
 	case n == 0:
-		o.err = errors.New("the offer has no config_hash, by which it could be acknowledged")
+		o.err = errors.New("the offer has no config_hash, so the agent cannot acknowledge it")
 	case n > maxHash:
 		o.hash = nil
 		o.err = fmt.Errorf("the offer's config_hash has %d bytes, more than %d", n, maxHash)

@@ -5,9 +5,12 @@ import (
 	"flag"
 	"os"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	dto "github.com/prometheus/client_model/go"
+	"google.golang.org/protobuf/encoding/protodelim"
 )
 
 var update = flag.Bool("update", false, "write the files that tests compare with")
@@ -54,4 +57,28 @@ func Fill(t testing.TB, path string, texts map[string]string) string {
 	}
 	Check(t, path, out)
 	return out
+}
+
+// Protobuf returns a page of protobuf messages as text that does not depend on the library's version: one line for each
+// family and metric.
+func Protobuf(t testing.TB, page string) string {
+	t.Helper()
+	var b strings.Builder
+	line := func(m interface{ String() string }) {
+		b.WriteString(strings.Join(strings.Fields(m.String()), " ") + "\n")
+	}
+	for in := strings.NewReader(page); in.Len() > 0; {
+		var f dto.MetricFamily
+		if err := protodelim.UnmarshalFrom(in, &f); err != nil {
+			t.Fatal(err)
+		}
+		metrics := f.Metric
+		f.Metric = nil
+		line(&f)
+		for _, m := range metrics {
+			b.WriteString("  ")
+			line(m)
+		}
+	}
+	return b.String()
 }

@@ -267,5 +267,3 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
-
-// must ends the test on an error.

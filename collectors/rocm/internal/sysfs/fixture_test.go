@@ -126,5 +126,3 @@ func (f *fixture) common(g *rocmtest.GPU) {
 	f.want(MemoryUsed, MemoryGTT, float64(s.GTTUsed))
 	f.want(Replays, 0, float64(s.Replays))
 }
-
-// must ends the test on an error.

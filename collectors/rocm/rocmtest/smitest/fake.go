@@ -153,5 +153,3 @@ func (f *Fake) SetDevices(tb testing.TB, tree *rocmtest.Tree) {
 	}
 	f.Set(tb, "devices", fmt.Sprintf("ok %d", n))
 }
-
-// must ends the test on an error.

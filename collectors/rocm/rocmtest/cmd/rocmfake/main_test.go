@@ -81,5 +81,3 @@ func clock(g *rocmtest.GPU) string {
 	}
 	return string(b)
 }
-
-// must ends the test on an error.

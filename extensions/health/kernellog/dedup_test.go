@@ -14,36 +14,38 @@ import (
 	"warpgauge/extensions/health/pci"
 )
 
-// book is a ledger with its own clock.
+// book is a Deduplicator with its own clock.
 type book struct {
-	*Ledger
+	*Deduplicator
 	now  time.Time
 	news int
 }
 
 const testWindow = 10 * time.Second
 
-func newBook() *book { return &book{Ledger: NewLedger(testWindow), now: time.Unix(1700000000, 0)} }
+func newBook() *book {
+	return &book{Deduplicator: NewDeduplicator(testWindow), now: time.Unix(1700000000, 0)}
+}
 
 func gpu(n int) GPU { return GPU{pci.Address{Bus: uint8(n)}, fmt.Sprint(n)} }
 
 func (b *book) driver(n, code int) {
-	if b.Driver(gpu(n), code, b.now) {
+	if b.AddDriverXID(gpu(n), code, b.now) {
 		b.news++
 	}
 }
 
 func (b *book) line(g GPU, e Event) {
 	e.Address, e.Time = g.Address, b.now
-	if b.Kernel(g, &e) {
+	if b.AddKernelEvent(g, &e) {
 		b.news++
 	}
 }
 
 func (b *book) xid(n, code int) { b.line(gpu(n), Event{Kind: XID, Code: code}) }
 
-// TestWitnesses: each XID is new once, in whatever order and number it is reported.
-func TestWitnesses(t *testing.T) {
+// TestXIDsCountOnce: each XID is new once, in whatever order and number it is reported.
+func TestXIDsCountOnce(t *testing.T) {
 	f := func(what string, do func(*book), news int) {
 		t.Helper()
 		b := newBook()
@@ -128,7 +130,7 @@ func TestOtherEvents(t *testing.T) {
 		b.now = b.now.Add(time.Minute)
 	}
 	r := prometheus.NewRegistry()
-	r.MustRegister(b.Ledger)
+	r.MustRegister(b.Deduplicator)
 	families, err := r.Gather()
 	must(t, err)
 	var got []string
@@ -145,8 +147,8 @@ func TestOtherEvents(t *testing.T) {
 	}
 }
 
-// TestLedgerIsBounded: memory stays bounded for any number of GPUs, codes and reports.
-func TestLedgerIsBounded(t *testing.T) {
+// TestDeduplicatorIsBounded: memory stays bounded for any number of GPUs, codes and reports.
+func TestDeduplicatorIsBounded(t *testing.T) {
 	b := newBook()
 	for i := range 3 * maxKeys {
 		b.xid(i%200, 1+i%5000)

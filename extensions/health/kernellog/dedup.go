@@ -25,9 +25,9 @@ type GPU struct {
 	Number  string // label gpu; "" if no collector serves it
 }
 
-// Ledger recognises reports of one fault by both the driver and the kernel log, and counts the log's faults. It is safe
-// for concurrent use.
-type Ledger struct {
+// Deduplicator counts each fault once, even if both the driver and the kernel log report it. It is safe for concurrent
+// use.
+type Deduplicator struct {
 	window time.Duration
 
 	mu     sync.Mutex
@@ -63,10 +63,10 @@ type lines struct {
 	n, matched  int // matching reports of the driver
 }
 
-// NewLedger returns an empty Ledger. A driver's report and a log line within window count as the
+// NewDeduplicator returns an empty Deduplicator. A driver's report and a log line within window count as the
 // same XID.
-func NewLedger(window time.Duration) *Ledger {
-	return &Ledger{
+func NewDeduplicator(window time.Duration) *Deduplicator {
+	return &Deduplicator{
 		window: window, xids: map[xidKey]*reports{}, folded: map[eventKey]time.Time{}, totals: map[eventKey]int{},
 		events: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "warpgauge_kernel_log_events_total",
@@ -75,13 +75,13 @@ func NewLedger(window time.Duration) *Ledger {
 	}
 }
 
-// Driver records an XID from a vendor library and reports whether it is new.
-func (l *Ledger) Driver(g GPU, code int, at time.Time) (news bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	r := l.reportsLocked(g, code)
+// AddDriverXID records an XID from a vendor library and reports whether it is new.
+func (d *Deduplicator) AddDriverXID(g GPU, code int, at time.Time) (news bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	r := d.reportsLocked(g, code)
 	for i := range r.bursts {
-		if b := &r.bursts[i]; b.matched < b.n && at.After(b.first.Add(-l.window)) && at.Before(b.last.Add(l.window)) {
+		if b := &r.bursts[i]; b.matched < b.n && at.After(b.first.Add(-d.window)) && at.Before(b.last.Add(d.window)) {
 			b.matched++
 			return b.matched > 1 // the line counted as the first one
 		}
@@ -90,23 +90,23 @@ func (l *Ledger) Driver(g GPU, code int, at time.Time) (news bool) {
 	return true
 }
 
-// Kernel records an event from the kernel log and reports whether it is new.
-func (l *Ledger) Kernel(g GPU, e *Event) (news bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// AddKernelEvent records an event from the kernel log and reports whether it is new.
+func (d *Deduplicator) AddKernelEvent(g GPU, e *Event) (news bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if e.Kind != XID {
-		return l.eventLocked(g, e)
+		return d.eventLocked(g, e)
 	}
-	r := l.reportsLocked(g, e.Code)
+	r := d.reportsLocked(g, e.Code)
 	n := len(r.bursts)
 	first := n == 0 || e.Time.Sub(r.bursts[n-1].last) > burst || e.Time.Before(r.bursts[n-1].first)
 	if first {
 		r.bursts = append(r.bursts[max(0, n-maxBursts+1):], lines{first: e.Time})
-		l.countLocked(g, e)
+		d.countLocked(g, e)
 	}
 	b := &r.bursts[len(r.bursts)-1]
 	b.last, b.n = e.Time, b.n+1
-	if at := slices.IndexFunc(r.driver, func(d time.Time) bool { return d.Sub(e.Time).Abs() < l.window }); at >= 0 {
+	if at := slices.IndexFunc(r.driver, func(at time.Time) bool { return at.Sub(e.Time).Abs() < d.window }); at >= 0 {
 		r.driver = slices.Delete(r.driver, at, at+1)
 		b.matched++
 		return false
@@ -115,52 +115,52 @@ func (l *Ledger) Kernel(g GPU, e *Event) (news bool) {
 }
 
 // eventLocked counts an event that only the log reports.
-func (l *Ledger) eventLocked(g GPU, e *Event) bool {
+func (d *Deduplicator) eventLocked(g GPU, e *Event) bool {
 	key := eventKey{e.Address, e.Kind, e.Code, e.Block + e.Link}
 	if e.Total { // repeated whenever RAS counters are read
-		before := l.totals[key]
-		if len(l.totals) == maxKeys {
-			clear(l.totals)
+		before := d.totals[key]
+		if len(d.totals) == maxKeys {
+			clear(d.totals)
 		}
-		l.totals[key] = e.Count
+		d.totals[key] = e.Count
 		if e.Count == before { // a lower total follows a driver reload
 			return false
 		}
 	}
-	if last, seen := l.folded[key]; seen && e.Time.Sub(last).Abs() < burst {
+	if last, seen := d.folded[key]; seen && e.Time.Sub(last).Abs() < burst {
 		return false
 	}
-	if len(l.folded) == maxKeys {
-		clear(l.folded)
+	if len(d.folded) == maxKeys {
+		clear(d.folded)
 	}
-	l.folded[key] = e.Time
-	l.countLocked(g, e)
+	d.folded[key] = e.Time
+	d.countLocked(g, e)
 	return true
 }
 
-func (l *Ledger) countLocked(g GPU, e *Event) {
-	l.events.WithLabelValues(g.Number, string(e.Kind), g.Address.String()).Inc()
+func (d *Deduplicator) countLocked(g GPU, e *Event) {
+	d.events.WithLabelValues(g.Number, string(e.Kind), g.Address.String()).Inc()
 }
 
 // reportsLocked returns the newest reports of an XID.
-func (l *Ledger) reportsLocked(g GPU, code int) *reports {
+func (d *Deduplicator) reportsLocked(g GPU, code int) *reports {
 	key := xidKey{address: g.Address.Board(), code: code}
 	if g.Address == (pci.Address{}) {
 		key.number = g.Number
 	}
-	r := l.xids[key]
+	r := d.xids[key]
 	if r == nil {
-		if len(l.xids) == maxKeys { // more than any real node has
-			clear(l.xids)
+		if len(d.xids) == maxKeys { // more than any real node has
+			clear(d.xids)
 		}
 		r = &reports{}
-		l.xids[key] = r
+		d.xids[key] = r
 	}
 	return r
 }
 
 // Describe implements prometheus.Collector.
-func (l *Ledger) Describe(ch chan<- *prometheus.Desc) { l.events.Describe(ch) }
+func (d *Deduplicator) Describe(ch chan<- *prometheus.Desc) { d.events.Describe(ch) }
 
 // Collect implements prometheus.Collector.
-func (l *Ledger) Collect(ch chan<- prometheus.Metric) { l.events.Collect(ch) }
+func (d *Deduplicator) Collect(ch chan<- prometheus.Metric) { d.events.Collect(ch) }
