@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/captures"
 	"warpgauge/pkg/field"
 )
@@ -30,9 +31,7 @@ func TestNumberOf(t *testing.T) {
 func pageOf(t *testing.T, text string) page {
 	t.Helper()
 	p, err := readPage(strings.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return p
 }
 
@@ -78,9 +77,7 @@ func TestCompare(t *testing.T) {
 func TestXML(t *testing.T) {
 	all, err := parseXML([]byte(`<?xml version="1.0" ?><!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v12.dtd"><nvidia_smi_log><gpu><uuid>U</uuid>` +
 		`<processes><process_info><pid>7</pid></process_info><process_info><pid>8</pid></process_info></processes></gpu></nvidia_smi_log>`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if got := all["U"]["xml:processes/process_info/pid"]; got != "7" {
 		t.Errorf("of several processes %q is read, want the first", got)
 	}
@@ -93,9 +90,7 @@ func TestReport(t *testing.T) {
 		r.add(gpu{index: i}, result{metric: "m", verdict: v})
 	}
 	var b bytes.Buffer
-	if err := r.print(&b); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, r.print(&b))
 	if text := b.String(); strings.Count(text, "| m ") != 3 || !strings.Contains(text, "FAIL (2): 2 agree, 1 differ, 1 not there") || strings.Contains(text, banner) {
 		t.Errorf("report:\n%s", text)
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/programtest"
 )
 
@@ -24,9 +25,7 @@ func TestSimulatedNode(t *testing.T) {
 	programtest.Find(t, "cc")
 	dir := t.TempDir()
 	n, err := nvmltest.Write(dir, nvmltest.Config{GPUs: 2}, func(err error) { t.Fatal(err) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	n.SetLoad(nvmltest.Host, nvmltest.Steady(0))
 	o := options{exporter: filepath.Join(dir, "warpgauge"), library: n.Library(), smi: filepath.Join(dir, "nvidia-smi"), rounds: 2, warmup: 2500 * time.Millisecond}
 	for to, what := range map[string]string{o.exporter: "warpgauge/cmd/warpgauge", o.smi: "warpgauge/collectors/nvml/nvmltest/cmd/nvidia-smi"} {
@@ -38,13 +37,9 @@ func TestSimulatedNode(t *testing.T) {
 	}
 	t.Setenv("LD_LIBRARY_PATH", dir) // nvidia-smi finds NVML there
 	r, err := run(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var table bytes.Buffer
-	if err := r.print(&table); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, r.print(&table))
 	if bad := r.failed(); bad > 0 {
 		t.Errorf("%d verdicts are bad:\n%s", bad, &table)
 	}

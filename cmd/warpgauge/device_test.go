@@ -57,6 +57,10 @@ DCGM_FI_DEV_NVSWITCH_FATAL_ERRORS  unsupported  -          no collector in use h
 	if diff := cmp.Diff(want, o.Out); diff != "" || o.Code != 0 {
 		t.Errorf("exit code %d, output (-want +got):\n%s", o.Code, diff)
 	}
+	amd := execute(t, nil, simulated("check", csv, "--fake-profile=mi300x", "--field-names=amd", "--health=off")...)
+	if !strings.Contains(amd.Out, "in addition for --field-names: ") || strings.Contains(amd.Out, "for health") {
+		t.Errorf("with the names of AMD's exporter:\n%s", amd.Out)
+	}
 
 	type absent struct{ Field, Reason, Detail string }
 	var got struct {

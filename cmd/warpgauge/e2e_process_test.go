@@ -66,13 +66,9 @@ func launch(t *testing.T, exe string, args ...string) *programtest.Process {
 
 // cleanEnvironment removes variables that would change flags.
 func cleanEnvironment() []string {
+	prefixes := []string{"DCGM_", "WARPGAUGE_", "NODE_NAME=", "KUBERNETES_", "NVIDIA_"}
 	return append(slices.DeleteFunc(os.Environ(), func(v string) bool {
-		for _, prefix := range []string{"DCGM_", "WARPGAUGE_", "NODE_NAME=", "KUBERNETES_", "NVIDIA_"} {
-			if strings.HasPrefix(v, prefix) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(v, prefix) })
 	}), "WARPGAUGE_EXPORTER_METRICS=full")
 }
 

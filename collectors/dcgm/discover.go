@@ -103,12 +103,7 @@ func discover(e *engine, found inventory, fields field.List, o Options) ([]*node
 
 // wants reports whether the list has a reading of one of the levels.
 func wants(fields field.List, levels ...field.Level) bool {
-	for _, r := range fields.Readings() {
-		if slices.Contains(levels, r.Desc.Level) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(fields.Readings(), func(r field.Reading) bool { return slices.Contains(levels, r.Desc.Level) })
 }
 
 // Field numbers that identify a device (dcgm_fields.h).

@@ -78,9 +78,7 @@ func (s *served) counted() map[string]float64 {
 func (s *served) gaps(t *testing.T) (sum float64) {
 	t.Helper()
 	all, err := s.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, f := range all {
 		for _, m := range f.GetMetric() {
 			if f.GetName() == "warpgauge_event_gaps_total" {
@@ -114,9 +112,7 @@ func TestXIDsOverReloads(t *testing.T) {
 		want[fmt.Sprintf("%s %d", x.device, 40+i%3)]++
 		done := s.reload(t)
 		if i%5 == 0 {
-			if err := <-done; err != nil {
-				t.Fatal(err)
-			}
+			must(t, <-done)
 		}
 		if i%7 == 0 {
 			s.sync()
@@ -130,9 +126,7 @@ func TestXIDsOverReloads(t *testing.T) {
 			}
 			return nil
 		})
-		if err := <-s.reload(t); err != nil {
-			t.Fatal(err)
-		}
+		must(t, <-s.reload(t))
 	}
 	if n := s.gaps(t); n != 0 {
 		t.Errorf("%v gaps on an engine that lives on", n)
@@ -154,13 +148,9 @@ func TestXIDsOverRestarts(t *testing.T) {
 			eventually.True(t, "the first XID", func() bool { s.sync(); return s.counted()[nvmltest.UUID(1)+" 48"] == 1 })
 			head := s.Board().Load().Sources[0].Ring.Head()
 			eventually.True(t, "rows without an XID", func() bool { return s.Board().Load().Sources[0].Ring.Head() > head+2 })
-			if err := <-s.Change(func(w *supervisor.Wanted) { w.Released = true }); err != nil {
-				t.Fatal(err)
-			}
+			must(t, <-s.Change(func(w *supervisor.Wanted) { w.Released = true }))
 			e.Restart() // an embedded engine has ended with its session
-			if err := <-s.Change(func(w *supervisor.Wanted) { w.Released = false }); err != nil {
-				t.Fatal(err)
-			}
+			must(t, <-s.Change(func(w *supervisor.Wanted) { w.Released = false }))
 			eventually.True(t, "a gap of each GPU", func() bool { s.sync(); return s.gaps(t) == 2 })
 			e.XID(1, 48)
 			eventually.True(t, "the second XID", func() bool { s.sync(); return s.counted()[nvmltest.UUID(1)+" 48"] == 2 })
@@ -175,9 +165,7 @@ func TestNextSession(t *testing.T) {
 		for _, names := range [][]string{append(slices.Clone(settableNames[:4]), last), append(slices.Clone(settableNames[2:]), last, xidCount), {temperature, xidCount}} {
 			c := started(t, m, names...)
 			c.keepsReading(t, m, names)
-			if err := c.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.Close())
 			nothingLeft(t, m)
 		}
 	})

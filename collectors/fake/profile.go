@@ -1,6 +1,7 @@
 package fake
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -101,9 +102,7 @@ func Profiles() []string {
 }
 
 func findProfile(name string) (*profile, error) {
-	if name == "" {
-		name = DefaultProfile
-	}
+	name = cmp.Or(name, DefaultProfile)
 	for _, p := range profiles() {
 		if p.name == name {
 			return p, nil

@@ -3,6 +3,7 @@ package fake
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"warpgauge/pkg/collector"
@@ -231,12 +232,7 @@ func (g *gpu) peerMask() float64 {
 func (g *gpu) traffic(d *field.Descriptor, links int, first bool) cell {
 	rate := g.mix.nvlink * g.linkBytes * float64(links)
 	has := func(words ...string) bool {
-		for _, w := range words {
-			if strings.Contains(d.Name, w) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(d.Name, w) })
 	}
 	switch {
 	case first && has("CRC_FLIT", "REPLAY"):

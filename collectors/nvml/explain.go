@@ -189,12 +189,9 @@ func (k kernelDriver) text() string {
 
 // inContainer reports whether this process seems to run in a container. It only affects the advice.
 func (k kernelDriver) inContainer() bool {
-	for _, mark := range []string{"/.dockerenv", "/run/.containerenv", "/var/run/secrets/kubernetes.io"} {
-		if exists(k.o.path(mark)) {
-			return true
-		}
-	}
-	return k.o.Getenv("KUBERNETES_SERVICE_HOST") != "" || k.o.Getenv("NVIDIA_VISIBLE_DEVICES") != "" || k.o.Getenv("container") != ""
+	marks := []string{"/.dockerenv", "/run/.containerenv", "/var/run/secrets/kubernetes.io"}
+	return slices.ContainsFunc(marks, func(mark string) bool { return exists(k.o.path(mark)) }) ||
+		k.o.Getenv("KUBERNETES_SERVICE_HOST") != "" || k.o.Getenv("NVIDIA_VISIBLE_DEVICES") != "" || k.o.Getenv("container") != ""
 }
 
 // giveDevices is the advice for a container without the devices.

@@ -104,9 +104,7 @@ func (l *library) identify(index int) *gpu {
 	if code == nvml.SUCCESS {
 		g.device.UUID = tidy(uuid)
 	}
-	if g.device.UUID == "" {
-		g.device.UUID = g.device.PCIBusID // old boards have no UUID
-	}
+	g.device.UUID = cmp.Or(g.device.UUID, g.device.PCIBusID) // old boards have no UUID
 	g.device.ID = g.device.UUID
 	g.handle, g.reader = board, &handle{Device: board, lib: l}
 	l.describe(g)

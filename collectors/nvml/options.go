@@ -15,6 +15,7 @@ package nvml
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -75,12 +76,9 @@ func Present(root string) bool {
 	}
 	const nvidia, display = "0x10de", "0x03"
 	devices, _ := filepath.Glob(filepath.Join("/", root, "/sys/bus/pci/devices/*"))
-	for _, d := range devices {
-		if text(d, "vendor") == nvidia && strings.HasPrefix(text(d, "class"), display) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(devices, func(d string) bool {
+		return text(d, "vendor") == nvidia && strings.HasPrefix(text(d, "class"), display)
+	})
 }
 
 // text returns the content of a small sysfs file, "" if it cannot be read.

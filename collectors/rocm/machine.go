@@ -1,6 +1,7 @@
 package rocm
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -21,9 +22,7 @@ type machine struct {
 }
 
 func newMachine(o Options) machine {
-	if o.Log == nil {
-		o.Log = zap.NewNop()
-	}
+	o.Log = cmp.Or(o.Log, zap.NewNop())
 	return machine{o: o, files: sysfs.New(sysfs.Options{Root: o.Root, Log: o.Log})}
 }
 

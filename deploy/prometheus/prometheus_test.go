@@ -16,6 +16,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"warpgauge/extensions/health"
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/pages"
 	"warpgauge/internal/testkit/programtest"
 	"warpgauge/pkg/field"
@@ -35,9 +36,7 @@ func (r rule) String() string { return r.file + ": " + r.Record + r.Alert }
 func rules(t *testing.T) (all []rule) {
 	t.Helper()
 	files, err := filepath.Glob("rules/*.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, f := range files {
 		var content struct{ Groups []struct{ Rules []rule } }
 		if err := yaml.Unmarshal(read(t, f), &content); err != nil {
@@ -62,9 +61,7 @@ func rules(t *testing.T) (all []rule) {
 func read(t *testing.T, path string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return b
 }
 
@@ -215,9 +212,7 @@ var mappings = []string{"pod_resources", "pod_metadata", "resource_slices", "hpc
 func firing(t *testing.T) map[string]bool {
 	t.Helper()
 	files, err := filepath.Glob("tests/*_test.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	fires, name := map[string]bool{}, regexp.MustCompile(`alertname="(\w+)"`)
 	for _, f := range files {
 		var file struct {

@@ -6,6 +6,8 @@ import (
 	"os"
 	"regexp"
 	"testing"
+
+	"warpgauge/internal/testkit"
 )
 
 // TestDevicePolicy finds settings with which some release of systemd hides /dev/nvidia* from the service. Without a
@@ -13,9 +15,7 @@ import (
 // it may open only that device and a few of the kernel's.
 func TestDevicePolicy(t *testing.T) {
 	unit, err := os.ReadFile("warpgauge.service")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, c := range []struct{ setting, releases, implies, source string }{
 		{`DevicePolicy=(closed|strict)`, "all", "", "systemd.resource-control(5)"},
 		{`DeviceAllow=.+`, "all", "DevicePolicy=closed, if that is auto", "systemd.resource-control(5)"},
@@ -32,9 +32,7 @@ func TestDevicePolicy(t *testing.T) {
 // gets no capability for them.
 func TestWhatHealthNeeds(t *testing.T) {
 	unit, err := os.ReadFile("warpgauge.service")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for setting, want := range map[string]bool{
 		`StateDirectory=warpgauge`:          true,
 		`ProtectKernelLogs=(yes|true|on|1)`: false, // hides /dev/kmsg

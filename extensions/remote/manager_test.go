@@ -140,6 +140,7 @@ func (b *bench) Reload(_ context.Context, l field.List) error {
 
 func (*bench) Release(context.Context, string) error { return nil }
 func (*bench) Resume(string)                         {}
+func (*bench) Serves() bool                          { return false }
 func (*bench) Names() []string                       { return nil }
 
 // restored returns the list that a start without the server puts into service.

@@ -79,8 +79,5 @@ func (a *axis) advance(now time.Time) {
 // position returns the position of a row's time (Unix ns): at most now, and far in the past if the time makes
 // no sense.
 func (a *axis) position(rowTime int64) int64 {
-	if rowTime < 0 {
-		rowTime = 0
-	}
-	return a.now - max(a.wall-rowTime, 0)
+	return a.now - max(a.wall-max(rowTime, 0), 0)
 }

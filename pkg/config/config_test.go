@@ -196,7 +196,7 @@ func TestBadSettings(t *testing.T) {
 	}{
 		{args: "-c 1s", want: []string{"-c, --collect-interval", `"1s"`, "milliseconds"}},
 		{args: "-c -5", want: []string{"--collect-interval", "milliseconds"}},
-		{args: "-c 9300000000000000", want: []string{"--collect-interval"}},
+		{args: "-c 9300000000000000", want: []string{"--collect-interval", "at most 9223372036854"}},
 		{env: environment{"DCGM_EXPORTER_INTERVAL": "x"}, want: []string{"DCGM_EXPORTER_INTERVAL", `"x"`, "milliseconds"}},
 		{env: environment{"DCGM_EXPORTER_KUBERNETES": "yes"}, want: []string{"DCGM_EXPORTER_KUBERNETES", "true or false"}},
 		{args: "--kubernetes=maybe", want: []string{"--kubernetes", "true or false"}},

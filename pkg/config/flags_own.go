@@ -95,7 +95,7 @@ func ownOwners(c *Config) []Flag {
 		Flag{Name: "pod-resources-interval", Needs: flagKubernetes, Value: Duration(&k.Interval), Metavar: "DURATION",
 			Usage: "Time between two requests to the kubelet for the devices of containers."},
 		Flag{Name: "hpc-job-labels", Needs: flagJobs, Value: List(&c.HPCLabels), Metavar: "user,partition",
-			Usage: "Further labels of jobs: job_user, job_partition, if the files in the directory contain them."},
+			Usage: "Further labels of jobs, if the files in the directory contain them: user for job_user, partition for job_partition."},
 	)
 }
 

@@ -137,7 +137,7 @@ func millis(at *time.Duration) Value {
 	parse := func(s string) (time.Duration, error) {
 		n, err := strconv.ParseInt(s, 10, 64)
 		if err != nil || n < 0 || n > maxMillis {
-			return 0, errors.New("write a whole number of milliseconds, without a unit")
+			return 0, fmt.Errorf("write a whole number of milliseconds, without a unit, at most %d", maxMillis)
 		}
 		return time.Duration(n) * time.Millisecond, nil
 	}

@@ -8,6 +8,7 @@
 package events
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -105,12 +106,7 @@ func (b *Bus) Publish(e Event) {
 }
 
 func (s *Subscription) wants(k Kind) bool {
-	for _, w := range s.kinds {
-		if w == k {
-			return true
-		}
-	}
-	return len(s.kinds) == 0
+	return len(s.kinds) == 0 || slices.Contains(s.kinds, k)
 }
 
 // Dropped returns how many events found the queue full.

@@ -92,8 +92,9 @@ type checked struct {
 	Problems   []problemRow   `json:"problems"`
 	Collectors []collectorRow `json:"collectors"`
 	Devices    []checkedRow   `json:"devices"`
-	// Added holds, by collector, the readings that health adds.
+	// Added and Named hold, by collector, the readings that health and the names of --field-names add.
 	Added map[string][]string `json:"health,omitempty"`
+	Named map[string][]string `json:"names,omitempty"`
 	// Nowhere lists fields that apply to no device of the node.
 	Nowhere []absentRow `json:"nowhere"`
 }
@@ -146,11 +147,13 @@ func (c *checked) setProblems(all []field.Problem) {
 // sample samples the devices and records the fields that they lack.
 func (c *checked) sample(ctx context.Context, p *Pipeline) {
 	r := p.AwaitValues(ctx, 1, ValuesPatience)
-	c.Added = map[string][]string{}
+	c.Added, c.Named = map[string][]string{}, map[string][]string{}
 	for _, s := range p.Engine.Status() {
 		c.Collectors = append(c.Collectors, collectorRow{s.Name, s.Up, s.Reason})
-		if added := p.Added(s.Name); len(added) > 0 {
-			c.Added[s.Name] = added
+		for dialect, to := range map[bool]map[string][]string{false: c.Added, true: c.Named} {
+			if added := p.Added(s.Name, dialect); len(added) > 0 {
+				to[s.Name] = added
+			}
 		}
 	}
 	for i := range r.Devices {
@@ -217,6 +220,9 @@ func (c *checked) writeCollector(w io.Writer, s collectorRow) {
 	}
 	if added := c.Added[s.Name]; len(added) > 0 {
 		fmt.Fprintf(w, "%s: reads %s in addition for health (--health=off: none): %s\n", s.Name, config.Counted(len(added), "field"), strings.Join(added, ", ")) //nolint:errcheck // as above
+	}
+	if added := c.Named[s.Name]; len(added) > 0 {
+		fmt.Fprintf(w, "%s: reads %s in addition for --field-names: %s\n", s.Name, config.Counted(len(added), "field"), strings.Join(added, ", ")) //nolint:errcheck // as above
 	}
 	if !s.Up {
 		fmt.Fprintf(w, "%s is not in use: %s\n", s.Name, s.Reason) //nolint:errcheck // as above

@@ -235,6 +235,11 @@ func (e *Engine) Reload(ctx context.Context, list field.List) error {
 	})
 }
 
+// Serves reports whether a collector reads devices with the list of the last Reload.
+func (e *Engine) Serves() bool {
+	return slices.ContainsFunc(e.collectors, (*supervisor.Supervisor).Serves)
+}
+
 // Release releases a collector and its process reader, or all if the name is empty. It returns when they hold
 // no devices any more.
 func (e *Engine) Release(ctx context.Context, name string) error {
@@ -297,10 +302,7 @@ func (e *Engine) Costs() (out []session.Costs) {
 
 // readersOpened is session.Opened for the process readers.
 func (e *Engine) readersOpened() bool {
-	for _, s := range e.readers {
-		if !session.Opened([]session.CollectorStatus{s.Status()}) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(e.readers, func(s processReader) bool {
+		return !session.Opened([]session.CollectorStatus{s.Status()})
+	})
 }

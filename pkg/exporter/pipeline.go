@@ -208,6 +208,6 @@ func (p *Pipeline) Extend() error {
 }
 
 // Added returns the names of the fields that devices of a collector have in addition to the list, for extensions.
-func (p *Pipeline) Added(collector string) []string {
-	return view.Added(slices.DeleteFunc(slices.Clone(p.Engine.Board().Load().Sources), func(s *view.Source) bool { return s.Collector != collector }))
+func (p *Pipeline) Added(collector string, dialect bool) []string {
+	return view.Added(slices.DeleteFunc(slices.Clone(p.Engine.Board().Load().Sources), func(s *view.Source) bool { return s.Collector != collector }), dialect)
 }

@@ -100,12 +100,9 @@ func (e *Engine) sampledAgain() func() bool {
 				up[d.Device.ID] = up[d.Device.ID] || d.State == session.Up
 			}
 		}
-		for _, s := range e.board.Load().Sources {
-			if s.Ring.Head() <= heads[s] && slices.ContainsFunc(s.Devices, func(d collector.Device) bool { return up[d.ID] }) {
-				return false
-			}
-		}
-		return true
+		return !slices.ContainsFunc(e.board.Load().Sources, func(s *view.Source) bool {
+			return s.Ring.Head() <= heads[s] && slices.ContainsFunc(s.Devices, func(d collector.Device) bool { return up[d.ID] })
+		})
 	}
 }
 
@@ -145,10 +142,5 @@ func (o *Owners) complete() bool {
 			return false
 		}
 	}
-	for _, c := range o.clients {
-		if c.complete != nil && !c.complete() {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(o.clients, func(c client) bool { return c.complete != nil && !c.complete() })
 }

@@ -72,7 +72,7 @@ func (b *builder) addNamed(s *Series) {
 	b.addShare(s.Field, set, &c.value, device)
 }
 
-// inPlace reports whether a device has only the names of the list's dialect.
-func inPlace(list *field.List, d *collector.Device) bool {
+// InPlace reports whether a device has only the names of the list's dialect.
+func InPlace(list *field.List, d *collector.Device) bool {
 	return list.Dialect != nil && list.Dialect.InPlace && len(d.Texts) > 0
 }

@@ -92,7 +92,7 @@ func (b *builder) addSource(index int, s *view.Source) {
 			b.layout.stats.misfits += len(fields)
 			continue
 		}
-		if inPlace(&s.Fields, &s.Devices[c.Device]) {
+		if InPlace(&s.Fields, &s.Devices[c.Device]) {
 			continue
 		}
 		xid := c.Field == field.XIDErrors
@@ -146,7 +146,7 @@ func (b *builder) addAccumulated(all []accumulate.Series) {
 			b.layout.stats.misfits++
 			continue
 		}
-		if inPlace(&s.Source.Fields, &s.Source.Devices[s.Device]) {
+		if InPlace(&s.Source.Fields, &s.Source.Devices[s.Device]) {
 			continue
 		}
 		_, device := b.snap.roster.at(source, 0, s.Device)
@@ -279,7 +279,7 @@ func (b *builder) addSharesOf(index int, s *view.Source, shares *view.Shares, of
 	byReading := metricsByReading(s)
 	labels := b.newDeviceLabels()
 	for d := range s.Devices {
-		if !s.Devices[d].Ownable() || inPlace(&s.Fields, &s.Devices[d]) {
+		if !s.Devices[d].Ownable() || InPlace(&s.Fields, &s.Devices[d]) {
 			continue
 		}
 		_, device := b.snap.roster.at(index, 0, d)

@@ -28,6 +28,14 @@ const changeTimeout = time.Minute
 // errEmpty refuses a list that would empty the page.
 var errEmpty = errors.New("the counters file lists no fields")
 
+// errWaiting is the result of a reload whose list is good but not in service.
+var errWaiting = waitingError{errors.New("the counters file is good and waits, because a server's list is in service")}
+
+type waitingError struct{ error }
+
+// Waiting makes the server answer 202.
+func (waitingError) Waiting() {}
+
 // Local supplies this node's own list, which is in service while no server's list is. *Files implements it.
 type Local interface {
 	Read(ctx context.Context) (*config.Content, error)
@@ -42,6 +50,7 @@ type Engine interface {
 	// Reload gives all collectors a list and returns when it is in service. After an error some collectors may not have
 	// it.
 	Reload(ctx context.Context, list field.List) error
+	Serves() bool // a collector reads devices with the last Reload's list
 	// Release returns when nothing of a collector is held; an empty name means all collectors.
 	Release(ctx context.Context, collector string) error
 	Resume(collector string) // does not wait
@@ -139,7 +148,7 @@ func (t *Turn) Serve(ctx context.Context, l *List) error {
 		}
 		back, cancel := context.WithTimeout(context.WithoutCancel(ctx), changeTimeout)
 		defer cancel()
-		again := d.apply(back, now.InService.Fields)
+		again := d.apply(back, now.wanted().Fields)
 		d.partial = again != nil
 		return errors.Join(err, again) // the counters CSV is good; the caller reports this error
 	}
@@ -163,7 +172,7 @@ func (d *Desk) apply(ctx context.Context, list field.List) error {
 }
 
 // Reload reads the local list and puts it into service. While a server's list is in service, it only reads and checks
-// the local list. After an error the current list stays in service, unless some collectors failed to apply the new one.
+// the local list. After an error the current list stays in service, unless a collector applied the new one.
 func (d *Desk) Reload(ctx context.Context, cause string) error {
 	t, err := d.Begin(ctx)
 	if err != nil {
@@ -188,6 +197,9 @@ func (d *Desk) Reload(ctx context.Context, cause string) error {
 		d.content = in
 		d.reloaded(in, d.Status().Local.Fields, cause, Unchanged)
 		log.Info("counters are unchanged")
+		if delivered {
+			return errWaiting
+		}
 		return nil
 	}
 	list, err := d.o.Local.Accept(d.o.Local.Parse(in), csv)
@@ -201,13 +213,16 @@ func (d *Desk) Reload(ctx context.Context, cause string) error {
 		d.content = in
 		d.reloaded(in, list, cause, Waiting)
 		log.Info("counters read; they wait, because a server's list is in service", zap.Int("fields", len(list.Fields)))
-		return nil
+		return errWaiting
 	}
 	err = d.apply(ctx, list)
 	d.content, d.partial = in, err != nil
 	d.setLocal(in, list)
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return ctx.Err() // the exporter is stopping, which is not a failure
+	}
+	if err != nil && !d.o.Engine.Serves() {
+		return d.fail(log, cause, "counters not reloaded, the list in service stays", err)
 	}
 	d.serve(d.Status().Local, false)
 	if err != nil {
@@ -281,6 +296,12 @@ func (d *Desk) Run(ctx context.Context, s Signals) error {
 		case cause = <-d.asked:
 		case <-tick.C:
 			d.endPause(ctx)
+			// A collector can apply a list after its Reload failed.
+			if s := d.Status(); s.wanted().Hash != s.InService.Hash && d.o.Engine.Serves() {
+				d.serve(s.Local, false)
+				d.update(func(s *Status) { s.good, s.succeeded = true, s.Applied })
+				d.answer("late answer of a collector", kindReload, "", nil)
+			}
 			continue
 		}
 		rctx, cancel := context.WithTimeout(ctx, changeTimeout)

@@ -51,6 +51,7 @@ type bench struct {
 	applied  [][]string // names of each list
 	released map[string]bool
 	refuse   error // of releases
+	serves   bool  // a collector has the last list although its Reload failed
 }
 
 func newBench(initial string, log ...zapcore.Core) *bench {
@@ -107,6 +108,8 @@ func (e *engine) Release(_ context.Context, name string) error {
 }
 
 func (e *engine) Resume(name string) { e.set(name, false) }
+
+func (e *engine) Serves() bool { return e.serves }
 
 func (e *engine) set(name string, released bool) {
 	e.mu.Lock()
@@ -295,10 +298,20 @@ func TestRun(t *testing.T) {
 			t.Errorf("a reload still waits after %v", changeTimeout)
 		}
 		b.wantCounts(t, false, 2, 1, 1)
+		if s := b.Status(); s.InService.Hash == s.Local.Hash {
+			t.Error("the new list is in service although no collector has it")
+		}
+		b.serves = true // the call returns
+		time.Sleep(endsEvery)
+		synctest.Wait()
+		b.wantCounts(t, true, 2, 1, 1)
+		if s := b.Status(); s.InService.Hash != s.Local.Hash {
+			t.Error("the new list is not in service although a collector has it")
+		}
 		hangups <- os.Interrupt
 		synctest.Wait()
 		stop() // in the middle of a reload
-		b.wantCounts(t, false, 2, 1, 1)
+		b.wantCounts(t, true, 2, 1, 1)
 	})
 }
 
@@ -320,14 +333,14 @@ func TestServersListWins(t *testing.T) {
 	must(t, b.serve(t, "r2", clock)) // the same list under another name
 	service("http://lists", "r2", "", "")
 	b.file = csvB
-	b.want(t, "", true, 1, 0, 0)
+	b.want(t, "waits", true, 1, 0, 0)
 	service("http://lists", "r2", "", Waiting)
 	b.file = "DCGM_FI_DEV_GPU_TEMP, gouge, t\n"
 	b.want(t, "gouge", false, 1, 0, 1)
 	must(t, b.serve(t, "r3", clock)) // another revision does not hide the bad local file
 	service("http://lists", "r3", "gouge", Failed)
 	b.file = csvB
-	b.want(t, "", true, 1, 1, 1)
+	b.want(t, "waits", true, 1, 1, 1)
 	must(t, b.serve(t, "", ""))
 	service("counters.csv", "", "", Unchanged)
 	b.wantApplied(t, 1, 2, 2)
@@ -377,7 +390,7 @@ func TestHalfASuccess(t *testing.T) {
 	b.want(t, "", true, 2, 2, 1)
 	must(t, b.serve(t, "y", csvProf))
 	cannotBeTakenBack()
-	b.want(t, "", true, 2, 3, 1) // the local list needs no change while a server's list is in service
+	b.want(t, "waits", true, 2, 3, 1) // the local list needs no change while a server's list is in service
 }
 
 // Metrics of the desk and of a server's list.
@@ -440,7 +453,7 @@ func TestRestore(t *testing.T) {
 	if s := b.Status(); s.InService.Origin != "http://lists" || s.Local.Origin != "counters.csv" {
 		t.Errorf("status = %+v", s)
 	}
-	must(t, b.Reload(t.Context(), "test"))
+	b.want(t, "waits", true, 0, 1, 0)
 	b.wantApplied(t, 2)
 }
 

@@ -3,6 +3,7 @@ package lists
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"slices"
@@ -54,7 +55,7 @@ func (d *Desk) Resume(name, cause string) error {
 	d.setEnds(0, names...)
 	d.o.Logger.Named("release").Info("resuming", zap.Strings("collector", names), zap.String("cause", cause))
 	d.o.Engine.Resume(name)
-	d.answer(cause, kindRelease, "resumed "+strings.Join(names, ", "), nil)
+	d.answer(cause, kindResume, "resumed "+strings.Join(names, ", "), nil)
 	return nil
 }
 
@@ -99,7 +100,7 @@ func (d *Desk) endReleases() {
 		d.end(name, func() {
 			d.o.Logger.Named("release").Warn("ending a release that was not resumed in time", zap.String("collector", name))
 			d.o.Engine.Resume(name)
-			d.answer("end of the release", kindRelease, "resumed "+name, nil)
+			d.answer("end of the release", kindResume, "resumed "+name, nil)
 		})
 	}
 }
@@ -181,7 +182,8 @@ func (d *Desk) setPaused(ctx context.Context, paused bool, cause string, proceed
 		return nil
 	}
 	d.update(func(s *Status) { s.Paused = paused })
-	err = d.apply(ctx, d.Status().InService.Fields)
+	s := d.Status()
+	err = d.apply(ctx, s.wanted().Fields)
 	text := "resumed"
 	if paused {
 		text = "paused"
@@ -194,6 +196,9 @@ func (d *Desk) answer(by, kind, text string, err error) {
 	p := Proposal{by, kind, stamp(time.Now()), Applied, text}
 	if err != nil {
 		p.Answer, p.Text = Failed, err.Error()
+	}
+	if kind == kindRelease && errors.Is(err, context.DeadlineExceeded) {
+		p.Answer, p.Text = Waiting, "the release continues: "+p.Text
 	}
 	d.update(func(s *Status) { s.propose(p) })
 }

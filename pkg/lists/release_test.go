@@ -1,6 +1,7 @@
 package lists
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"maps"
@@ -53,11 +54,19 @@ func TestAForgottenReleaseEnds(t *testing.T) {
 		if err := b.Release(t.Context(), "rocm", 0, "test"); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("release of a collector that is not enabled: %v", err)
 		}
-		b.refuse = errors.New("a call hangs")
-		if err := b.Release(t.Context(), "dcgm", -1, "test"); !errors.Is(err, b.refuse) {
-			t.Errorf("release = %v", err)
+		for _, want := range []Proposal{{Answer: Failed, Text: "a call hangs"}, {Answer: Waiting, Text: "the release continues: context deadline exceeded"}} {
+			if b.refuse = context.DeadlineExceeded; want.Answer == Failed {
+				b.refuse = errors.New(want.Text)
+			}
+			if err := b.Release(t.Context(), "dcgm", -1, "test"); !errors.Is(err, b.refuse) {
+				t.Errorf("release = %v", err)
+			}
+			if p := b.Status().Proposals[0]; p.What != kindRelease || p.Answer != want.Answer || p.Text != want.Text {
+				t.Errorf("proposal = %+v, want %+v", p, want)
+			}
 		}
-		if p := b.Status().Proposals[0]; p.What != kindRelease || p.Answer != Failed || p.Text != "a call hangs" {
+		must(t, b.Resume("dcgm", "test"))
+		if p := b.Status().Proposals[0]; p.What != kindResume || p.Answer != Applied {
 			t.Errorf("proposal = %+v", p)
 		}
 	})

@@ -25,7 +25,7 @@ type Answer string
 
 // Answers.
 const (
-	Waiting     Answer = "waiting" // nothing was proposed yet, or a server's list is in service
+	Waiting     Answer = "waiting" // nothing was proposed yet, a server's list is in service, or a release continues
 	Applied     Answer = "applied"
 	Unchanged   Answer = "unchanged" // it is in service already
 	Reported    Answer = "reported"  // compared only, with --remote-config=report
@@ -68,7 +68,7 @@ func (a Answer) Bad() bool { return a == Refused || a == Failed }
 // Proposal is a change that was proposed to the Desk, and the answer.
 type Proposal struct {
 	By     string // a signal, a request, a server's URL
-	What   string // reload, list, profiling or release
+	What   string // reload, list, profiling, release or resume
 	At     time.Time
 	Answer Answer
 	Text   string // why, as text
@@ -80,6 +80,7 @@ const (
 	kindList      = "list"
 	kindProfiling = "profiling"
 	kindRelease   = "release"
+	kindResume    = "resume" // of a release
 )
 
 // Status describes the list in service and the last proposals with their answers.
@@ -97,6 +98,14 @@ type Status struct {
 	good                         bool // whether the last reload succeeded
 	succeeded                    time.Time
 	successes, unchanged, errors uint64
+}
+
+// wanted returns the list in service, or the local list that will replace it when a collector can apply it.
+func (s *Status) wanted() List {
+	if s.delivered {
+		return s.InService
+	}
+	return s.Local
 }
 
 // Status returns a copy of the status.
@@ -158,7 +167,10 @@ func (d *Desk) reloaded(in *config.Content, list field.List, cause string, a Ans
 	d.setLocal(in, list)
 	d.update(func(s *Status) {
 		s.LastError, s.FailedAt, s.good, s.succeeded = "", time.Time{}, true, now
-		if !s.delivered {
+		p := Proposal{cause, kindReload, stamp(now), a, ""}
+		if s.delivered {
+			p.Text = errWaiting.Error()
+		} else {
 			s.InService = s.Local // its name can be another
 		}
 		if a == Unchanged {
@@ -166,7 +178,7 @@ func (d *Desk) reloaded(in *config.Content, list field.List, cause string, a Ans
 		} else {
 			s.successes++
 		}
-		s.propose(Proposal{cause, kindReload, stamp(now), a, ""})
+		s.propose(p)
 	})
 }
 

@@ -1,6 +1,7 @@
 package owner
 
 import (
+	"cmp"
 	"regexp"
 	"strings"
 )
@@ -65,9 +66,7 @@ func parseCgroup(file []byte, own surroundings) (best location, ok bool) {
 		ok = true
 		outside = outside || !own.nested || strings.HasPrefix(path, "/..")
 		l := parsePath(groupsOf(path), own.paths[controllers])
-		if best.job == "" {
-			best.job = l.job
-		}
+		best.job = cmp.Or(best.job, l.job)
 		if l.rank() > best.rank() {
 			best.pod, best.container = l.pod, l.container
 		}

@@ -1,6 +1,7 @@
 package owner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -140,10 +141,7 @@ func (j *JobDirectory) readDirectory(now time.Time) {
 	ready := true
 	files, next := map[string]*jobFile{}, Jobs{ByDevice: map[string][]string{}, About: map[string][]collector.Label{}}
 	for _, name := range names {
-		f := j.files[name]
-		if f == nil {
-			f = &jobFile{}
-		}
+		f := cmp.Or(j.files[name], &jobFile{})
 		c := readJobFile(root, name)
 		if errors.Is(c.err, fs.ErrNotExist) && c.reason == ReasonIO { // removed after the names were read
 			continue

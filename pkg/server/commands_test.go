@@ -10,6 +10,10 @@ import (
 	"time"
 )
 
+type waiting struct{ error }
+
+func (waiting) Waiting() {}
+
 func TestCommands(t *testing.T) {
 	var got string
 	var answer error
@@ -80,6 +84,8 @@ func TestCommands(t *testing.T) {
 	answer = fmt.Errorf("no collector \"x\": %w", fs.ErrNotExist)
 	f(full, "POST", "/-/release?collector=x", 404, "release: no collector \"x\": file does not exist", `release "x" for 0s by `)
 	f(full, "POST", "/-/resume?collector=x", 404, "resume: no collector \"x\": file does not exist", `resume "x" by `)
+	answer = waiting{errors.New("good, and waits")}
+	f(full, "POST", "/-/reload", 202, "reload: good, and waits", "reload by ")
 	answer = errors.New("child 7 has not ended")
 	f(full, "POST", "/-/reload", 500, "reload: child 7 has not ended", "reload by ")
 	f(full, "POST", "/-/release", 500, "release: child 7 has not ended", `release "" for 0s by `)

@@ -84,6 +84,8 @@ func (s *Server) serveCommand(c *command, w http.ResponseWriter, r *http.Request
 	switch err := c.run(ctx, collector, limit, "POST "+c.path); {
 	case err == nil:
 		writeText(w, http.StatusOK, c.done+"\n")
+	case errors.As(err, new(interface{ Waiting() })):
+		writeText(w, http.StatusAccepted, c.verb+": "+err.Error()+"\n")
 	case errors.Is(err, fs.ErrNotExist):
 		writeText(w, http.StatusNotFound, c.verb+": "+err.Error()+"\n")
 	default:

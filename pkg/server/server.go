@@ -11,8 +11,8 @@
 //	               reason if Status says that it is unhealthy.
 //	/livez         200 "ok": the process answers.
 //	/readyz        200 "ok", or 503 and a reason per line.
-//	/-/reload      POST, PUT: 200 when the new configuration is in service, 500 and
-//	               the problems otherwise, 403 when not enabled, or when a browser sends
+//	/-/reload      POST, PUT: 200 when the new configuration is in service, 202 if it waits,
+//	               500 and the problems otherwise, 403 when not enabled, or when a browser sends
 //	               it for a page of another site or under another machine's name.
 //	/-/release, /-/resume, /-/profiling/pause, /-/profiling/resume
 //	               the same for what Desk releases, pauses and resumes; 400 for a wrong query,

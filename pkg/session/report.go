@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -306,9 +307,7 @@ func (d *reported) state() collector.Explanation {
 	case d.State == Released:
 		e.Reason = collector.ReasonReleased
 	}
-	if e.Detail == "" {
-		e.Detail = "the device is " + d.State.String()
-	}
+	e.Detail = cmp.Or(e.Detail, "the device is "+d.State.String())
 	return e
 }
 

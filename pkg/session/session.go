@@ -81,9 +81,7 @@ func (o Options) withDefaults() Options {
 	o.Deadline = cmp.Or(o.Deadline, 5*time.Second)
 	o.RescanInterval = cmp.Or(o.RescanInterval, time.Minute)
 	o.RingSpan = cmp.Or(o.RingSpan, time.Minute)
-	if o.Parent == nil {
-		o.Parent = heap{}
-	}
+	o.Parent = cmp.Or[Parent](o.Parent, heap{})
 	o.Logger = cmp.Or(o.Logger, zap.NewNop())
 	return o
 }

@@ -74,13 +74,9 @@ type CollectorStatus struct {
 // why not.
 func Opened(all []CollectorStatus) bool {
 	for _, c := range all {
-		if !c.Up && c.Cause == CauseOpening {
+		starting := func(d DeviceStatus) bool { return d.Cause == CauseStarting }
+		if !c.Up && c.Cause == CauseOpening || slices.ContainsFunc(c.Devices, starting) {
 			return false
-		}
-		for _, d := range c.Devices {
-			if d.Cause == CauseStarting {
-				return false
-			}
 		}
 	}
 	return true

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -185,9 +187,7 @@ func (c *child) sendOrders() {
 func (c *child) finish(grace time.Duration) {
 	c.mu.Lock()
 	over := c.over
-	if c.why == nil {
-		c.why = &ending{}
-	}
+	c.why = cmp.Or(c.why, &ending{})
 	c.mu.Unlock()
 	c.order(nil)
 	c.killUnless(over, grace)
@@ -347,12 +347,8 @@ func (c *child) onEnded(m *statesMessage) {
 
 // isCause reports whether a word can be a label: a short word of lower-case letters.
 func isCause(c session.Cause) bool {
-	for _, r := range c {
-		if (r < 'a' || r > 'z') && r != '_' {
-			return false
-		}
-	}
-	return len(c) <= 32
+	other := func(r rune) bool { return (r < 'a' || r > 'z') && r != '_' }
+	return len(c) <= 32 && !strings.ContainsFunc(string(c), other)
 }
 
 func (c *child) onCosts(costs *session.Costs) error {
@@ -451,9 +447,7 @@ func (c *child) logFields() []zap.Field {
 // stop closes the parent's end of the channel, which asks the child to end, and kills it after grace.
 func (c *child) stop(grace time.Duration) {
 	c.mu.Lock()
-	if c.why == nil {
-		c.why = &ending{}
-	}
+	c.why = cmp.Or(c.why, &ending{})
 	c.mu.Unlock()
 	_ = c.conn.conn.CloseWrite()
 	c.killUnless(c.end, grace)
@@ -475,9 +469,7 @@ func (c *child) killUnless(done <-chan struct{}, grace time.Duration) {
 // kill ends the child and its process group at once. The first reason counts.
 func (c *child) kill(reason, text string) {
 	c.mu.Lock()
-	if c.why == nil {
-		c.why = &ending{reason: reason, text: text}
-	}
+	c.why = cmp.Or(c.why, &ending{reason: reason, text: text})
 	if c.killed.IsZero() {
 		c.killed = time.Now()
 	}

@@ -391,12 +391,9 @@ func (f *Failover) want(rest bool) {
 // lacking reports whether the secondary samples GPUs that the primary does not.
 func (f *Failover) lacking() bool {
 	known := devicesOf(sampled(f.primary))
-	for _, s := range gpusOf(f.secondary) {
-		if slices.ContainsFunc(s.Devices, func(d collector.Device) bool { return d.Level == field.GPU && !known[d.ID] }) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(gpusOf(f.secondary), func(s *view.Source) bool {
+		return slices.ContainsFunc(s.Devices, func(d collector.Device) bool { return d.Level == field.GPU && !known[d.ID] })
+	})
 }
 
 // ready reports whether a source of the secondary can replace the shown ones: it has a value for one of its devices and

@@ -60,9 +60,6 @@ func (v *inventory) update(sources, shown []*view.Source, before []session.Devic
 			continue // it never had an identity, and may have appeared under its own name since
 		}
 		st.State, st.Cause, st.Reason = session.Absent, session.CauseVanished, "discovery no longer finds the device"
-		if v.absent == nil {
-			v.absent = make(map[string]departed)
-		}
 		v.absent[id] = departed{st, now, eventsOf(shown, id)}
 		log.Warn("device has disappeared",
 			zap.String("device", id), zap.String("gpu", st.Device.GPU), zap.String("pci_bus_id", st.Device.PCIBusID), lastSample(st.LastSample))
@@ -207,9 +204,6 @@ func identify(sources []*view.Source, before []session.DeviceStatus) []*view.Sou
 // renumber gives each GPU of a new session, with its instances and links, its former number: when a GPU goes, a driver
 // renumbers the rest. A new GPU gets its own number, or the lowest free one.
 func (v *inventory) renumber(sources []*view.Source) []*view.Source {
-	if v.numbers == nil {
-		v.numbers = make(map[string]string)
-	}
 	taken := make(map[string]bool)
 	var gpus []*collector.Device
 	for _, s := range sources {

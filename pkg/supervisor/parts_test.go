@@ -109,7 +109,7 @@ func TestIdentify(t *testing.T) {
 func TestNamelessIsNotAbsent(t *testing.T) {
 	f := func(what string, before, now collector.Device, want int) {
 		t.Helper()
-		var v inventory
+		v := inventory{absent: map[string]departed{}, numbers: map[string]string{}}
 		before.Level, now.Level = field.GPU, field.GPU
 		v.update([]*view.Source{{Devices: []collector.Device{now}}}, nil, []session.DeviceStatus{{Device: before}}, zap.NewNop(), time.Now())
 		if got := len(v.missing(time.Now())); got != want {
@@ -139,7 +139,7 @@ func TestAListWithoutSwitchesLosesNone(t *testing.T) {
 		list field.List
 		want int
 	}{{other, 1}, {one, 2}} {
-		var v inventory
+		v := inventory{absent: map[string]departed{}, numbers: map[string]string{}}
 		v.update([]*view.Source{{Fields: tt.list, Devices: old[0].Devices[:1]}}, old, before, zap.NewNop(), time.Now())
 		if got := v.missing(time.Now()); len(got) != tt.want {
 			t.Errorf("%d devices are absent, want %d: %v", len(got), tt.want, got)
@@ -160,7 +160,7 @@ func TestInputOfAChild(t *testing.T) {
 
 // A library that changes its boards' ids each time does not fill the memory with absent boards.
 func TestIDsThatChange(t *testing.T) {
-	var v inventory
+	v := inventory{absent: map[string]departed{}, numbers: map[string]string{}}
 	now := bubbleStart
 	var before []session.DeviceStatus
 	for round := range 2 * maxAbsent {

@@ -19,6 +19,7 @@ import (
 type state struct {
 	life    life           // the running session; nil: none
 	serves  bool           // its sources are published
+	lists   uint64         // its change of the list
 	since   time.Time      // when it began to serve
 	sources []*view.Source // the published sources
 	cause   session.Cause  // why no session is in service
@@ -85,6 +86,12 @@ func (s *Supervisor) Status() session.CollectorStatus {
 	return out
 }
 
+// Serves reports whether the session in service has the wanted list.
+func (s *Supervisor) Serves() bool {
+	t := s.now.Load()
+	return t.serves && t.lists == s.request().lists
+}
+
 // setProblem records why no session is in service.
 func (s *Supervisor) setProblem(cause session.Cause, reason string) {
 	s.now.Store(&state{
@@ -112,7 +119,7 @@ func (t *state) handOver(from *state, up bool, d time.Duration) {
 func (s *Supervisor) show(t *turn) {
 	old := s.now.Load()
 	next := &state{
-		life: t.life, serves: !t.published.IsZero() && t.stopped.IsZero(), sources: s.shown, cause: old.cause, reason: old.reason,
+		life: t.life, lists: t.lists, serves: !t.published.IsZero() && t.stopped.IsZero(), sources: s.shown, cause: old.cause, reason: old.reason,
 		absent: s.inventory.missing(time.Now()), former: old.former, until: old.until,
 	}
 	c, isChild := t.life.(*child)
@@ -189,7 +196,8 @@ const maxNames = 12
 // logFields logs the fields of the list that no device has, and the fields that are read in addition to the list.
 func (s *Supervisor) logFields(sources []*view.Source) {
 	s.logNames(&s.loggedAbsent, "no device has some fields of the list; run warpgauge check for the reasons", absentEverywhere(sources))
-	s.logNames(&s.loggedAdded, "reading fields that the list does not name; --health=off reads fewer", view.Added(sources))
+	s.logNames(&s.loggedAdded, "reading fields that the list does not name; --health=off reads fewer", view.Added(sources, false))
+	s.logNames(&s.loggedNamed, "reading fields that the list does not name, for --field-names", view.Added(sources, true))
 }
 
 // logNames logs names, unless they are the last logged ones.

@@ -107,20 +107,21 @@ type Supervisor struct {
 	over    bool // Run has returned
 
 	// Used by Run only.
-	spare                     *child           // a process that waits for its next session; nil: none
-	shown                     []*view.Source   // published sources
-	until                     map[string]int64 // by device: published rows have its XIDs up to this time
-	good                      field.List       // list of the last published session
-	goodList                  uint64           // its change of the list; 0: none
-	refused                   uint64           // the change of the list that no session could open; good is used instead
-	killed                    int              // processes that a signal ended before they served killedList
-	killedList                uint64           // its change of the list
-	pauses                    pauses
-	quiet                     quiet
-	notBefore                 time.Time // of the next session
-	inventory                 inventory
-	logged                    map[string]string // by device: the last logged state
-	loggedAbsent, loggedAdded string            // the last logged names of fields that no device has, and that the list does not name
+	spare                    *child           // a process that waits for its next session; nil: none
+	shown                    []*view.Source   // published sources
+	until                    map[string]int64 // by device: published rows have its XIDs up to this time
+	good                     field.List       // list of the last published session
+	goodList                 uint64           // its change of the list; 0: none
+	refused                  uint64           // the change of the list that no session could open; good is used instead
+	killed                   int              // processes that a signal ended before they served killedList
+	killedList               uint64           // its change of the list
+	pauses                   pauses
+	quiet                    quiet
+	notBefore                time.Time // of the next session
+	inventory                inventory
+	logged                   map[string]string // by device: the last logged state
+	loggedAbsent             string            // the last logged names of fields that no device has
+	loggedAdded, loggedNamed string            // the same of fields that the list does not name, for extensions and for a dialect
 
 	counts *counts
 }
@@ -137,7 +138,7 @@ func New(w Wanted, o Options) *Supervisor {
 		o: o, log: o.Logger.Named("supervisor").With(zap.String("collector", o.Name)),
 		wake: make(chan struct{}, 1), wanted: w, version: 1, lists: 1,
 		pauses: pauses{longest: o.RestartMax}, logged: map[string]string{}, until: map[string]int64{},
-		counts: newCounts(o.Name),
+		counts: newCounts(o.Name), inventory: inventory{absent: map[string]departed{}, numbers: map[string]string{}},
 	}
 	s.now.Store(&state{cause: session.CauseOpening, reason: "not opened yet"})
 	return s

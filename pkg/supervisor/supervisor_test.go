@@ -115,8 +115,8 @@ func TestAListThatCannotBeOpened(t *testing.T) {
 		if got := shownColumns(b.Board()); !slices.Equal(got, []int{1}) {
 			t.Errorf("columns are %v, want the 1 of the former list", got)
 		}
-		if st := b.Status(); !st.Up || st.Cause != session.CauseError {
-			t.Errorf("status %+v, want up, with a problem", st)
+		if st := b.Status(); !st.Up || st.Cause != session.CauseError || b.Serves() {
+			t.Errorf("status %+v, want up, with a problem and without the new list", st)
 		}
 		opens := l.Opens
 		pass(5 * time.Minute)

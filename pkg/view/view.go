@@ -75,12 +75,15 @@ func (s *Source) IntervalOf(device int) time.Duration {
 	return s.Interval
 }
 
-// Added returns the names of the readings that devices have although their lists do not name them.
-func Added(sources []*Source) (names []string) {
+// Added returns the names of the readings that devices have although their lists do not name them: those of the lists'
+// dialect, or those of extensions.
+func Added(sources []*Source, dialect bool) (names []string) {
 	seen := map[field.ID]bool{}
 	for _, s := range sources {
 		for _, c := range s.Columns {
-			if d, known := field.ByID(c.Field); known && !seen[c.Field] && s.Fields.Hides(c.Field) && c.Field != field.XIDsSince && c.Field != field.XIDsUntil {
+			d, known := field.ByID(c.Field)
+			known = known && c.Field != field.XIDsSince && c.Field != field.XIDsUntil
+			if known && !seen[c.Field] && s.Fields.Hides(c.Field) && s.Fields.Dialect.Shows(c.Field) == dialect {
 				names = append(names, d.Name)
 			}
 			seen[c.Field] = true

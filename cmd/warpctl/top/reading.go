@@ -56,7 +56,7 @@ var names = sync.OnceValue(func() (out []string) {
 		}
 	}
 	slices.Sort(out)
-	return slices.Compact(out)
+	return append(slices.Compact(out), "-*") // no error if the exporter's list has none of them
 })
 
 // values holds a device's quantities (NaN if unknown), the field that supplied each, and the

@@ -10,6 +10,7 @@ package dl
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -55,10 +56,5 @@ func (e *OpenError) Error() string {
 
 // Absent reports whether no name had a file.
 func (e *OpenError) Absent() bool {
-	for _, a := range e.Attempts {
-		if !a.Absent() {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(e.Attempts, func(a Attempt) bool { return !a.Absent() })
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"warpgauge/internal/testkit"
 )
 
 const (
@@ -20,9 +22,7 @@ const (
 // TestLibrary opens the first of several names, looks symbols up and closes twice.
 func TestLibrary(t *testing.T) {
 	l, err := Open([]string{missing, libm, libc})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if !filepath.IsAbs(l.Path()) || !strings.HasPrefix(filepath.Base(l.Path()), "libm") {
 		t.Errorf("Path() = %q, want the absolute path of libm", l.Path())
 	}
@@ -44,9 +44,7 @@ func TestLibrary(t *testing.T) {
 
 func TestOpenNamesAllThatFailed(t *testing.T) {
 	broken := filepath.Join(t.TempDir(), "libbroken.so")
-	if err := os.WriteFile(broken, []byte("not an ELF file, and longer than its header would be: "+strings.Repeat("x", 64)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(broken, []byte("not an ELF file, and longer than its header would be: "+strings.Repeat("x", 64)), 0o600))
 	_, err := Open([]string{missing, broken})
 	var oe *OpenError
 	if !errors.As(err, &oe) || len(oe.Attempts) != 2 {
@@ -69,9 +67,7 @@ func TestOpenNamesAllThatFailed(t *testing.T) {
 // The loader's error is per thread: without pinning, a goroutine would read another one's text.
 func TestErrorsBelongToTheirCall(t *testing.T) {
 	l, err := Open([]string{libm})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer l.Close()
 	var wg sync.WaitGroup
 	for _, symbol := range []string{"absent_a", "absent_b", "absent_c", "absent_d"} {

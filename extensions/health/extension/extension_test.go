@@ -312,7 +312,7 @@ func TestHealthOff(t *testing.T) {
 			if got := len(n.Core().Verdicts.Load().Verdicts); off != (got == 0) {
 				t.Errorf("health off is %v: %d verdicts", off, got)
 			}
-			if added := n.Added("fake"); off != (len(added) == 0) || slices.Contains(added, "DCGM_FI_DEV_POWER_USAGE") {
+			if added := n.Added("fake", false); off != (len(added) == 0) || slices.Contains(added, "DCGM_FI_DEV_POWER_USAGE") {
 				t.Errorf("health off is %v: %q are read in addition", off, added)
 			}
 		}

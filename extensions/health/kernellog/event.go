@@ -264,14 +264,17 @@ func field(text, name string) (value, rest string, ok bool) {
 	return value, rest, true
 }
 
-// number parses the leading digits of a text, at most nine.
+// number parses the leading digits of a text. More than nine are no number.
 func number(text string) (n int, rest string, ok bool) {
 	i := 0
-	for i < len(text) && i < 9 && text[i] >= '0' && text[i] <= '9' {
+	for i < len(text) && text[i] >= '0' && text[i] <= '9' {
 		i++
 	}
 	n, err := strconv.Atoi(text[:i])
-	return n, text[i:], err == nil
+	if err != nil || i > 9 {
+		return 0, text[i:], false
+	}
+	return n, text[i:], true
 }
 
 // word returns the leading letters, digits and underscores of a text.

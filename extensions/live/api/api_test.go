@@ -39,6 +39,8 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	f("fields?devices="+id, 400, "this path takes device, field")
 	f("fields?device=GPU-x", 404, "/api/v1/devices lists all")
 	f("fields?device=", 400, `give "device" a value`)
+	f("fields?field=DCGM_FI_DEV_FB_USED", 404, `no field "DCGM_FI_DEV_FB_USED": /api/v1/list`) // not in the list
+	f("samples?device="+id+"&field=DCGM_FI_DEV_FB_USED", 404, "/api/v1/list")
 	f("fields?field=NOPE", 404, `no field "NOPE": /api/v1/list`)
 	f("stream?field=NOPE&field=amd_nope", 404, `no field "NOPE": /api/v1/list`)
 	f("fields?device=%zz", 400, "cannot be read")
@@ -51,6 +53,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	f("samples?device="+id+"&field=DCGM_FI_DEV_GPU_TEMP&since=yesterday", 400, "15m")
 	f("samples?device="+id+"&field=DCGM_FI_DEV_GPU_TEMP&since=5s&until=5s", 400, "no time in between")
 	f("samples?device="+id+"&field=DCGM_FI_DEV_GPU_TEMP&points=1e9", 400, "from 1 to 5000")
+	f("events?since=-5s", 400, "before now such as 90s")
 	f("events?limit=0", 400, "from 1 to 2000")
 	f("stream?interval=0.01", 400, "from 0.1 to 10")
 	f("stream?interval=NaN", 400, "from 0.1 to 10")
@@ -191,6 +194,17 @@ func TestCompression(t *testing.T) {
 	text, err := io.ReadAll(z)
 	if err != nil || string(text) != plain {
 		t.Errorf("decompressed it differs: %v", err)
+	}
+}
+
+// Series that have the names of another exporter in place of the list's are no metric of the list.
+func TestMetricOfADialect(t *testing.T) {
+	w := newWorld(t, 2, 0)
+	w.gpus[0].Fields.Dialect, w.gpus[0].Devices[0].Texts = &field.Dialect{InPlace: true}, []collector.Label{{Name: "x"}}
+	all, err := New(w.options).Fields(nil, []string{"DCGM_FI_DEV_GPU_TEMP"})
+	must(t, err)
+	if a, b := all.Devices[0].Fields[0].Metric, all.Devices[1].Fields[0].Metric; a != "" || b != "DCGM_FI_DEV_GPU_TEMP" {
+		t.Errorf("metrics are %q and %q", a, b)
 	}
 }
 

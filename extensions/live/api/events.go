@@ -167,7 +167,7 @@ func timeIn(q *query, name string, now, otherwise time.Time) (time.Time, error) 
 	if t, err := time.Parse(time.RFC3339, text); err == nil {
 		return t, nil
 	}
-	if d, err := time.ParseDuration(strings.TrimPrefix(text, "-")); err == nil && d >= 0 {
+	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
 		return now.Add(-d), nil
 	}
 	if ms, err := strconv.ParseInt(text, 10, 64); err == nil && ms >= 0 {

@@ -47,10 +47,9 @@ func (n *node) choose(q *query) (*chosen, error) {
 	return c, nil
 }
 
-// knows reports whether text is a pattern, or the name of a field.
+// knows reports whether text is a pattern, or the name of a field in service.
 func (n *node) knows(text string) bool {
-	_, _, known := field.ByName(text)
-	return known || strings.Contains(text, "*") || slices.ContainsFunc(n.list().Fields, func(f field.Field) bool { return f.Name == text })
+	return strings.Contains(text, "*") || slices.ContainsFunc(n.list().Fields, func(f field.Field) bool { return f.Name == text })
 }
 
 func unknownField(name string) *apiv1.Problem {
@@ -161,7 +160,11 @@ func (x *forms) append(to []apiv1.Field, n *node, d *session.ReportDevice, f *se
 	form.Text = f.Text
 	var every time.Duration
 	if at, known := n.byID[d.Device.ID]; known && n.devices[at].Source != nil {
-		every = n.devices[at].Source.IntervalOf(n.devices[at].Index)
+		s, i := n.devices[at].Source, n.devices[at].Index
+		every = s.IntervalOf(i)
+		if exposition.InPlace(&s.Fields, &s.Devices[i]) {
+			form.Metric = "" // the page has another exporter's names
+		}
 	}
 	for _, v := range f.Values {
 		one := form

@@ -33,7 +33,9 @@ func (o *Options) list() (*apiv1.List, error) {
 		f := &now.Fields.Fields[i]
 		l := apiv1.ListField{Name: f.Name, Type: f.Type.String(), Help: f.Help, Unit: unitOf(f), Interval: intervals[readingOf(f)].Seconds()}
 		if f.Type != field.Label {
-			l.Metric = f.Name
+			if d := now.Fields.Dialect; d == nil || !d.InPlace {
+				l.Metric = f.Name
+			}
 			for _, m := range f.Desc.Meanings {
 				l.Roles = append(l.Roles, apiv1.Role{Role: string(m.Role), Label: m.Label, Rank: m.Rank})
 			}

@@ -2,7 +2,6 @@ package api
 
 import (
 	"cmp"
-	"fmt"
 	"iter"
 	"math"
 	"net/http"
@@ -39,8 +38,8 @@ func samples(o *Options, q *query) (*apiv1.Samples, error) {
 	f := &field.Field{Desc: reading, Name: name, Scale: factor}
 	series := o.Past.History.Series(device, reading.ID)
 	if len(series) == 0 {
-		if _, there := newNode(o).byID[device]; !there {
-			return nil, &apiv1.Problem{Status: http.StatusNotFound, Detail: fmt.Sprintf("no device has the id %q, or had it lately: %sdevices lists all", device, Prefix)}
+		if _, err := newNode(o).choose(q); err != nil {
+			return nil, err
 		}
 	}
 	if len(series) > maxSeries {

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"warpgauge/internal/testkit"
 )
 
 // exporter starts a server with handler f and returns a client for it.
@@ -28,9 +30,7 @@ func exporter(t *testing.T, f http.HandlerFunc) *Client {
 func newTestClient(t *testing.T, address string) *Client {
 	t.Helper()
 	c, err := NewClient(address, ClientOptions{UserAgent: "warpgauge/test"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(c.http.CloseIdleConnections)
 	return c
 }
@@ -210,9 +210,7 @@ func TestClientTLS(t *testing.T) {
 		}
 	}
 	c, err := NewClient(s.URL, ClientOptions{TLS: s.Client().Transport.(*http.Transport).TLSClientConfig})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if d, err := c.Devices(t.Context()); err != nil || d.Hostname != "n" {
 		t.Errorf("with its certificate: %v, error %v", d, err)
 	}

@@ -300,9 +300,7 @@ func (r *Reader) attach(boards []GPU) (hidden int) {
 				continue
 			}
 			n.instance.ID = int(n.partition)
-			if n.instance.Render == "" {
-				n.instance.Render = b.Render
-			}
+			n.instance.Render = cmp.Or(n.instance.Render, b.Render)
 			n.instance.Name = r.platformDevice(n.instance.Render)
 			b.Instances = append(b.Instances, n.instance)
 		}

@@ -20,6 +20,7 @@ import (
 
 	"warpgauge/extensions/health/consumer/amdplugin"
 	"warpgauge/extensions/health/consumer/amdplugin/gpumetricssvc"
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
@@ -85,9 +86,7 @@ func TestList(t *testing.T) {
 	t.Cleanup(func() { server.Stop(); <-served })
 	conn, err := grpc.NewClient("passthrough:///amd", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return wire.DialContext(ctx) }))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	call := func(service, method string, request proto.Message) ([]*gpumetricssvc.GPUState, error) {
 		var answer gpumetricssvc.GPUStateResponse

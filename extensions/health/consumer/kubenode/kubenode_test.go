@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
@@ -204,9 +205,7 @@ func run(t *testing.T, o Options) (stop func(), log *observer.ObservedLogs) {
 	core, log := observer.New(zap.InfoLevel)
 	o.Log = zap.New(core)
 	w, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }()
