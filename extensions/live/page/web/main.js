@@ -48,10 +48,14 @@ class App {
     });
   }
 
-  // #load fetches the initial state. It is repeated until it succeeds.
+  // #load fetches the initial state. It is repeated until it succeeds, and if it is called again while it runs.
   async #load() {
-    if (this.loading) return;
+    if (this.loading) {
+      this.again = true;
+      return;
+    }
     this.loading = true;
+    this.again = false;
     try {
       this.list = await this.link.get('list');
       this.model.setList(this.list);
@@ -68,6 +72,7 @@ class App {
     }
     this.#banner();
     this.#tick();
+    if (this.again) this.#load();
   }
 
   // #ask fetches the data that the stream does not carry.
