@@ -57,8 +57,6 @@ class App {
     this.loading = true;
     this.again = false;
     try {
-      this.list = await this.link.get('list');
-      this.model.setList(this.list);
       await this.#ask();
       this.#restart();
       const wanted = new URLSearchParams(location.hash.slice(1)).get('device');
@@ -77,7 +75,9 @@ class App {
 
   // #ask fetches the data that the stream does not carry.
   async #ask() {
-    const { model, link } = this, [devices, events] = await Promise.all([link.get('devices'), link.get('events', { limit: 500 })]);
+    const { model, link } = this, [list, devices, events] = await Promise.all([link.get('list'), link.get('devices'), link.get('events', { limit: 500 })]);
+    this.list = list;
+    model.setList(list);
     model.setDevices(devices);
     for (const e of events.events || []) model.takeEvent(e);
     const field = model.wanted();
@@ -87,7 +87,9 @@ class App {
 
   async #refresh() {
     if (!this.loaded || !this.link.up || document.hidden) return;
+    const { hash } = this.list;
     await this.#ask().catch(() => {}); // the next one may succeed; otherwise the banner reports it
+    if (this.list.hash !== hash) this.#restart(); // the event of a reload came before the stream
   }
 
   // #restart opens the stream for the current selection.
