@@ -158,7 +158,7 @@ func (l *deviceList) writeTable(w io.Writer, all bool) error {
 			fmt.Fprintf(t, "%s is not in use: %s\n", c.Name, c.Reason)
 		}
 	}
-	fmt.Fprint(t, l.problems.String())
+	_, _ = fmt.Fprint(t, l.problems.String())
 	return t.Flush()
 }
 
