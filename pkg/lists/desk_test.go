@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,8 +51,8 @@ type bench struct {
 	reload   func(context.Context, field.List) error
 	applied  [][]string // names of each list
 	released map[string]bool
-	refuse   error // of releases
-	serves   bool  // a collector has the last list although its Reload failed
+	refuse   error       // of releases
+	serves   atomic.Bool // a collector has the last list although its Reload failed
 }
 
 func newBench(initial string, log ...zapcore.Core) *bench {
@@ -109,7 +110,7 @@ func (e *engine) Release(_ context.Context, name string) error {
 
 func (e *engine) Resume(name string) { e.set(name, false) }
 
-func (e *engine) Serves() bool { return e.serves }
+func (e *engine) Serves() bool { return e.serves.Load() }
 
 func (e *engine) set(name string, released bool) {
 	e.mu.Lock()
@@ -301,7 +302,7 @@ func TestRun(t *testing.T) {
 		if s := b.Status(); s.InService.Hash == s.Local.Hash {
 			t.Error("the new list is in service although no collector has it")
 		}
-		b.serves = true // the call returns
+		b.serves.Store(true) // the call returns
 		time.Sleep(endsEvery)
 		synctest.Wait()
 		b.wantCounts(t, true, 2, 1, 1)
@@ -315,8 +316,7 @@ func TestRun(t *testing.T) {
 	})
 }
 
-// A server's list has precedence while it is in service, even if it equals the local list. The local list is still
-// checked, waits, and returns.
+// A server's list has precedence, even if it equals the local list, which is still checked, waits, and returns.
 func TestServersListWins(t *testing.T) {
 	b := newBench(csvA)
 	service := func(origin, revision, problem string, answer Answer) {
