@@ -19,7 +19,7 @@ const (
 )
 
 // Maximum number of values per call. Each value needs 4 KiB of scratch. A reply of more than 64 KiB over TCP waits for the
-// other side's delayed acknowledgement (no TCP_NODELAY): 848 values took 44 ms, four calls of 212 values take 3 ms.
+// other side's delayed acknowledgement (no TCP_NODELAY): 848 values took 44 ms in one call, and 3 ms in four.
 const (
 	valuesPerCall       = 1024
 	valuesPerRemoteCall = 400

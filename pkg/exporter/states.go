@@ -50,7 +50,7 @@ func (s *States) Since(device string, state session.State) (time.Time, bool) {
 	return known.since, seen && known.state == state.String()
 }
 
-// Update compares all states with the previous ones. The state of a device is that of the collector whose values v shows.
+// Update compares all states with the previous ones. A device has the state from the collector whose values v shows.
 func (s *States) Update(v *view.View, all []session.CollectorStatus) {
 	now := s.now().UTC().Truncate(time.Millisecond)
 	s.mu.Lock()

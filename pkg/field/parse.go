@@ -36,8 +36,8 @@ type ParseOptions struct {
 // Parse accepts more than dcgm-exporter: a byte order mark, tabs, any line end, blanks before a comment and
 // before a quote, the type untyped, unknown fields (unless Strict), options, trailing empty cells.
 // Differences in meaning: type histogram gives a histogram; summary is read as gauge; fields that cannot be
-// shown (texts that are not labels, binary values) and the second of two lines with one name are skipped; the type of a DCGM_EXP_ counter is checked like any other and kept as written, though the _COUNT
-// ones go up and down.
+// shown (texts that are not labels, binary values) and the second of two lines with one name are skipped; the type
+// of a DCGM_EXP_ counter is checked like any other and kept as written, though the _COUNT ones go up and down.
 func Parse(r io.Reader, o ParseOptions) (List, []Problem, error) {
 	text, err := io.ReadAll(io.LimitReader(r, MaxFileBytes+1))
 	if err != nil {

@@ -22,7 +22,7 @@ type Vendor struct {
 	Visible   string   // environment variable that lists a container's GPUs
 	Libraries []string // names of shared libraries, without version
 
-	// Diagnosis of the system; advice is what a user has to do.
+	// Diagnosis of the system. Advice tells a user what to do.
 	Rival         string // kernel module that binds the GPUs but has no metrics
 	Release       string // file with the version of the vendor's software
 	Daemon        string // socket of the daemon that keeps GPUs initialised; its folder has the daemon's name

@@ -4,7 +4,7 @@
 // documentation. Run is the only goroutine.
 //
 // A gathering costs milliseconds, more than all other work between scrapes. So it runs a second before the next scrape is
-// due, and every five seconds if none comes, so that the own metrics in a scrape are at most five seconds old.
+// due, and every five seconds if none comes. A scrape that comes early shows the own metrics of the previous scrape.
 package selfmetrics
 
 import (
