@@ -13,7 +13,7 @@ import (
 
 // Limits of the host engine (dcgm_structs.h, DcgmFieldGroup.cpp).
 const (
-	maxFieldsPerGroup  = 127 // the engine accepts one less than DCGM_MAX_FIELD_IDS_PER_FIELD_GROUP
+	maxFieldsPerGroup  = 127 // also of a call; the engine accepts one less than DCGM_MAX_FIELD_IDS_PER_FIELD_GROUP
 	maxProfilingFields = 64  // per field group; more give a general error (dcgmProfWatchFields_t)
 	maxMembers         = 1024
 )
@@ -43,9 +43,8 @@ type block struct {
 	entities []entity
 	fields   []uint16
 
-	cells     []cell // entity by entity
-	column    int    // of the first cell; the others follow
-	chunks    []chunk
+	cells     []cell   // entity by entity
+	column    int      // of the first cell; the others follow. -1: no columns, read on each tick
 	seen      []seen   // history of the cells
 	own       [][]bool // by entity and field: whether the value shows that the engine polls the entity
 	looked    int64    // time of the last read, Unix µs; 0 before the first
@@ -55,7 +54,16 @@ type block struct {
 	count     int32    // number of values in the last history; a struct field, so that the call does not allocate
 }
 
-// chunk is one call: a range of a block's entities and a range of its fields. A chunk with only some of the fields has
+// batch is the blocks of the same entities with the same interval. Their newest values are read together, because each
+// call costs the library as much as some thousand values (it clears a message of 4 MiB).
+type batch struct {
+	blocks []*block
+	fields []uint16 // of all blocks
+	cells  []cell   // entity by entity
+	chunks []chunk
+}
+
+// chunk is one call: a range of a batch's entities and a range of its fields. A chunk with only some of the fields has
 // one entity, so that its cells are adjacent.
 type chunk struct{ e0, e1, f0, f1 int }
 
@@ -198,32 +206,53 @@ func (b *block) sift(e *engine, fields []uint16, refused refusals) (out []uint16
 	return out, nil
 }
 
-// divide splits the block into calls of at most room values and allocates its cells.
-func (b *block) divide(room int) {
-	ne, nf := len(b.entities), len(b.fields)
-	b.cells, b.seen, b.states, b.maxValues = make([]cell, ne*nf), make([]seen, ne*nf), make([]state, ne), make([]int, ne)
+// newBatch divides the reading of blocks into calls of at most room values, and allocates their cells.
+func newBatch(room int, blocks ...*block) *batch {
+	x := &batch{blocks: blocks}
+	ne := len(blocks[0].entities)
+	for _, b := range blocks {
+		n := ne * len(b.fields)
+		b.cells, b.seen, b.states, b.maxValues = make([]cell, n), make([]seen, n), make([]state, ne), make([]int, ne)
+		x.fields = append(x.fields, b.fields...)
+	}
+	nf := len(x.fields)
+	x.cells = make([]cell, ne*nf)
 	if nf <= room {
 		step := max(1, room/nf)
 		for e := 0; e < ne; e += step {
-			b.chunks = append(b.chunks, chunk{e, min(e+step, ne), 0, nf})
+			x.chunks = append(x.chunks, chunk{e, min(e+step, ne), 0, nf})
 		}
-		return
+		return x
 	}
 	for e := range ne {
 		for f := 0; f < nf; f += room {
-			b.chunks = append(b.chunks, chunk{e, e + 1, f, min(f+room, nf)})
+			x.chunks = append(x.chunks, chunk{e, e + 1, f, min(f+room, nf)})
 		}
 	}
+	return x
 }
 
-// readCells reads the newest values into the cells. It allocates nothing unless it fails.
-func (b *block) readCells(e *engine, s scratch) error {
-	nf := len(b.fields)
-	for _, c := range b.chunks {
+// read reads the newest values into the blocks' cells. It allocates nothing unless it fails.
+func (x *batch) read(e *engine, s scratch) error {
+	nf, entities := len(x.fields), x.blocks[0].entities
+	for _, c := range x.chunks {
 		from, to := c.e0*nf+c.f0, (c.e1-1)*nf+c.f1
-		if err := e.latest(b.entities[c.e0:c.e1], b.fields[c.f0:c.f1], false, s, b.cells[from:to]); err != nil {
+		if err := e.latest(entities[c.e0:c.e1], x.fields[c.f0:c.f1], false, s, x.cells[from:to]); err != nil {
 			return err
 		}
 	}
+	from := 0
+	for _, b := range x.blocks {
+		n := len(b.fields)
+		for i := range entities {
+			copy(b.cells[i*n:][:n], x.cells[i*nf+from:])
+		}
+		from += n
+	}
 	return nil
+}
+
+// due reports whether the block has due cells.
+func (b *block) due(due []bool) bool {
+	return b.column < 0 || slices.Contains(due[b.column:b.column+len(b.cells)], true)
 }

@@ -109,7 +109,7 @@ func (c *Collector) sourceOf(e *engine, n *node, list []field.Reading) (*source,
 	if err != nil {
 		return nil, err
 	}
-	x, err1 := newXIDs(e, n, list, refused, c.until, c.o)
+	x, err1 := newXIDs(e, n, r, list, refused, c.until, c.o)
 	h, err2 := newHealth(e, n, list, c.o)
 	if err := cmp.Or(err1, err2); err != nil {
 		return nil, err

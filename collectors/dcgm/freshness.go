@@ -4,6 +4,7 @@ package dcgm
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -136,6 +137,7 @@ func earlier(a, b int64) int64 {
 var (
 	// errStarting means that the first poll of a source is not complete.
 	errStarting = fmt.Errorf("%w: the host engine is reading it for the first time", collector.ErrStalled)
+	errUnread   = errors.New("cannot read values")
 	// errRecovering means that a stalled device has new values.
 	errRecovering = fmt.Errorf("%w: the host engine has just begun to read new values", collector.ErrStalled)
 )

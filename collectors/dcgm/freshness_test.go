@@ -71,7 +71,7 @@ func newPolls(gpus int, blocks map[time.Duration][]uint16) *polls {
 	p.now = func() time.Time { return p.begin.Add(p.at) }
 	for _, every := range slices.Sorted(maps.Keys(blocks)) { // in the order of blocksOf
 		b := newBlock(n, kindGPU, every, n.byKind(kindGPU), blocks[every])
-		b.divide(valuesPerCall)
+		newBatch(valuesPerCall, b)
 		b.column = len(p.row)
 		p.row, p.due = append(p.row, make([]float64, len(b.cells))...), append(p.due, slices.Repeat([]bool{true}, len(b.cells))...)
 		p.blocks = append(p.blocks, b)

@@ -21,6 +21,7 @@ type readings struct {
 	engine *engine
 	node   *node
 	blocks []*block
+	reads  []*batch // of the blocks and of others, see add
 	buffer scratch
 	now    func() time.Time
 
@@ -45,13 +46,8 @@ var _ part = (*readings)(nil)
 
 // newReadings watches the fields of the list. It records fields that the engine does not offer in refused.
 func newReadings(e *engine, n *node, list []field.Reading, refused refusals, o Options) (*readings, error) {
-	room := valuesPerCall
-	if e.remote {
-		room = valuesPerRemoteCall
-	}
-	r := &readings{engine: e, node: n, now: time.Now}
+	r := &readings{engine: e, node: n, now: time.Now, buffer: e.newScratch(e.room())}
 	r.cost.Call = "dcgmEntitiesGetLatestValues"
-	largest := 0
 	for _, b := range blocksOf(n, list, o) {
 		if err := b.watch(e, refused); err != nil {
 			return nil, fmt.Errorf("watch %d fields of %d entities of kind %q: %w", len(b.fields), len(b.entities), b.kind, err)
@@ -59,11 +55,8 @@ func newReadings(e *engine, n *node, list []field.Reading, refused refusals, o O
 		if len(b.fields) == 0 {
 			continue
 		}
-		b.divide(room)
-		for _, c := range b.chunks {
-			largest = max(largest, (c.e1-c.e0)*(c.f1-c.f0))
-		}
 		b.column = len(r.cols)
+		r.add(b)
 		for _, d := range b.devices {
 			for _, id := range b.fields {
 				r.cols = append(r.cols, collector.Column{Device: d, Field: field.ID(id)})
@@ -71,9 +64,21 @@ func newReadings(e *engine, n *node, list []field.Reading, refused refusals, o O
 		}
 		r.blocks = append(r.blocks, b)
 	}
-	r.buffer = e.newScratch(largest)
 	r.prepare()
 	return r, nil
+}
+
+// add makes sample read a block.
+func (r *readings) add(b *block) {
+	blocks := []*block{b}
+	if i := slices.IndexFunc(r.reads, func(x *batch) bool {
+		first := x.blocks[0]
+		return first.every == b.every && slices.Equal(first.entities, b.entities) && len(x.fields)+len(b.fields) <= maxFieldsPerGroup
+	}); i >= 0 {
+		blocks = append(r.reads[i].blocks, b)
+		r.reads = slices.Delete(r.reads, i, i+1)
+	}
+	r.reads = append(r.reads, newBatch(r.engine.room(), blocks...))
 }
 
 // prepare selects the values that show whether the engine polls a device: its own, or the node's if it has no others.
@@ -119,19 +124,24 @@ func (r *readings) sample(row []float64, due []bool) error {
 		d.due, d.lost, d.blanked = false, false, blanked{}
 	}
 	starting := false
-	for _, b := range r.blocks {
-		if !slices.Contains(due[b.column:b.column+len(b.cells)], true) {
+	for _, x := range r.reads {
+		if !slices.ContainsFunc(x.blocks, func(b *block) bool { return b.due(due) }) {
 			continue
 		}
 		start := time.Now()
-		err := b.readCells(r.engine, r.buffer)
-		r.cost.Record(len(b.chunks), start)
+		err := x.read(r.engine, r.buffer)
+		r.cost.Record(len(x.chunks), start)
 		if err != nil {
-			return fmt.Errorf("read %d fields of %d entities of kind %q: %w", len(b.fields), len(b.entities), b.kind, err)
+			b := x.blocks[0]
+			return fmt.Errorf("%w: %d fields of %d entities of kind %q: %w", errUnread, len(x.fields), len(b.entities), b.kind, err)
 		}
 		now := r.now()
-		r.look(b, now)
-		starting = starting || b.awaited(now.Sub(r.opened))
+		for _, b := range x.blocks {
+			if b.column >= 0 && b.due(due) {
+				r.look(b, now)
+				starting = starting || b.awaited(now.Sub(r.opened))
+			}
+		}
 	}
 	err := r.deviceErrors(r.now())
 	if starting {

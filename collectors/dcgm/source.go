@@ -103,20 +103,19 @@ func (s *source) Dated(device int) int64 {
 	return s.values.devices[device].dated * int64(time.Microsecond)
 }
 
-// Sample samples the parts in turn. When the connection is lost, all devices fail and the session ends. A starting source
-// keeps its events for its first row.
+// Sample samples the parts in turn. When the connection is lost, all devices fail and the session ends. Without values,
+// as at the start, events wait for the next row.
 func (s *source) Sample(row []float64, due []bool) error {
 	var errs []error
 	for i, p := range s.parts {
 		from, to := s.from[i], s.from[i+1]
 		err := p.sample(row[from:to:to], due[from:to:to])
-		if errors.Is(err, errStarting) {
-			return err
-		}
-		if severed(err) {
+		switch {
+		case severed(err):
 			return fmt.Errorf("%w: %w: %w", collector.ErrColumnsChanged, collector.ErrNotLoaded, err)
-		}
-		if err != nil {
+		case errors.Is(err, errStarting), errors.Is(err, errUnread):
+			return err
+		case err != nil:
 			errs = append(errs, err)
 		}
 	}

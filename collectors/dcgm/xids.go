@@ -33,18 +33,17 @@ const (
 type xids struct {
 	partBase
 	engine *engine
+	values *readings // reads block in its calls
 
 	block   *block      // of all entities that can have XIDs
 	of      []int       // by entity: index into devices
 	fetched []int64     // by entity: timestamp of the newest XID that was fetched or must not be reported, Unix µs
-	life    *block      // a field of one GPU whose history shows when the engine started; may be nil
+	life    *batch      // a field of one GPU whose history shows when the engine started; may be nil
 	devices []xidDevice // devices with columns
 
-	buffer scratch
 	events []event
 	now    func() time.Time
 	looked time.Time // when life was last read
-	reads  collector.Meter
 }
 
 // xidDevice is a GPU, an instance or a compute instance.
@@ -69,13 +68,13 @@ var _ part = (*xids)(nil)
 
 // newXIDs watches the XIDs of a node's GPUs and their instances. It returns nil if the list or the engine does not have
 // them. until holds, by device, the timestamp of the last XID that earlier sessions reported.
-func newXIDs(e *engine, n *node, list []field.Reading, refused refusals, until map[string]int64, o Options) (part, error) {
+func newXIDs(e *engine, n *node, values *readings, list []field.Reading, refused refusals, until map[string]int64, o Options) (part, error) {
 	last, events := asks(list, field.XIDErrors), asks(list, field.XIDEvent)
 	if !last && !events || len(n.byKind(kindGPU)) == 0 {
 		return nil, nil
 	}
-	x := &xids{partBase: partBase{log: o.Log}, engine: e, now: time.Now, buffer: e.newScratch(valuesPerRemoteCall), events: make([]event, xidRoom)}
-	x.reads.Call, x.cost.Call = "dcgmEntitiesGetLatestValues", "dcgmGetValuesSince_v2"
+	x := &xids{partBase: partBase{log: o.Log}, engine: e, values: values, now: time.Now, events: make([]event, xidRoom)}
+	x.cost.Call = "dcgmGetValuesSince_v2"
 	if err := x.watch(n, refused, o); err != nil || len(x.block.fields) == 0 {
 		return nil, err
 	}
@@ -106,10 +105,8 @@ func (x *xids) watch(n *node, refused refusals, o Options) error {
 	if err != nil {
 		return fmt.Errorf("watch XIDs: %w", err)
 	}
+	b.column = -1
 	x.block = b
-	if len(b.fields) > 0 {
-		b.divide(valuesPerRemoteCall)
-	}
 	return nil
 }
 
@@ -142,7 +139,7 @@ func (x *xids) bind(device int, n *node, last, events bool) {
 
 // begin marks the XIDs in the engine's history that were already reported.
 func (x *xids) begin(n *node, until map[string]int64, list []field.Reading, o Options) error {
-	if err := x.block.readCells(x.engine, x.buffer); err != nil {
+	if err := newBatch(x.engine.room(), x.block).read(x.engine, x.values.buffer); err != nil {
 		return fmt.Errorf("read XIDs: %w", err)
 	}
 	x.fetched = make([]int64, len(x.block.cells))
@@ -154,6 +151,7 @@ func (x *xids) begin(n *node, until map[string]int64, list []field.Reading, o Op
 		}
 		x.fetched[i], d.put = last, max(d.put, last)
 	}
+	x.values.add(x.block)
 	lives := x.lives(n, list, o)
 	for i := range x.devices {
 		d := &x.devices[i]
@@ -179,8 +177,7 @@ func (x *xids) lives(n *node, list []field.Reading, o Options) int64 {
 	if err := b.watch(x.engine, refusals{}); err != nil || len(b.fields) == 0 {
 		return 0
 	}
-	b.divide(1)
-	x.life = b
+	x.life = newBatch(1, b)
 	if count, err := x.engine.since(b, []int64{0}, x.events[:1]); err != nil || count == 0 {
 		return 0
 	}
@@ -193,16 +190,13 @@ func asks(list []field.Reading, id field.ID) bool {
 
 // sample writes new XIDs into the row. Event cells are NaN on entry.
 func (x *xids) sample(row []float64, due []bool) error {
-	start := time.Now()
-	err := x.block.readCells(x.engine, x.buffer)
-	x.reads.Record(len(x.block.chunks), start)
-	if err == nil && x.life != nil && (x.life.cells[0].micros == 0 || start.Sub(x.looked) >= lifeEvery) {
+	if start := time.Now(); x.life != nil && (x.life.cells[0].micros == 0 || start.Sub(x.looked) >= lifeEvery) {
 		x.looked = start
-		err = x.life.readCells(x.engine, x.buffer)
-		x.reads.Record(1, start)
-	}
-	if err != nil {
-		return fmt.Errorf("read XIDs: %w", err)
+		err := x.life.read(x.engine, x.values.buffer)
+		x.values.cost.Record(1, start)
+		if err != nil {
+			return fmt.Errorf("read when the engine started: %w", err)
+		}
 	}
 	for i := range x.devices {
 		x.devices[i].armed = false
@@ -267,7 +261,7 @@ func (x *xids) fetch() error {
 }
 
 // fill moves waiting XIDs into the due cells of a row.
-func (d *xidDevice) fill(row []float64, due []bool, life *block) {
+func (d *xidDevice) fill(row []float64, due []bool, life *batch) {
 	if d.last >= 0 && due[d.last] {
 		row[d.last] = math.NaN()
 		switch {
@@ -294,8 +288,4 @@ func (d *xidDevice) fill(row []float64, due []bool, life *block) {
 	if d.since >= 0 && due[d.since] {
 		row[d.since] = d.whole
 	}
-}
-
-func (x *xids) calls() []collector.CallCost {
-	return []collector.CallCost{x.reads.Cost(), x.cost.Cost()}
 }
