@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
 
@@ -54,18 +55,14 @@ type block struct {
 	count     int32    // number of values in the last history; a struct field, so that the call does not allocate
 }
 
-// batch is the blocks of the same entities with the same interval. Their newest values are read together, because each
-// call costs the library as much as some thousand values (it clears a message of 4 MiB).
+// batch is the blocks of the same entities with the same interval, at most maxFieldsPerGroup fields. Their newest values
+// are read together, because each call costs the library as much as some thousand values (it clears a message of 4 MiB).
 type batch struct {
 	blocks []*block
 	fields []uint16 // of all blocks
 	cells  []cell   // entity by entity
-	chunks []chunk
+	step   int      // entities per call
 }
-
-// chunk is one call: a range of a batch's entities and a range of its fields. A chunk with only some of the fields has
-// one entity, so that its cells are adjacent.
-type chunk struct{ e0, e1, f0, f1 int }
 
 func newBlock(n *node, kind entityKind, every time.Duration, devices []int, fields []uint16) *block {
 	b := &block{kind: kind, every: every, devices: devices, fields: fields}
@@ -215,36 +212,26 @@ func newBatch(room int, blocks ...*block) *batch {
 		b.cells, b.seen, b.states, b.maxValues = make([]cell, n), make([]seen, n), make([]state, ne), make([]int, ne)
 		x.fields = append(x.fields, b.fields...)
 	}
-	nf := len(x.fields)
-	x.cells = make([]cell, ne*nf)
-	if nf <= room {
-		step := max(1, room/nf)
-		for e := 0; e < ne; e += step {
-			x.chunks = append(x.chunks, chunk{e, min(e+step, ne), 0, nf})
-		}
-		return x
-	}
-	for e := range ne {
-		for f := 0; f < nf; f += room {
-			x.chunks = append(x.chunks, chunk{e, e + 1, f, min(f+room, nf)})
-		}
-	}
+	x.cells, x.step = make([]cell, ne*len(x.fields)), min(room/len(x.fields), ne)
 	return x
 }
 
-// read reads the newest values into the blocks' cells. It allocates nothing unless it fails.
-func (x *batch) read(e *engine, s scratch) error {
-	nf, entities := len(x.fields), x.blocks[0].entities
-	for _, c := range x.chunks {
-		from, to := c.e0*nf+c.f0, (c.e1-1)*nf+c.f1
-		if err := e.latest(entities[c.e0:c.e1], x.fields[c.f0:c.f1], false, s, x.cells[from:to]); err != nil {
+// read reads the newest values into the blocks' cells, and records its calls in cost. It allocates nothing unless it
+// fails.
+func (x *batch) read(e *engine, s scratch, cost *collector.Meter) error {
+	all, nf := x.blocks[0].entities, len(x.fields)
+	start := time.Now()
+	defer func() { cost.Record((len(all)+x.step-1)/x.step, start) }()
+	for i := 0; i < len(all); i += x.step {
+		end := min(i+x.step, len(all))
+		if err := e.latest(all[i:end], x.fields, false, s, x.cells[i*nf:end*nf]); err != nil {
 			return err
 		}
 	}
 	from := 0
 	for _, b := range x.blocks {
 		n := len(b.fields)
-		for i := range entities {
+		for i := range all {
 			copy(b.cells[i*n:][:n], x.cells[i*nf+from:])
 		}
 		from += n

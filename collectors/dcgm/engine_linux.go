@@ -30,7 +30,7 @@ type engine struct {
 	lacks    []string    // functions that the library lacks
 	handle   C.uintptr_t
 	embedded bool
-	remote   bool // over TCP: large replies are slow
+	room     int // how many values a call may have
 
 	leftOut map[entityKind]int // entities that the last listing skipped: too many, or listed twice
 
@@ -67,7 +67,7 @@ func connect(o Options) (*engine, error) {
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", collector.ErrNotLoaded, err)
 	}
-	e := &engine{path: lib.Path(), leftOut: map[entityKind]int{}, prefix: fmt.Sprintf("warpgauge-%d-%s", os.Getpid(), rand.Text())}
+	e := &engine{path: lib.Path(), room: valuesPerCall, leftOut: map[entityKind]int{}, prefix: fmt.Sprintf("warpgauge-%d-%s", os.Getpid(), rand.Text())}
 	if err := e.start(lib, o); err != nil {
 		err = e.mismatched(o, err)
 		e.free()
@@ -103,7 +103,9 @@ func (e *engine) start(lib *dl.Library, o Options) error {
 	if err != nil {
 		return err
 	}
-	e.remote = a.far
+	if a.far {
+		e.room = valuesPerRemoteCall
+	}
 	return explain(o, e.dial(a, o.ConnectTimeout))
 }
 

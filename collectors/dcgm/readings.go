@@ -46,7 +46,7 @@ var _ part = (*readings)(nil)
 
 // newReadings watches the fields of the list. It records fields that the engine does not offer in refused.
 func newReadings(e *engine, n *node, list []field.Reading, refused refusals, o Options) (*readings, error) {
-	r := &readings{engine: e, node: n, now: time.Now, buffer: e.newScratch(e.room())}
+	r := &readings{engine: e, node: n, now: time.Now, buffer: e.newScratch(e.room)}
 	r.cost.Call = "dcgmEntitiesGetLatestValues"
 	for _, b := range blocksOf(n, list, o) {
 		if err := b.watch(e, refused); err != nil {
@@ -78,7 +78,7 @@ func (r *readings) add(b *block) {
 		blocks = append(r.reads[i].blocks, b)
 		r.reads = slices.Delete(r.reads, i, i+1)
 	}
-	r.reads = append(r.reads, newBatch(r.engine.room(), blocks...))
+	r.reads = append(r.reads, newBatch(r.engine.room, blocks...))
 }
 
 // prepare selects the values that show whether the engine polls a device: its own, or the node's if it has no others.
@@ -128,10 +128,7 @@ func (r *readings) sample(row []float64, due []bool) error {
 		if !slices.ContainsFunc(x.blocks, func(b *block) bool { return b.due(due) }) {
 			continue
 		}
-		start := time.Now()
-		err := x.read(r.engine, r.buffer)
-		r.cost.Record(len(x.chunks), start)
-		if err != nil {
+		if err := x.read(r.engine, r.buffer, &r.cost); err != nil {
 			b := x.blocks[0]
 			return fmt.Errorf("%w: %d fields of %d entities of kind %q: %w", errUnread, len(x.fields), len(b.entities), b.kind, err)
 		}

@@ -34,14 +34,6 @@ type scratch struct {
 	room   int
 }
 
-// room returns how many values a call may have.
-func (e *engine) room() int {
-	if e.remote {
-		return valuesPerRemoteCall
-	}
-	return valuesPerCall
-}
-
 // newScratch allocates scratch, which lives until the engine is closed.
 func (e *engine) newScratch(room int) scratch {
 	return scratch{(*C.wg_value2)(e.alloc(C.size_t(max(room, 1)) * C.sizeof_wg_value2)), room}

@@ -139,7 +139,7 @@ func (x *xids) bind(device int, n *node, last, events bool) {
 
 // begin marks the XIDs in the engine's history that were already reported.
 func (x *xids) begin(n *node, until map[string]int64, list []field.Reading, o Options) error {
-	if err := newBatch(x.engine.room(), x.block).read(x.engine, x.values.buffer); err != nil {
+	if err := newBatch(x.engine.room, x.block).read(x.engine, x.values.buffer, &x.values.cost); err != nil {
 		return fmt.Errorf("read XIDs: %w", err)
 	}
 	x.fetched = make([]int64, len(x.block.cells))
@@ -190,11 +190,9 @@ func asks(list []field.Reading, id field.ID) bool {
 
 // sample writes new XIDs into the row. Event cells are NaN on entry.
 func (x *xids) sample(row []float64, due []bool) error {
-	if start := time.Now(); x.life != nil && (x.life.cells[0].micros == 0 || start.Sub(x.looked) >= lifeEvery) {
-		x.looked = start
-		err := x.life.read(x.engine, x.values.buffer)
-		x.values.cost.Record(1, start)
-		if err != nil {
+	if now := x.now(); x.life != nil && (x.life.cells[0].micros == 0 || now.Sub(x.looked) >= lifeEvery) {
+		x.looked = now
+		if err := x.life.read(x.engine, x.values.buffer, &x.values.cost); err != nil {
 			return fmt.Errorf("read when the engine started: %w", err)
 		}
 	}

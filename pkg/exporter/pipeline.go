@@ -103,7 +103,7 @@ func (a *Program) ReadHere(ctx context.Context, cfg *config.Config) (*Pipeline, 
 func (p *Pipeline) ServeLists(first *lists.Parsed, files *lists.Files) {
 	p.files = files
 	p.desk = lists.New(first, lists.Options{
-		Local: files, Engine: p.Engine, Events: reloads{p.Events}, Usual: p.cfg.ReleaseTimeout, Logger: p.log,
+		Local: files, Engine: p.Engine, Events: reloads{p.Events}, Usual: p.cfg.ReleaseTimeout, Logger: p.log, Tick: view.Tick,
 	})
 	p.Registry.MustRegister(p.desk)
 }

@@ -166,11 +166,11 @@ func (s *testStore) Series() []accumulate.Series { return s.series }
 
 // testSelf is a part of the page about ourselves.
 type testSelf struct {
-	version                   uint64
+	version, asked            uint64
 	text, openMetrics, protob []byte
 }
 
-func (s *testSelf) Version() uint64     { return s.version }
+func (s *testSelf) Version() uint64     { s.asked++; return s.version }
 func (s *testSelf) Text() []byte        { return s.text }
 func (s *testSelf) OpenMetrics() []byte { return s.openMetrics }
 func (s *testSelf) Protobuf() []byte    { return s.protob }

@@ -25,7 +25,8 @@ func TestRunLosesNothing(t *testing.T) {
 		f.Ring, f.Interval = ring.Make(1024, 1, 1), 10*time.Millisecond // a session's ring size for that tick
 		board := boardOf(f)
 		store := accumulate.New(accumulate.Options{Rows: rows.New(board, nil)})
-		r := New(board, Options{Store: store})
+		self := &testSelf{}
+		r := New(board, Options{Store: store, Self: self})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- r.Run(ctx) }()
@@ -44,6 +45,9 @@ func TestRunLosesNothing(t *testing.T) {
 		}
 		if got := store.Series()[0].Histogram.Count; got != 10*rows {
 			t.Errorf("%d ms were counted, want %d", got, 10*rows)
+		}
+		if self.asked != 0 {
+			t.Errorf("own metrics asked for %d times without a scrape", self.asked)
 		}
 		if r.layout == nil || r.layout.stats.series != 1 {
 			t.Error("nothing was laid out")

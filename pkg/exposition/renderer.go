@@ -183,9 +183,6 @@ func (t *taken) serve(of origin, rows uint64, now time.Time) bool {
 // origin returns the inputs of a page made now, and the sum of all heads.
 func (r *Renderer) origin() (of origin, rows uint64) {
 	of = origin{view: r.board.Load(), store: r.storeVersion.Load()}
-	for _, s := range of.view.Sources {
-		rows += s.Ring.Head()
-	}
 	if r.o.Owners != nil {
 		of.owners = r.o.Owners.Version()
 		of.shares = r.o.Owners.Shares()
@@ -193,7 +190,15 @@ func (r *Renderer) origin() (of origin, rows uint64) {
 	if r.o.Self != nil {
 		of.self = r.o.Self.Version()
 	}
-	return of, rows
+	return of, headsOf(of.view)
+}
+
+// headsOf returns the number of rows that the sources of v have had.
+func headsOf(v *view.View) (rows uint64) {
+	for _, s := range v.Sources {
+		rows += s.Ring.Head()
+	}
+	return rows
 }
 
 // render makes a page. It uses the last rows if they are new enough. The caller holds mu.
@@ -371,7 +376,7 @@ func (r *Renderer) Sync(now time.Time) {
 		defer r.store.Unlock()
 	}
 	r.refresh(v, owners, shares, now)
-	if _, rows := r.origin(); rows != r.taken.rows {
+	if headsOf(r.board.Load()) != r.taken.rows {
 		r.generation.Add(1) // the accumulated values are newer than on any page
 	}
 }

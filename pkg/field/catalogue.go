@@ -6,8 +6,7 @@ import (
 	"sync"
 )
 
-// ByID returns the descriptor with that id: a reading, or an entry that is a
-// multiple of one (Descriptor.Of).
+// ByID returns the descriptor with that id: a reading, or an entry that is a multiple of one (Descriptor.Of).
 func ByID(id ID) (*Descriptor, bool) {
 	d, ok := index().byID[id]
 	return d, ok
@@ -21,8 +20,7 @@ func ByName(name string) (d *Descriptor, scale float64, ok bool) {
 	return t.reading, t.scale, ok
 }
 
-// All returns every descriptor that a CSV can name, by ascending id. The slice
-// is the caller's.
+// All returns every descriptor that a CSV can name, by ascending id. The slice is the caller's.
 func All() []*Descriptor { return slices.Clone(index().all) }
 
 // target is the reading of a name, in the name's unit.

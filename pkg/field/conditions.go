@@ -135,9 +135,8 @@ var (
 	SlowedByHeatLong = Condition{Readings: []ID{ThermalViolation}, Test: Rises, Threshold: 900e9, Within: time.Hour}
 )
 
-// ThrottlingReasons are the clock event reasons that are a fault if they last: hw_slowdown, sw_thermal,
-// hw_thermal and hw_power_brake. The other reasons are idleness, settings, or a limit that a busy GPU always
-// reaches.
+// ThrottlingReasons are the clock event reasons that are a fault if they last: hw_slowdown, sw_thermal, hw_thermal and
+// hw_power_brake. The other reasons are idleness, settings, or a limit that a busy GPU always reaches.
 const ThrottlingReasons = 1<<3 | 1<<5 | 1<<6 | 1<<7
 
 // Throttles reports whether a clock event reason is one of ThrottlingReasons.

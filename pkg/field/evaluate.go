@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// Outcome is the result of a condition for a reading. The highest outcome wins: one of several links is
-// enough.
+// Outcome is the result of a condition for a reading. The highest outcome wins: one of several links is enough.
 type Outcome uint8
 
 // Outcomes.
@@ -83,9 +82,8 @@ const (
 	maxLate      = 15 * time.Second
 )
 
-// Add adds the counter's value and returns its growth within the span. If readings are further apart, it
-// returns the mean growth per span since the last one. NaN means unknown: v is blank, or is the first value
-// and not 0.
+// Add adds the counter's value and returns its growth within the span. If readings are further apart, it returns the
+// mean growth per span since the last one. NaN means unknown: v is blank, or is the first value and not 0.
 func (g *Growth) Add(span time.Duration, at time.Time, v float64) float64 {
 	if math.IsNaN(v) {
 		return v

@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// List holds the fields of one counters CSV, in file order. The zero List has no fields. A List must not be
-// changed.
+// List holds the fields of one counters CSV, in file order. The zero List has no fields. A List must not be changed.
 type List struct {
 	Fields []Field
 	// Hidden lists readings that are sampled but not shown: health rules need them with any file. Format
@@ -20,8 +19,7 @@ type List struct {
 	Dialect *Dialect
 }
 
-// Hides reports whether no field of the list uses a reading, so that it is sampled only for Hidden or the
-// dialect.
+// Hides reports whether no field of the list uses a reading, so that it is sampled only for Hidden or the dialect.
 func (l List) Hides(id ID) bool {
 	if id == XIDsSince || id == XIDsUntil {
 		id = XIDEvent

@@ -135,8 +135,7 @@ func (f Field) named(wanted Names) []Field {
 	return []Field{f}
 }
 
-// as returns the field under another name. It keeps the file's help unless the unit
-// changes.
+// as returns the field under another name. It keeps the file's help unless the unit changes.
 func (f Field) as(name string, scale float64) Field {
 	if name == f.Name {
 		return f

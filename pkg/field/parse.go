@@ -208,8 +208,7 @@ func (p *parser) usable(f *Field, r *record) bool {
 	return false
 }
 
-// computed reports whether d has no single value for a device: the exporter counts it, or it has further
-// labels.
+// computed reports whether d has no single value for a device: the exporter counts it, or it has further labels.
 func computed(d *Descriptor) bool {
 	return slices.ContainsFunc(exporterFields[:], func(e Descriptor) bool { return e.ID == d.ID })
 }

@@ -46,8 +46,7 @@ type Vendor struct {
 	Node      string   // prefix of the name of a GPU's device node, followed by a number
 	Partition string   // prefix of a partition's platform device, followed by a number
 	All       []string // ids that stand for all GPUs
-	// FirstPartition means that the plugin names the first partition of a divided GPU
-	// by the GPU's PCI address.
+	// FirstPartition means that the plugin names the first partition of a divided GPU by the GPU's PCI address.
 	FirstPartition bool
 }
 
@@ -66,8 +65,7 @@ var (
 		UUID: "GPU-", MIG: "MIG-", Node: "nvidia",
 		All: []string{"all", "tegra"}, // on WSL and Tegra, where one device stands for all GPUs
 	}
-	// With the naming strategy "mixed" the plugin has a resource for each kind of
-	// partition: spx_nps1, cpx_nps4.
+	// With the naming strategy "mixed" the plugin has a resource for each kind of partition: spx_nps1, cpx_nps4.
 	VendorAMD = &Vendor{
 		Name: "AMD", Fields: [][]Descriptor{amdFields[:], amdSMIFields[:]},
 		PCI: "0x1002", Module: "amdgpu",

@@ -89,6 +89,8 @@ type Options struct {
 	Events Events        // nil: none
 	Usual  time.Duration // default duration of pauses and releases; 0: until a command ends them
 	Logger *zap.Logger
+
+	Tick func(period time.Duration) <-chan time.Time // view.Tick
 }
 
 // New returns a Desk. first is the local list, which the engine begins with.
@@ -284,8 +286,6 @@ const endsEvery = time.Second
 func (d *Desk) Run(ctx context.Context, s Signals) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	tick := time.NewTicker(endsEvery)
-	defer tick.Stop()
 	wg.Go(func() { d.runReleases(ctx, s) }) // a long release or reload does not delay the other
 	for {
 		cause := "SIGHUP"
@@ -294,7 +294,7 @@ func (d *Desk) Run(ctx context.Context, s Signals) error {
 			return nil
 		case <-s.Reload:
 		case cause = <-d.asked:
-		case <-tick.C:
+		case <-d.o.Tick(endsEvery):
 			d.endPause(ctx)
 			// A collector can apply a list after its Reload failed.
 			if s := d.Status(); s.wanted().Hash != s.InService.Hash && d.o.Engine.Serves() {

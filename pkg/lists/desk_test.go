@@ -59,7 +59,7 @@ func newBench(initial string, log ...zapcore.Core) *bench {
 	core, logs := observer.New(zap.InfoLevel)
 	b := &bench{file: initial, logs: logs, released: map[string]bool{}, reload: accept, files: NewFiles(config.Default(), nil, nil, nil)}
 	b.Desk = New(b.parse(initial), Options{
-		Local: held{b.files, b}, Engine: (*engine)(b), Events: b, Usual: 10 * time.Minute, Logger: zap.New(zapcore.NewTee(append(log, core)...)),
+		Tick: time.After, Local: held{b.files, b}, Engine: (*engine)(b), Events: b, Usual: 10 * time.Minute, Logger: zap.New(zapcore.NewTee(append(log, core)...)),
 	})
 	return b
 }

@@ -110,8 +110,6 @@ func (d *Desk) endReleases() {
 func (d *Desk) runReleases(ctx context.Context, s Signals) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	tick := time.NewTicker(endsEvery)
-	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -122,7 +120,7 @@ func (d *Desk) runReleases(ctx context.Context, s Signals) {
 				defer cancel()
 				_ = d.Release(rctx, "", 0, "SIGUSR1") // it has logged the error
 			})
-		case <-tick.C:
+		case <-d.o.Tick(endsEvery):
 			d.endReleases()
 		case <-s.Resume:
 			_ = d.Resume("", "SIGUSR2") // an empty name is never unknown

@@ -135,12 +135,13 @@ func (k *Keeper) Notify() {
 // Run keeps the table up to date until ctx ends, and returns nil. It may be called once.
 func (k *Keeper) Run(ctx context.Context) error {
 	for {
-		k.Refresh(time.Now())
-		time.Sleep(rest)
+		start := time.Now()
+		k.Refresh(start)
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-k.wake:
+			time.Sleep(rest - time.Since(start))
 		case <-view.Tick(checkPeriod):
 		}
 	}

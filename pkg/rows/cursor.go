@@ -28,8 +28,7 @@ type Row struct {
 	Source int       // index of the source in the View's bound sources
 	Read   time.Time // when the row was read
 
-	// Overlap reports that the row is older than the binding of its ring: another ring may
-	// have held the same instant.
+	// Overlap reports that the row is older than the binding of its ring: another ring may have held the same instant.
 	Overlap bool
 	Devices []Device // as the source's Devices
 	XIDs    []XID    // XIDs that no earlier row had
@@ -53,9 +52,8 @@ type Source struct {
 	Supplies []bool
 }
 
-// Cursor reads each row of a View's rings once. It decides which rows are new: a new session or another
-// collector may repeat instants of the source before. It belongs to one goroutine. The zero Cursor is ready
-// for use.
+// Cursor reads each row of a View's rings once. It decides which rows are new: a new session or another collector may
+// repeat instants of the source before. It belongs to one goroutine. The zero Cursor is ready for use.
 type Cursor struct {
 	view       uint64 // number of the View
 	bound      []*bound
@@ -99,8 +97,7 @@ type bound struct {
 	events   detector
 }
 
-// Bind replaces the View. The Cursor continues in rings that stay. The caller reads the rows of the former
-// View first.
+// Bind replaces the View. The Cursor continues in rings that stay. The caller reads the rows of the former View first.
 func (c *Cursor) Bind(v *view.View, now time.Time) []Source {
 	if c.progress == nil {
 		c.progress = make(map[string]*progress)

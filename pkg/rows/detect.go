@@ -32,8 +32,7 @@ type detector struct {
 	masks []maskCell
 }
 
-// xidCells holds the cells with the XIDs of a device. There may be several, so that one tick can report
-// several events.
+// xidCells holds the cells with the XIDs of a device. There may be several, so that one tick can report several events.
 type xidCells struct {
 	device int
 	cells  []int

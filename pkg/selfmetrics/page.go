@@ -22,8 +22,7 @@ import (
 
 const (
 	defaultInterval = time.Second
-	// idle is the number of intervals between gatherings when there are no scrapes, or when gathering is
-	// expensive.
+	// idle is the number of intervals between gatherings when there are no scrapes, or when gathering is expensive.
 	idle = 5
 	// restPerWork limits gatherings to 2 % of a core, but at most idle intervals pass between them.
 	restPerWork = 49
@@ -38,9 +37,8 @@ type Options struct {
 	Logger     *zap.Logger           // may be nil
 }
 
-// Page holds the own metrics of the last gathering. Any goroutine may call the methods that return bytes.
-// They never block; the bytes are shared and must not be changed. Bytes after a Version call are of that
-// version or a later one.
+// Page holds the own metrics of the last gathering. Any goroutine may call the methods that return bytes. They never
+// block; the bytes are shared and must not be changed. Bytes after a Version call are of that version or a later one.
 type Page struct {
 	gatherer prometheus.Gatherer
 	lean     bool
@@ -61,8 +59,7 @@ type rendering struct {
 	text, openMetrics, protobuf []byte
 }
 
-// New gathers g once, so that the first page is complete, and returns the Page.
-// Run keeps it up to date.
+// New gathers g once, so that the first page is complete, and returns the Page. Run keeps it up to date.
 func New(g prometheus.Gatherer, o Options) *Page {
 	p := &Page{
 		gatherer: g,

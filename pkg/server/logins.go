@@ -190,8 +190,7 @@ func (l *logins) end(key [sha256.Size]byte, address netip.Prefix, right bool) {
 	}
 }
 
-// addressOf returns the address of a client, or its /64 network in IPv6, because one machine may own the
-// whole network.
+// addressOf returns the address of a client, or its /64 network in IPv6, because one machine may own the whole network.
 func addressOf(remote string) netip.Prefix {
 	host, _, err := net.SplitHostPort(remote)
 	if err != nil {

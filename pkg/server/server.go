@@ -77,8 +77,7 @@ type Server struct {
 	tls       bool
 }
 
-// New returns a Server that does not listen yet. It panics if o.Registerer has
-// the metrics of another Server.
+// New returns a Server that does not listen yet. It panics if o.Registerer has the metrics of another Server.
 func New(pages Pages, o Options) *Server {
 	o.setDefaults()
 	s := &Server{
@@ -117,8 +116,7 @@ func New(pages Pages, o Options) *Server {
 		}
 	}
 	if o.Pprof {
-		// net/http/pprof also registers them with http.DefaultServeMux, which is never
-		// served here.
+		// net/http/pprof also registers them with http.DefaultServeMux, which is never served here.
 		for path, f := range map[string]http.HandlerFunc{
 			"": pprof.Index, "cmdline": pprof.Cmdline, "profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace,
 		} {

@@ -325,9 +325,8 @@ func TestALongMessageThatDoesNotComeTakesNoMemory(t *testing.T) {
 	}
 }
 
-// FuzzReceiver sends the parent anything that a faulty child could: any bytes, with descriptors of good
-// memory among them. The parent must not panic or hold more than the bounds allow, and what it accepts must
-// be readable.
+// FuzzReceiver sends the parent anything that a faulty child could: any bytes, with descriptors of good memory among
+// them. The parent must not panic or hold more than the bounds allow, and what it accepts must be readable.
 func FuzzReceiver(f *testing.F) {
 	frame := func(payload string) []byte {
 		return append(binary.BigEndian.AppendUint32(nil, uint32(len(payload))), payload...)

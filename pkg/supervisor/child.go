@@ -74,6 +74,7 @@ type child struct {
 
 	// Used by the supervisor's goroutine only.
 	checked  time.Time
+	measured time.Time // when cost was read
 	began    time.Time // of the session
 	hungFrom time.Time // since when every call hangs
 }
@@ -494,7 +495,8 @@ func (c *child) check(now time.Time) {
 	if !killed.IsZero() && now.Sub(killed) > killGrace && !c.stuck.Swap(true) {
 		c.log.Error("child does not end after SIGKILL; waiting for it before starting another one")
 	}
-	if p, err := procfs.NewProc(c.pid); err == nil { // which never waits for the process
+	if p, err := procfs.NewProc(c.pid); err == nil && now.Sub(c.measured) > measureEvery-checkEvery/2 {
+		c.measured = now // reading procfs never waits for the process, but costs more than the other checks
 		if st, err := p.Stat(); err == nil {
 			c.cost.Store(&usage{int64(st.ResidentMemory()), time.Duration(st.CPUTime() * float64(time.Second))})
 		}
@@ -516,7 +518,7 @@ func (c *child) check(now time.Time) {
 	c.checkHang(now)
 }
 
-// silence is how long a child, which reports once a second, may be silent.
+// silence is how long a child, which reports every 3 s, may be silent.
 func (c *child) silence() time.Duration { return max(10*time.Second, 2*c.o.Session.Deadline) }
 
 // checkHang kills a child when all its devices hang. It tolerates a single hung GPU, because a kill would stop the

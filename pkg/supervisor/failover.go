@@ -140,8 +140,7 @@ func (e *secondaryEnd) Publish(sources []*view.Source) {
 	f.decide(time.Now())
 }
 
-// Withdraw drops rows that the primary no longer has: after an operator has released it, none of its values may
-// stay.
+// Withdraw drops rows that the primary no longer has: after an operator has released it, none of its values may stay.
 func (f *Failover) Withdraw() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

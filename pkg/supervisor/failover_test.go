@@ -20,8 +20,7 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// part is a source with one device for each id; "switch…" is not a GPU. Each device has a column of each
-// field.
+// part is a source with one device for each id; "switch…" is not a GPU. Each device has a column of each field.
 func part(name string, fields int, ids ...string) *view.Source {
 	s := &view.Source{Collector: name, Interval: time.Second, Ring: ring.Make(16, len(ids), fields*len(ids))}
 	for i, id := range ids {
@@ -64,8 +63,7 @@ func names(sources []*view.Source) string {
 	return strings.Join(out, " ")
 }
 
-// rig has two collectors that a script moves, under the clock of a bubble. It checks that no device is on a
-// page twice.
+// rig has two collectors that a script moves, under the clock of a bubble. It checks that no device is on a page twice.
 type rig struct {
 	*Failover
 	t          *testing.T

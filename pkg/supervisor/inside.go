@@ -24,7 +24,7 @@ import (
 const ControlFD = 3
 
 const (
-	reportEvery   = time.Second           // states and costs, even if unchanged
+	reportEvery   = 3 * time.Second       // states and costs, even if unchanged
 	reportSpacing = 50 * time.Millisecond // minimum time between two reports of changed states
 )
 

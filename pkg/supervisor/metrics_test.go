@@ -23,8 +23,7 @@ func gather(t *testing.T, s *Supervisor) map[string]*dto.MetricFamily {
 	return out
 }
 
-// value returns the sum of a family's counters, gauges and histogram counts over the series with these label
-// values.
+// value returns the sum of a family's counters, gauges and histogram counts over the series with these label values.
 func value(t *testing.T, s *Supervisor, name string, labels ...string) (sum float64) {
 	t.Helper()
 	for _, m := range gather(t, s)[name].GetMetric() {

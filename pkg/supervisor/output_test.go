@@ -27,8 +27,7 @@ func write(t *testing.T, o *output, text string) {
 	}
 }
 
-// Entries of a child's logger arrive unchanged; all other output is a library's lines. Pieces of lines are
-// joined.
+// Entries of a child's logger arrive unchanged; all other output is a library's lines. Pieces of lines are joined.
 func TestOutput(t *testing.T) {
 	var printed []string
 	o, logs := newOutput(func(line string) { printed = append(printed, line) })

@@ -104,8 +104,7 @@ func TestIdentify(t *testing.T) {
 	}
 }
 
-// TestNamelessIsNotAbsent: the stand-in for a GPU that did not answer is not absent when the GPU has
-// answered.
+// TestNamelessIsNotAbsent: the stand-in for a GPU that did not answer is not absent when the GPU has answered.
 func TestNamelessIsNotAbsent(t *testing.T) {
 	f := func(what string, before, now collector.Device, want int) {
 		t.Helper()

@@ -23,6 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"warpgauge/pkg/file"
+	"warpgauge/pkg/view"
 )
 
 // Device is the kernel log of Linux.
@@ -31,7 +32,7 @@ const Device = "/dev/kmsg"
 const (
 	// pollInterval applies while the log is quiet, because a wake-up costs more than a read. While
 	// records come, busyInterval applies; the kernel buffers thousands of records in that time.
-	pollInterval  = 500 * time.Millisecond
+	pollInterval  = time.Second
 	busyInterval  = 50 * time.Millisecond
 	retryInterval = 30 * time.Second // between attempts to open it
 	saveInterval  = time.Second
@@ -110,29 +111,29 @@ func (l *Log) Run(ctx context.Context) error {
 			start, before := time.Now(), l.lines.Load()
 			more, err = l.drain(buffer)
 			l.save(start, false)
-			pause := pollInterval
-			if l.lines.Load() > before {
-				pause = busyInterval
+			switch {
+			case more:
+				wait(ctx, time.After(min(rest*time.Since(start), time.Second)))
+			case l.lines.Load() > before:
+				wait(ctx, time.After(busyInterval))
+			default:
+				wait(ctx, view.Tick(pollInterval))
 			}
-			if more {
-				pause = min(rest*time.Since(start), time.Second)
-			}
-			wait(ctx, pause)
 		}
 		l.close()
 		if err != nil {
 			l.logUnreadable(err)
-			wait(ctx, retryInterval)
+			wait(ctx, time.After(retryInterval))
 		}
 	}
 	l.save(time.Now(), true)
 	return nil
 }
 
-func wait(ctx context.Context, d time.Duration) {
+func wait(ctx context.Context, until <-chan time.Time) {
 	select {
 	case <-ctx.Done():
-	case <-time.After(d):
+	case <-until:
 	}
 }
 
