@@ -48,9 +48,10 @@ func testWorker(t *testing.T, src collector.Source, fields field.List, sel Selec
 
 func TestSchedule(t *testing.T) {
 	fast, slow, static := desc(60001, field.EachTick), desc(60002, field.Slow), desc(60003, field.Static)
-	l := list(fast, slow, static)
+	medium := desc(60004, field.Medium)
+	l := list(fast, slow, static, medium)
 	l.Fields[0].Interval = 100 * time.Millisecond
-	columns := []collector.Column{{Field: fast.ID}, {Field: slow.ID}, {Field: static.ID}, {Field: 60009}}
+	columns := []collector.Column{{Field: fast.ID}, {Field: slow.ID}, {Field: static.ID}, {Field: 60009}, {Field: medium.ID}}
 	s := newSchedule(columns, 1, l, Options{}.withDefaults())
 	if s.tick != 100*time.Millisecond {
 		t.Fatalf("tick is %v, want that of the fastest field", s.tick)
@@ -63,7 +64,7 @@ func TestSchedule(t *testing.T) {
 			}
 		}
 	}
-	if want := []int{6000, 20, 2, 600}; !slices.Equal(count, want) {
+	if want := []int{6000, 20, 2, 600, 120}; !slices.Equal(count, want) {
 		t.Errorf("columns were due %v times in ten minutes, want %v", count, want)
 	}
 	s.at(6000)
