@@ -24,10 +24,9 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// A machine is a node with a host engine: our simulation of DCGM, or NVIDIA's own
-// DCGM over our simulation of NVML. Tests that only use this interface run on both
-// (see onBoth). Tests of error codes, hanging calls, missing functions, and kinds of
-// entities that need hardware or another library run only on the simulation.
+// A machine is a node with a host engine: our simulation of DCGM, or NVIDIA's own DCGM over our simulation of NVML.
+// Tests that only use this interface run on both (see onBoth). Tests of error codes, hanging calls, missing functions,
+// and kinds of entities that need hardware or another library run only on the simulation.
 //
 // NVIDIA's engine polls its driver independently, so tests wait for their changes.
 type machine interface {
@@ -36,8 +35,7 @@ type machine interface {
 	// simulation returns nil for NVIDIA's DCGM.
 	simulation() *dcgmtest.Engine
 
-	// set sets a GPU's value of one of the fields in settable. blank makes it one of
-	// dcgmtest's blanks.
+	// set sets a GPU's value of one of the fields in settable. blank makes it one of dcgmtest's blanks.
 	set(gpu int, name string, v float64)
 	blank(gpu int, name string, why int)
 	xid(gpu, code int)
@@ -69,8 +67,7 @@ type hardware struct {
 	embedded, tcp bool
 }
 
-// onBoth runs a test on the simulated DCGM and, if DCGM_TEST_REAL is 1, on
-// NVIDIA's.
+// onBoth runs a test on the simulated DCGM and, if DCGM_TEST_REAL is 1, on NVIDIA's.
 func onBoth(t *testing.T, h hardware, f func(t *testing.T, m machine)) {
 	t.Helper()
 	t.Run("simulated", func(t *testing.T) { f(t, newSimulated(t, h)) })

@@ -17,8 +17,7 @@ import (
 	"warpgauge/internal/testkit/loopback"
 )
 
-// realVariable is 1 if the loader finds NVIDIA's libdcgm.so.4 and its modules, and
-// tests may use them.
+// realVariable is 1 if the loader finds NVIDIA's libdcgm.so.4 and its modules, and tests may use them.
 const realVariable = "DCGM_TEST_REAL"
 
 // nvidia is a machine with NVIDIA's DCGM and the simulated NVML. An engine in another

@@ -160,8 +160,7 @@ func openHistograms(t testing.TB, n *nvmltest.Node, names ...string) *taken {
 	return &taken{sources[0], make([]float64, len(sources[0].Columns())), make([]bool, len(sources[0].Columns()))}
 }
 
-// TestBuffersOfALibrary reads one second of a GPU's samples through C. They include bursts of 50 ms between two
-// ticks.
+// TestBuffersOfALibrary reads one second of a GPU's samples through C. They include bursts of 50 ms between two ticks.
 func TestBuffersOfALibrary(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{Preset: "h100-sxm"})
 	n.Freeze(99.8)

@@ -27,6 +27,7 @@ type Collector struct {
 	sources []collector.Source
 	gpus    discovery // searched again by Rescan
 	found   inventory // Rescan compares with it
+	unread  int       // GPUs with MIG instances that cannot be read
 	gone    time.Time // when Rescan first missed a GPU; zero while none is missing
 	kept    *keptXIDs // nil: Close closes the event sets
 }
@@ -116,7 +117,14 @@ func (c *Collector) open(ctx context.Context, assemble func(context.Context, []*
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.sources, c.found = sources, takeInventory(gpus)
+	c.sources, c.found, c.unread = sources, takeInventory(gpus), 0
+	for _, g := range gpus {
+		if g.unread != nil {
+			c.unread++
+			c.o.Log.Warn("cannot read all MIG instances of a GPU", zap.String("gpu", g.device.GPU), zap.String("device", g.device.ID), zap.Error(g.unread),
+				zap.String("advice", "a container needs NVIDIA_MIG_MONITOR_DEVICES=all and CAP_SYS_ADMIN"))
+		}
+	}
 	return sources, nil
 }
 
@@ -165,7 +173,7 @@ func nothingToRead(sources []collector.Source) error {
 }
 
 // LeftOut implements collector.Limited.
-func (c *Collector) LeftOut() int { return c.gpus.leftOut }
+func (c *Collector) LeftOut() int { return c.gpus.leftOut + c.unread }
 
 // Rescan reports whether a new Open would find other devices. It makes a few read-only calls per GPU.
 func (c *Collector) Rescan(ctx context.Context) (bool, error) {

@@ -32,6 +32,7 @@ type gpu struct {
 	// instances holds the MIG devices in the order of their IDs. A split GPU instance is followed by its compute
 	// instances.
 	instances []instance
+	unread    error  // why instances cannot be read
 	layout    uint64 // hash of the MIG layout, see library.layout
 
 	err    error       // why NVML did not answer; then only index and device are set
@@ -152,31 +153,34 @@ func (l *library) findInstances(g *gpu) {
 	}
 	var found []instance
 	for i := range min(count, maxInstances) {
-		if in, ok := l.instanceAt(g, i); ok {
+		switch in, err := l.instanceAt(g, i); {
+		case err == nil:
 			found = append(found, in)
+		case !errors.Is(err, nvml.ERROR_NOT_FOUND) && !errors.Is(err, nvml.ERROR_INVALID_ARGUMENT): // no instance there
+			g.unread = err
 		}
 	}
 	g.instances = arrange(g.device, found)
 }
 
 // instanceAt returns the MIG device at an index. The indexes have gaps.
-func (l *library) instanceAt(g *gpu, index int) (instance, bool) {
+func (l *library) instanceAt(g *gpu, index int) (in instance, err error) {
 	mig, code := g.handle.GetMigDeviceHandleByIndex(index)
 	if code != nvml.SUCCESS {
-		return instance{}, false
+		return in, gpuError("nvmlDeviceGetMigDeviceHandleByIndex", code)
 	}
-	in := instance{handle: mig, reader: &handle{Device: mig, lib: l}}
+	in = instance{handle: mig, reader: &handle{Device: mig, lib: l}}
 	if in.gi, code = mig.GetGpuInstanceId(); code != nvml.SUCCESS {
-		return instance{}, false
+		return in, gpuError("nvmlDeviceGetGpuInstanceId", code)
 	}
 	if in.ci, code = mig.GetComputeInstanceId(); code != nvml.SUCCESS {
-		return instance{}, false
+		return in, gpuError("nvmlDeviceGetComputeInstanceId", code)
 	}
 	if uuid, code := mig.GetUUID(); code == nvml.SUCCESS {
 		in.device.Instance.UUID = tidy(uuid)
 	}
 	in.device.Instance.Profile = tidy(l.profile(mig))
-	return in, true
+	return in, nil
 }
 
 // arrange sorts the MIG devices of a GPU by their IDs and makes collector devices of them, with the GPU's common

@@ -18,8 +18,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// at returns options for a simulated node, with enough patience for a slow machine. Tests of calls that hang set
-// less.
+// at returns options for a simulated node, with enough patience for a slow machine. Tests of calls that hang set less.
 func at(n *nvmltest.Node) Options {
 	return Options{Library: n.Library(), Root: n.Root(), Getenv: noVariables, Patience: eventually.Patience}
 }

@@ -14,8 +14,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// fabric is a GPU with links of NVLink 5. Counter id of link n is id × 1000 + n; bit error rates are (n + 1) ×
-// 10^−15.
+// fabric is a GPU with links of NVLink 5. Counter id of link n is id × 1000 + n; bit error rates are (n + 1) × 10^−15.
 type fabric struct {
 	links   int
 	total   bool         // it reports totals over all links

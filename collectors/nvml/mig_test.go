@@ -6,6 +6,9 @@ import (
 	"errors"
 	"testing"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
 	"warpgauge/collectors/nvml/nvmltest"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
@@ -153,5 +156,21 @@ func TestLayoutUnknown(t *testing.T) {
 			t.Errorf("%s fails: taken for a change", f)
 		}
 		n.Clear(0)
+	}
+}
+
+// TestUnreadInstances checks that instances that cannot be read are counted and logged, and indexes without one are not.
+func TestUnreadInstances(t *testing.T) {
+	n := nvmltest.New(t, nvmltest.Config{GPUs: 2, MIG: map[int][]string{0: {"1g.10gb"}, 1: {"1g.10gb"}}})
+	n.Return(1, "nvmlDeviceGetMigDeviceHandleByIndex", "NO_PERMISSION")
+	core, logs := observer.New(zap.WarnLevel)
+	o := at(n)
+	o.Log = zap.New(core)
+	c, sources := open(t, o)
+	if got := logs.FilterMessage("cannot read all MIG instances of a GPU").FilterField(zap.String("gpu", "1")).Len(); got != 1 || logs.Len() != 1 || c.LeftOut() != 1 {
+		t.Errorf("%d log lines %v, left out %d, want 1", got, logs.All(), c.LeftOut())
+	}
+	if len(sources[1].Devices()) != 1 {
+		t.Errorf("devices %v, want the GPU without instances", sources[1].Devices())
 	}
 }

@@ -18,9 +18,8 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// capture holds published data of a board: numbers of /sys and members of
-// gpu_metrics, each with its source, and the values that follow from them. The files
-// are in testdata/captures. Members that the source lacks are "not available".
+// capture holds published data of a board: numbers of /sys and members of gpu_metrics, each with its source, and the
+// values that follow from them. The files are in testdata/captures. Members that the source lacks are "not available".
 type capture struct {
 	name, source string
 	boards       []board

@@ -119,8 +119,7 @@ func TestProcessesOfPartitions(t *testing.T) {
 	}
 }
 
-// TestProcessesThatAreNotKnown checks that data that KFD does not show is blank, never an empty
-// list and never 0.
+// TestProcessesThatAreNotKnown checks that data that KFD does not show is blank, never an empty list and never 0.
 func TestProcessesThatAreNotKnown(t *testing.T) {
 	l := openProcesses(t, rocmtest.Options{Model: rocmtest.MI300X})
 	l.tree.Start(t, rocmtest.Process{PID: 8, Uses: []rocmtest.Use{{GPU: 0, VRAM: 5, CUs: 304}, {GPU: 1, VRAM: 6, CUs: 304}}})

@@ -50,8 +50,7 @@ func TestReasonsWithoutPermission(t *testing.T) {
 	}
 }
 
-// withoutOverride drops root's right to read any file from this thread, which ends with the
-// test.
+// withoutOverride drops root's right to read any file from this thread, which ends with the test.
 func withoutOverride(t *testing.T) {
 	t.Helper()
 	runtime.LockOSThread()

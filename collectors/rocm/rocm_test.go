@@ -175,8 +175,7 @@ func (o *opened) sample() {
 	}
 }
 
-// value returns the value of a device's field. labels has the form "name=value,…". ok
-// is false without such a column.
+// value returns the value of a device's field. labels has the form "name=value,…". ok is false without such a column.
 func (o *opened) value(device, name, labels string) (v float64, ok bool) {
 	o.t.Helper()
 	d, _, known := field.ByName(name)

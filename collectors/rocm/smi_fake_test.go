@@ -237,8 +237,7 @@ func TestSMIMissingSymbols(t *testing.T) {
 	}
 }
 
-// TestSMICalls checks that only due and wanted readings cost calls, and that all calls are
-// counted.
+// TestSMICalls checks that only due and wanted readings cost calls, and that all calls are counted.
 func TestSMICalls(t *testing.T) {
 	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X})
 	fake := fakeFor(t, tree, smitest.ROCm7)

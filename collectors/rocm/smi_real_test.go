@@ -96,9 +96,8 @@ func TestRealLibraryVanishAndReturn(t *testing.T) {
 	is(mustStart(t, tree, lib.Path).reader(t, gpus[2], wanted...), tree.GPUs[2])
 }
 
-// TestRealLibraryOpensNothingHarmful checks that some files are not opened: reading clears
-// xgmi_error, pcie_bw locks the GPU for a second, the collector reads gpu_metrics itself, and
-// an open /dev/kfd prevents unloading the driver.
+// TestRealLibraryOpensNothingHarmful checks that some files are not opened: reading clears xgmi_error, pcie_bw locks
+// the GPU for a second, the collector reads gpu_metrics itself, and an open /dev/kfd prevents unloading the driver.
 func TestRealLibraryOpensNothingHarmful(t *testing.T) {
 	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI250X})
 	lib := smitest.NewReal(t, tree).Enter(t)
@@ -121,8 +120,7 @@ func TestRealLibraryOpensNothingHarmful(t *testing.T) {
 	}
 }
 
-// watchOpen returns a function that counts how often the files have been opened since
-// its last call.
+// watchOpen returns a function that counts how often the files have been opened since its last call.
 func watchOpen(t *testing.T, files ...string) func() int {
 	t.Helper()
 	fd, err := syscall.InotifyInit1(syscall.IN_CLOEXEC | syscall.IN_NONBLOCK)

@@ -32,8 +32,7 @@ func simulate(t *testing.T, o rocmtest.Options) *simulated {
 	return &simulated{mustOpen(t, Options{Root: tree.Root, Source: SourceSysfs}, collectortest.Fields()), tree}
 }
 
-// want compares a value of GPU gpu. NaN means blank, and absent means that no column
-// exists.
+// want compares a value of GPU gpu. NaN means blank, and absent means that no column exists.
 func (s *simulated) want(gpu int, name, labels string, want float64) {
 	s.t.Helper()
 	s.wantOf(uuidOf(s.tree.GPUs[gpu]), name, labels, want)
@@ -307,8 +306,7 @@ func TestCountersContinue(t *testing.T) {
 	f(2*maxGap*1000, 100, 100_400) // after a gap in which it may wrap: the raw value
 }
 
-// TestUnread checks that unknown attributes and revisions are counted, and that other files
-// are still read.
+// TestUnread checks that unknown attributes and revisions are counted, and that other files are still read.
 func TestUnread(t *testing.T) {
 	core, logs := observer.New(zap.WarnLevel)
 	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X, Metrics: "1.9", GPUs: 3})
@@ -482,8 +480,7 @@ func TestStalled(t *testing.T) {
 	s.sample()
 }
 
-// TestBus checks that pcie_bw, in which the driver sleeps, is read only for rows with an
-// interval, and never by Sample.
+// TestBus checks that pcie_bw, in which the driver sleeps, is read only for rows with an interval, and never by Sample.
 func TestBus(t *testing.T) {
 	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.RX7900, GPUs: 1})
 	tree.GPUs[0].Set(t, "pcie_bw", "300 700 256\n")

@@ -8,9 +8,8 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// clocks counts the clock events of one device. An event is a run of samples
-// with the reason's bit set: it begins with the first, and ends when a sample
-// has it clear. A blank neither begins nor ends one.
+// clocks counts the clock events of one device. An event is a run of samples with the reason's bit set: it begins with
+// the first, and ends when a sample has it clear. A blank neither begins nor ends one.
 type clocks struct {
 	width   int64 // of a slot of the window
 	created int64 // time of the first sample, ns

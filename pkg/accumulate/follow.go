@@ -172,12 +172,10 @@ type histogramTap struct {
 	labels       []collector.Label
 }
 
-// maxSilence is how long, in ms, the driver may deliver no buffered samples before the
-// histogram uses polled values.
+// maxSilence is how long, in ms, the driver may deliver no buffered samples before the histogram uses polled values.
 const maxSilence = 5000
 
-// silent reports whether the driver has delivered no buffered sample for long: it stopped making them, or
-// refuses them.
+// silent reports whether the driver has delivered no buffered sample for long: it stopped making them, or refuses them.
 func (t *histogramTap) silent(row *rows.Row, millis float64) bool {
 	if row.Cells[t.block.from+1] > 0 {
 		t.silence = 0

@@ -11,11 +11,10 @@ import (
 // Histogram is the running state of one histogram series, in the unit of the series. Store.Sync writes it.
 // Read it only between two Syncs, from the same goroutine (see Store).
 //
-// It counts milliseconds: a value counts for the time since the value before. After a missed tick the next
-// value counts for both. So rate(sum)/rate(count) is the mean over time at any interval, and a share of count
-// is a share of time. rate(count) is 1000 unless values were missing. The values are the cells of each row in
-// which the device was sampled, new or kept from before. A source with the driver's buffer adds each buffered
-// sample instead.
+// It counts milliseconds: a value counts for the time since the value before. After a missed tick the next value counts
+// for both. So rate(sum)/rate(count) is the mean over time at any interval, and a share of count is a share of time.
+// rate(count) is 1000 unless values were missing. The values are the cells of each row in which the device was sampled,
+// new or kept from before. A source with the driver's buffer adds each buffered sample instead.
 type Histogram struct {
 	Count uint64  // ms; 0: the device has not given a value yet, leave the series out
 	Sum   float64 // value × ms
@@ -25,10 +24,9 @@ type Histogram struct {
 	Bounds []float64 // classic buckets: ascending upper bounds, without +Inf; shared, immutable
 	Counts []uint64  // per bucket, not cumulative; len(Bounds)+1, the last is +Inf
 
-	// Native buckets (Prometheus exponential histograms). Positive[i] counts
-	// values in the bucket with index First+i; ZeroCount those ≤ ZeroThreshold,
-	// negative ones among them. The last bucket also counts values above
-	// the field's plausible maximum. See nativeShapeOf for how they are chosen.
+	// Native buckets (Prometheus exponential histograms). Positive[i] counts values in the bucket with index First+i;
+	// ZeroCount those ≤ ZeroThreshold, negative ones among them. The last bucket also counts values above the field's
+	// plausible maximum. See nativeShapeOf for how they are chosen.
 	Schema        int32
 	ZeroThreshold float64
 	ZeroCount     uint64

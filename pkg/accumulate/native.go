@@ -28,8 +28,7 @@ type nativeShape struct {
 	buckets       int
 }
 
-// nativeShapeOf covers values up to maximum, in the unit of the series. unit is the reading's unit, in the
-// same unit.
+// nativeShapeOf covers values up to maximum, in the unit of the series. unit is the reading's unit, in the same unit.
 func nativeShapeOf(maximum, unit float64) nativeShape {
 	if !(unit > 0) || math.IsInf(unit, 1) {
 		unit = 1

@@ -134,10 +134,9 @@ func (s *Store) list() {
 	s.version++
 }
 
-// listXIDs lists the series of a device. As in dcgm-exporter, COUNT has a series for each code within the
-// window, or one zero without the label xid. Unlike dcgm-exporter, it counts events, not samples that repeat
-// the last code. TOTAL has a series for each known (knownXIDs) or seen code, and none without xid, so that
-// sum() is the number of XIDs.
+// listXIDs lists the series of a device. As in dcgm-exporter, COUNT has a series for each code within the window, or
+// one zero without the label xid. Unlike dcgm-exporter, it counts events, not samples that repeat the last code. TOTAL
+// has a series for each known (knownXIDs) or seen code, and none without xid, so that sum() is the number of XIDs.
 func (s *Store) listXIDs(f *follow, t *xidTap, fd *field.Field, window collector.Label) {
 	add := func(value *float64, created *int64, labels ...collector.Label) {
 		s.series = append(s.series, Series{Source: f.source, Device: t.device, Field: fd, Labels: labels, Value: value, Created: created})

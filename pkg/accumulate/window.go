@@ -76,8 +76,7 @@ func (a *axis) advance(now time.Time) {
 	a.now = max(a.now, int64(now.Sub(a.epoch)))
 }
 
-// position returns the position of a row's time (Unix ns): at most now, and far in the past if the time makes
-// no sense.
+// position returns the position of a row's time (Unix ns): at most now, and far in the past if the time makes no sense.
 func (a *axis) position(rowTime int64) int64 {
 	return a.now - max(a.wall-max(rowTime, 0), 0)
 }

@@ -17,10 +17,9 @@ const (
 	otherXID = rows.CodeImpossible // label xid="other", with codes that make no sense
 )
 
-// knownXIDs have a series of DCGM_EXP_XID_ERRORS_TOTAL from the start, at 0, so that increase() sees the
-// first event. A series that appears with value 1 has not increased. They are the codes that NVIDIA's
-// catalogue advises operators to act upon, and those that jobs raise most:
-// https://docs.nvidia.com/deploy/xid-errors/
+// knownXIDs have a series of DCGM_EXP_XID_ERRORS_TOTAL from the start, at 0, so that increase() sees the first event. A
+// series that appears with value 1 has not increased. They are the codes that NVIDIA's catalogue advises operators to
+// act upon, and those that jobs raise most: https://docs.nvidia.com/deploy/xid-errors/
 var knownXIDs = []int64{
 	13, 31, 43, 45, 48, 61, 62, 63, 64, 68, 69, 74, 79,
 	92, 94, 95, 109, 119, 120, 121, 140, 143, 145, 149, 154,

@@ -65,8 +65,7 @@ Usage:
 Commands:
 `
 
-// rootHelp returns the help text of the program. The library prints it unchanged, because it holds no
-// template text.
+// rootHelp returns the help text of the program. The library prints it unchanged, because it holds no template text.
 func rootHelp(root *cli.Command, flags *config.Set) string {
 	return helpHead + config.CommandList(root) +
 		"\nA flag beats its environment variable ($NAME), which beats the default.\n\n" + config.FlagHelp(flags)

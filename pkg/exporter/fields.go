@@ -144,8 +144,7 @@ func writeFieldTable(w io.Writer, rows []fieldRow) error {
 	return t.Flush()
 }
 
-// meaning returns the help text, the source reading of a multiple, and the time that libraries average over, if
-// known.
+// meaning returns the help text, the source reading of a multiple, and the time that libraries average over, if known.
 func (r *fieldRow) meaning() string {
 	text := r.Help
 	if r.Of != "" {

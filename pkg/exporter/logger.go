@@ -14,8 +14,7 @@ import (
 	"warpgauge/pkg/config"
 )
 
-// NewLogger logs to b: lines for people, or JSON for collectors of logs. Both
-// have RFC 3339 times with milliseconds.
+// NewLogger logs to b: lines for people, or JSON for collectors of logs. Both have RFC 3339 times with milliseconds.
 func NewLogger(c *config.Config, b *Backlog) *zap.Logger { return newLoggerAt(c, b, c.LogLevel()) }
 
 // newLoggerAt is newLogger with a variable level.
@@ -120,8 +119,7 @@ func (b *Backlog) dropLocked(lines []byte) {
 	b.unsaid += n
 }
 
-// run writes waiting lines until Flush is called. A write that never returns is abandoned at the end of the
-// process.
+// run writes waiting lines until Flush is called. A write that never returns is abandoned at the end of the process.
 func (b *Backlog) run() {
 	defer close(b.done)
 	b.mu.Lock()

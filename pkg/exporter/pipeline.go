@@ -51,8 +51,7 @@ type Pipeline struct {
 	Routes   []server.Route
 }
 
-// NewPipeline builds everything from the libraries to the rings and the accumulated
-// series.
+// NewPipeline builds everything from the libraries to the rings and the accumulated series.
 func (a *Program) NewPipeline(cfg *config.Config, list field.List, log *zap.Logger) (*Pipeline, error) {
 	hostname, err := cfg.Hostname(a.Lookup, os.Hostname)
 	if err != nil {

@@ -78,8 +78,7 @@ func (e *configError) Error() string {
 
 func (e *configError) Unwrap() error { return e.err }
 
-// QuietLogger returns the logger of commands with output for people: errors only, unless the user set a
-// level.
+// QuietLogger returns the logger of commands with output for people: errors only, unless the user set a level.
 func (a *Program) QuietLogger(cfg *config.Config) *zap.Logger {
 	quiet := *cfg
 	if cfg.Source("log-level") == config.FromDefault {

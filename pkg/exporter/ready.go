@@ -15,9 +15,8 @@ func reasons(cfg *config.Config, table []Vendor, all []session.CollectorStatus) 
 	return append(notReady(all), unmet(cfg, table, all)...)
 }
 
-// unmet lists missing requirements of an exporter that serves something: a collector enabled by name, or a
-// GPU of the required vendor, is missing. It accepts devices that an operator has released or another
-// collector serves.
+// unmet lists missing requirements of an exporter that serves something: a collector enabled by name, or a GPU of the
+// required vendor, is missing. It accepts devices that an operator has released or another collector serves.
 func unmet(cfg *config.Config, table []Vendor, all []session.CollectorStatus) (reasons []string) {
 	found := cfg.Require == config.RequireNone
 	for _, c := range all {

@@ -13,8 +13,7 @@ import (
 // 1.9 s, and 16 short ones.
 const stopWithin = 5 * time.Second
 
-// ShortGrace is for stages that end without waiting. On busy machines they may also use the rest of
-// stopWithin.
+// ShortGrace is for stages that end without waiting. On busy machines they may also use the rest of stopWithin.
 const ShortGrace = 50 * time.Millisecond
 
 type running struct {

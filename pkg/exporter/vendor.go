@@ -15,8 +15,7 @@ type Vendor struct {
 	Name    string
 	Setting config.Tristate
 	Open    collector.Factory
-	// Supplies reports whether some device can have a field, as far as known without a device. Nil for
-	// simulated GPUs.
+	// Supplies reports whether some device can have a field, as far as known without a device. Nil for simulated GPUs.
 	Supplies func(*field.Descriptor) bool
 	Maker    *field.Vendor // the devices' vendor; nil for simulated GPUs
 	// Processes makes the collector of the processes on the same devices, which runs next to this one. It
@@ -32,9 +31,8 @@ type Vendor struct {
 	Echo bool
 	// Simulated rows invent their values.
 	Simulated bool
-	// Present reports cheaply, without a library, whether the devices can be there; if not, it returns what
-	// it looked for. It is called before each session unless the user enabled the collector by name. Nil:
-	// they can be there.
+	// Present reports cheaply, without a library, whether the devices can be there; if not, it returns what it looked
+	// for. It is called before each session unless the user enabled the collector by name. Nil: they can be there.
 	Present func() (string, bool)
 }
 

@@ -157,9 +157,8 @@ func revisions() []string {
 	return []string{"1.0", "1.1", "1.2", "1.3", "1.4", "1.5", "1.6", "1.7", "1.8", "1.9", "2.0", "2.1", "2.2", "2.3", "2.4", "3.0"}
 }
 
-// Encoder and decoder use separate copies of the kernel's structures, so the test
-// detects a misplaced member in either. One Metrics decodes all revisions, in both
-// orders, so the test also detects values left from the previous file.
+// Encoder and decoder use separate copies of the kernel's structures, so the test detects a misplaced member in either.
+// One Metrics decodes all revisions, in both orders, so the test also detects values left from the previous file.
 func TestDecode(t *testing.T) {
 	d, m := gm.New(), new(gm.Metrics)
 	list := revisions()

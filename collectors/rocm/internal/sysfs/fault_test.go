@@ -188,8 +188,7 @@ func TestReplaced(t *testing.T) {
 	}
 }
 
-// TestHwmonMoves checks a driver that was bound again, with other numbers of hwmon
-// and of sensors.
+// TestHwmonMoves checks a driver that was bound again, with other numbers of hwmon and of sensors.
 func TestHwmonMoves(t *testing.T) {
 	f := open(t, rocmtest.Options{Model: rocmtest.MI300X, GPUs: 1}, 0)
 	g := f.tree.GPUs[0]

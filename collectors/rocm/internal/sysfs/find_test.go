@@ -150,8 +150,7 @@ func TestFindBroken(t *testing.T) {
 	}
 }
 
-// TestFindLeavesOut checks that Find skips indistinguishable cards and cards beyond the
-// limit, and finds the others.
+// TestFindLeavesOut checks that Find skips indistinguishable cards and cards beyond the limit, and finds the others.
 func TestFindLeavesOut(t *testing.T) {
 	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X, GPUs: 3})
 	tree.GPUs[1].Set(t, "unique_id", fmt.Sprintf("%016x\n", tree.GPUs[0].UniqueID))

@@ -64,9 +64,8 @@ func (w *watch) opened() []string {
 	}
 }
 
-// TestOpened checks that Read never opens files whose reading has side effects: reading
-// clears xgmi_error, and pcie_bw takes a second. Later ticks open no file at
-// all.
+// TestOpened checks that Read never opens files whose reading has side effects: reading clears xgmi_error, and pcie_bw
+// takes a second. Later ticks open no file at all.
 func TestOpened(t *testing.T) {
 	f := open(t, rocmtest.Options{GPUs: 2}, 0)
 	w := newWatch(t, f.tree.Sys())
@@ -101,8 +100,7 @@ func TestOpened(t *testing.T) {
 	}
 }
 
-// TestSuspendedIsNotWoken checks that Find and Suspended read no file for which the
-// driver must wake a suspended board.
+// TestSuspendedIsNotWoken checks that Find and Suspended read no file for which the driver must wake a suspended board.
 func TestSuspendedIsNotWoken(t *testing.T) {
 	f := open(t, rocmtest.Options{Model: rocmtest.RX7900, GPUs: 1}, 0)
 	f.tree.GPUs[0].Set(t, "power/runtime_status", "suspended\n")
