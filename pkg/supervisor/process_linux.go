@@ -123,12 +123,13 @@ func marked(pid int, mark string) bool {
 // and its library's; its settings are arguments.
 var passed = []string{
 	"PATH=", "HOME=", "TMPDIR=", "TZ=", "LANG=", "LC_", "LD_", "GODEBUG=", "GOTRACEBACK=", "GOMAXPROCS=", "GOMEMLIMIT=", "GOGC=", "GOCOVERDIR=",
+	"MALLOC_",
 }
 
 // environment returns the variables for a child. library lists the prefixes of variables that only its library may
 // need.
 func environment(all, library []string) []string {
-	out := []string{}
+	out := []string{"MALLOC_ARENA_MAX=1"} // glibc: libdcgm's threads would each keep buffers of 4 MiB
 	for _, v := range all {
 		if slices.ContainsFunc(slices.Concat(passed, library), func(p string) bool { return strings.HasPrefix(v, p) }) {
 			out = append(out, v)

@@ -6,9 +6,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"warpgauge/pkg/events"
 )
@@ -26,7 +25,7 @@ type announcer struct {
 	node    string
 	start   time.Time
 	last    map[string]content // by device
-	waiting map[string]*corev1.Event
+	waiting map[string]*unstructured.Unstructured
 	limit   *rate.Limiter
 }
 
@@ -37,7 +36,7 @@ type content struct {
 }
 
 func newAnnouncer(node string, start time.Time) announcer {
-	return announcer{node: node, start: start, last: map[string]content{}, waiting: map[string]*corev1.Event{}, limit: rate.NewLimiter(rate.Every(time.Hour/eventsAnHour), eventsBurst)}
+	return announcer{node: node, start: start, last: map[string]content{}, waiting: map[string]*unstructured.Unstructured{}, limit: rate.NewLimiter(rate.Every(time.Hour/eventsAnHour), eventsBurst)}
 }
 
 // observe processes a snapshot. It skips faults that are older than this process: their events were written before.
@@ -58,32 +57,33 @@ func (e *announcer) observe(s *events.Snapshot) {
 	}
 	gone := func(id string) bool { return !present[id] }
 	maps.DeleteFunc(e.last, func(id string, _ content) bool { return gone(id) })
-	maps.DeleteFunc(e.waiting, func(id string, _ *corev1.Event) bool { return gone(id) })
+	maps.DeleteFunc(e.waiting, func(id string, _ *unstructured.Unstructured) bool { return gone(id) })
 }
 
 // event uses the node's name as uid, like the kubelet, so that kubectl describe node finds the
 // event.
-func (e *announcer) event(v *events.Verdict) *corev1.Event {
-	kind, reason := corev1.EventTypeWarning, "GPUFailed"
+func (e *announcer) event(v *events.Verdict) *unstructured.Unstructured {
+	kind, reason := "Warning", "GPUFailed"
 	switch v.State {
 	case events.Degraded:
 		reason = "GPUDegraded"
 	case events.OK:
-		kind, reason = corev1.EventTypeNormal, "GPURecovered"
+		kind, reason = "Normal", "GPURecovered"
 	}
-	at := metav1.NewTime(v.Since)
-	return &corev1.Event{
-		TypeMeta:            metav1.TypeMeta{APIVersion: "v1", Kind: "Event"},
-		ObjectMeta:          metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, GenerateName: e.node + "."},
-		InvolvedObject:      corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: e.node, UID: types.UID(e.node)},
-		Reason:              reason,
-		Message:             fmt.Sprintf("%s (%s)", brief(v), v.Device.ID),
-		Source:              corev1.EventSource{Component: component, Host: e.node},
-		FirstTimestamp:      at,
-		LastTimestamp:       at,
-		Count:               1,
-		Type:                kind,
-		ReportingController: component,
-		ReportingInstance:   e.node,
-	}
+	type object = map[string]any
+	at := v.Since.UTC().Format(time.RFC3339)
+	return &unstructured.Unstructured{Object: object{
+		"apiVersion": "v1", "kind": "Event",
+		"metadata":           object{"namespace": metav1.NamespaceDefault, "generateName": e.node + "."},
+		"involvedObject":     object{"apiVersion": "v1", "kind": "Node", "name": e.node, "uid": e.node},
+		"reason":             reason,
+		"message":            fmt.Sprintf("%s (%s)", brief(v), v.Device.ID),
+		"source":             object{"component": component, "host": e.node},
+		"firstTimestamp":     at,
+		"lastTimestamp":      at,
+		"count":              int64(1),
+		"type":               kind,
+		"reportingComponent": component,
+		"reportingInstance":  e.node,
+	}}
 }

@@ -24,10 +24,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
@@ -69,9 +66,9 @@ type Writer struct {
 	client    dynamic.Interface
 	announcer announcer
 
-	written corev1.NodeCondition // last written condition
-	labels  map[string]string    // last written labels; nil: none yet
-	refused map[string]bool      // writes whose last attempt failed, so that each failure is logged once
+	written nodeCondition     // last written condition
+	labels  map[string]string // last written labels; nil: none yet
+	refused map[string]bool   // writes whose last attempt failed, so that each failure is logged once
 }
 
 // New returns a Writer. Only Run writes.
@@ -165,15 +162,15 @@ func (w *Writer) writeStopped(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastLimit)
 	defer cancel()
-	w.patch(ctx, corev1.NodeCondition{
-		Type: ConditionType, Status: corev1.ConditionUnknown, Reason: "ExporterStopped", Message: "warpgauge has stopped",
+	w.patch(ctx, nodeCondition{Condition: metav1.Condition{
+		Type: ConditionType, Status: metav1.ConditionUnknown, Reason: "ExporterStopped", Message: "warpgauge has stopped",
 		LastTransitionTime: metav1.Now(),
-	})
+	}})
 }
 
-func (w *Writer) patch(ctx context.Context, c corev1.NodeCondition) bool {
+func (w *Writer) patch(ctx context.Context, c nodeCondition) bool {
 	c.LastHeartbeatTime = metav1.Now()
-	body, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []corev1.NodeCondition{c}}})
+	body, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []nodeCondition{c}}})
 	if err == nil {
 		_, err = w.nodes().Patch(ctx, w.o.Node, types.StrategicMergePatchType, body, metav1.PatchOptions{FieldManager: component}, "status")
 	}
@@ -220,12 +217,8 @@ func (w *Writer) writeEvents(ctx context.Context) bool {
 		if w.announcer.limit.Tokens() < 1 {
 			return false
 		}
-		e := w.announcer.waiting[id]
-		object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(e)
-		if err == nil {
-			_, err = w.client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "events"}).Namespace(e.Namespace).
-				Create(ctx, &unstructured.Unstructured{Object: object}, metav1.CreateOptions{FieldManager: component})
-		}
+		_, err := w.client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "events"}).Namespace(metav1.NamespaceDefault).
+			Create(ctx, w.announcer.waiting[id], metav1.CreateOptions{FieldManager: component})
 		if !w.report("event", err) {
 			return false
 		}
@@ -250,21 +243,27 @@ func (w *Writer) report(what string, err error) bool {
 // ConditionType is the type of the condition.
 const ConditionType = "GPUProblem"
 
+// nodeCondition is corev1.NodeCondition. Package corev1 would make each process 4 MB larger.
+type nodeCondition struct {
+	metav1.Condition  `json:",inline"`
+	LastHeartbeatTime metav1.Time `json:"lastHeartbeatTime"`
+}
+
 // levels lists the condition's values, worst first. Unknown comes before Degraded, because the
 // condition must not be False while a state is unknown.
 var levels = []struct {
 	state  events.State
-	status corev1.ConditionStatus
+	status metav1.ConditionStatus
 	reason string
 }{
-	{events.Failed, corev1.ConditionTrue, "GPUFailed"},
-	{events.Unknown, corev1.ConditionUnknown, "GPUStateUnknown"},
-	{events.Degraded, corev1.ConditionFalse, "GPUDegraded"},
+	{events.Failed, metav1.ConditionTrue, "GPUFailed"},
+	{events.Unknown, metav1.ConditionUnknown, "GPUStateUnknown"},
+	{events.Degraded, metav1.ConditionFalse, "GPUDegraded"},
 }
 
 // condition returns the node's condition. Its last transition is the latest change of any device.
-func condition(s *events.Snapshot) corev1.NodeCondition {
-	c := corev1.NodeCondition{Type: ConditionType, Status: corev1.ConditionFalse, Reason: "NoGPUProblem", Message: fmt.Sprintf("devices that are ok: %d", len(s.Verdicts))}
+func condition(s *events.Snapshot) (c nodeCondition) {
+	c.Type, c.Status, c.Reason, c.Message = ConditionType, metav1.ConditionFalse, "NoGPUProblem", fmt.Sprintf("devices that are ok: %d", len(s.Verdicts))
 	var since time.Time
 	by := map[events.State][]*events.Verdict{}
 	for i := range s.Verdicts {
@@ -275,7 +274,7 @@ func condition(s *events.Snapshot) corev1.NodeCondition {
 		}
 	}
 	if len(s.Verdicts) == 0 {
-		c.Status, c.Reason, c.Message = corev1.ConditionUnknown, "NoGPUFound", "no device is found any more"
+		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, "NoGPUFound", "no device is found any more"
 	}
 	if since.IsZero() {
 		since = s.Time
