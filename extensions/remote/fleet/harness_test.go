@@ -142,7 +142,7 @@ func (s *sim) poll(n *node) {
 	if !n.told {
 		r.labels = maps.Clone(n.labels)
 		r.labels["host.name"] = n.host
-		n.told = true
+		r.effective, n.told = n.list, true
 	}
 	a := s.core.report(r, s.now)
 	if id := a.AgentIdentification; id != nil {
@@ -208,19 +208,18 @@ func (s *sim) state() State {
 }
 
 // with returns the number of nodes that serve a list.
-func (s *sim) with(text string) (n int) {
-	for _, node := range s.nodes {
-		if node.list == hashOf(text) {
-			n++
-		}
-	}
-	return n
+func (s *sim) with(text string) int {
+	return s.count(func(n *node) bool { return n.list == hashOf(text) })
 }
 
 // ever returns the number of nodes that were ever offered a list.
-func (s *sim) ever(text string) (n int) {
+func (s *sim) ever(text string) int {
+	return s.count(func(n *node) bool { return n.got[hashOf(text)] > 0 })
+}
+
+func (s *sim) count(is func(*node) bool) (n int) {
 	for _, node := range s.nodes {
-		if node.got[hashOf(text)] > 0 {
+		if is(node) {
 			n++
 		}
 	}

@@ -196,23 +196,20 @@ func TestDocumentedMetrics(t *testing.T) {
 
 func TestLogins(t *testing.T) {
 	s := serveFleet(t, "agents' own", "operators' own", serveHTTP)
-	code := func(method, path, token string) int {
-		return s.request(method, path, token).code
-	}
 	for _, token := range []string{"", "x", "agents' own", "operators' ow"} {
 		for _, path := range []string{"/api/v1/fleet", "/api/v1/agents", "/metrics"} {
-			if got := code(http.MethodGet, path, token); got != http.StatusUnauthorized {
+			if got := s.request(http.MethodGet, path, token).code; got != http.StatusUnauthorized {
 				t.Errorf("%s with token %q: %d", path, token, got)
 			}
 		}
-		if got := code(http.MethodPost, "/api/v1/cohorts/all/pause", token); got != http.StatusUnauthorized {
+		if got := s.request(http.MethodPost, "/api/v1/cohorts/all/pause", token).code; got != http.StatusUnauthorized {
 			t.Errorf("pause with token %q: %d", token, got)
 		}
 	}
-	if got := code(http.MethodGet, "/api/v1/fleet", "another"); got != http.StatusOK {
+	if got := s.request(http.MethodGet, "/api/v1/fleet", "another").code; got != http.StatusOK {
 		t.Errorf("with the second token of the file: %d", got)
 	}
-	if got := code(http.MethodGet, "/healthz", ""); got != http.StatusOK {
+	if got := s.request(http.MethodGet, "/healthz", "").code; got != http.StatusOK {
 		t.Errorf("/healthz: %d", got)
 	}
 	r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+s.askAt+"/api/v1/cohorts/all/pause", http.NoBody)
@@ -226,7 +223,7 @@ func TestLogins(t *testing.T) {
 			t.Errorf("an agent with token %q: %d", token, got)
 		}
 	}
-	if got := code(http.MethodPost, "/api/v1/cohorts/none/pause", "another"); got != http.StatusConflict {
+	if got := s.request(http.MethodPost, "/api/v1/cohorts/none/pause", "another").code; got != http.StatusConflict {
 		t.Errorf("an unknown cohort: %d", got)
 	}
 }
@@ -281,7 +278,7 @@ func TestTokenRotation(t *testing.T) {
 			}
 		}
 	}
-	check("old\nnew\n", "old new")
+	check("old\n\nnew\n", "old new")
 	check("new", "new")
 	check("", "new")
 	check("gone", "new")
