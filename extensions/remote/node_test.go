@@ -103,11 +103,6 @@ type fleetNode struct {
 	web                     *httptest.Server // supplies the certificate
 }
 
-// offer writes the list for all nodes.
-func (f *fleetNode) offer(list string) {
-	must(f.T, os.WriteFile(filepath.Join(f.directory, "a.csv"), []byte(list), 0o600))
-}
-
 // serve starts the server and returns a function that stops it.
 func (f *fleetNode) serve() (end func()) {
 	s := fleet.New(fleet.Options{
@@ -157,11 +152,11 @@ func TestFleetDelivers(t *testing.T) {
 	f := &fleetNode{T: t, directory: t.TempDir(), state: filepath.Join(t.TempDir(), "state"), address: "127.0.0.1:0", web: httptest.NewTLSServer(http.NotFoundHandler())}
 	defer f.web.Close()
 	f.token = filepath.Join(f.directory, "token")
-	ca := filepath.Join(f.directory, "ca.pem")
+	ca, list := filepath.Join(f.directory, "ca.pem"), filepath.Join(f.directory, "a.csv")
 	must(t, errors.Join(os.WriteFile(f.token, []byte("secret\n"), 0o600),
+		os.WriteFile(list, []byte("DCGM_FI_DEV_SM_CLOCK, gauge, clock\n"), 0o600),
 		os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.web.Certificate().Raw}), 0o600),
 		os.WriteFile(filepath.Join(f.directory, fleet.FleetFile), []byte("version: 1\ncohorts:\n- {name: all, list: a.csv, selector: {rack: r7}, rollout: {stages: [{percent: 100}]}}\n"), 0o600)))
-	f.offer("DCGM_FI_DEV_SM_CLOCK, gauge, clock\n")
 	end := f.serve()
 	b, r := newExporter(t, func(c *Settings) {
 		c.URL, c.Interval = "opamp+https://"+f.address, time.Second
@@ -174,7 +169,7 @@ func TestFleetDelivers(t *testing.T) {
 	b.wantService("c")
 	end()
 	end = f.serve()
-	f.offer("DCGM_FI_DEV_GPU_TEMP, gauge, t, interval=50ms\n")
+	must(t, os.WriteFile(list, []byte("DCGM_FI_DEV_GPU_TEMP, gauge, t, interval=50ms\n"), 0o600))
 	f.await(`"state":"stopped"`, "node-7: ", "line 1: ", "the list in service stays, SHA-256 "+r.running())
 	b.wantService("c")
 	cancel()

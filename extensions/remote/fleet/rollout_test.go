@@ -25,18 +25,15 @@ func TestChooseProperties(t *testing.T) {
 			again := choose(&Stage{Percent: percent}, "c", members, agents)
 			chosen := map[UID]bool{}
 			for _, a := range added {
-				if _, twice := members[a.uid]; twice || chosen[a.uid] {
+				if _, twice := members[a.uid]; twice {
 					t.Fatalf("seed %d: chosen twice", seed)
 				}
-				chosen[a.uid] = true
+				members[a.uid], chosen[a.uid] = member{}, true
 			}
 			for _, a := range again {
 				if !chosen[a.uid] {
 					t.Fatalf("seed %d: another order of agents chooses others", seed)
 				}
-			}
-			for _, a := range added {
-				members[a.uid] = member{}
 			}
 			if n, most := len(members), max(1, int(percent*float64(len(agents))/100)); n > most {
 				t.Fatalf("seed %d: %.1f%% of %d agents are %d, more than %d", seed, percent, len(agents), n, most)
@@ -98,8 +95,7 @@ func TestHarmStopsRollout(t *testing.T) {
 	f := func(name string, handle func(*node, string) *listStatus, suffer func(*node), want string) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSim(t, 300, "")
-			s.stable()
+			s := newSim(t, 300, "").stable()
 			s.each(func(n *node) { n.handle, n.suffer = handle, suffer })
 			s.offerList(listB)
 			s.until("stopped", 20*time.Minute, func() bool { return s.state() == Stopped })
@@ -134,14 +130,7 @@ func TestHarmStopsRollout(t *testing.T) {
 			if hash != hashOf(listB) {
 				return &listStatus{hash: hash, state: applied}
 			}
-			if answer == nil {
-				return nil
-			}
-			a := *answer
-			if a.hash == "" {
-				a.hash = hash
-			}
-			return &a
+			return answer
 		}
 	}
 	f("stalled", nil, stall, "stalled_devices: 8, before 0")
@@ -154,14 +143,14 @@ func TestHarmStopsRollout(t *testing.T) {
 	}, "missed_ticks")
 	f("absent fields", nil, raise(absentFields, 65), "absent_fields")
 	f("series", nil, raise(series, 501), "series: 1001, before 500")
-	f("refused", bad(&listStatus{state: failed, err: "line 2: profiling is not allowed"}), nil, "profiling is not allowed")
+	f("refused", bad(&listStatus{hashOf(listB), failed, "line 2: not allowed"}), nil, "line 2: not allowed")
 	f("withdrawn later", nil, func(n *node) {
 		if n.trouble = ""; n.list == hashOf(listB) {
 			n.trouble = "in service the list took too long; the former list is back"
 		}
 	}, "took too long")
 	f("never acknowledged", bad(nil), nil, "not acknowledged")
-	f("applies for ever", bad(&listStatus{state: applying}), nil, "not applied the list in time")
+	f("applies for ever", bad(&listStatus{hash: hashOf(listB), state: applying}), nil, "not applied the list in time")
 	f("acknowledges another", bad(&listStatus{hash: hashOf("x"), state: applied}), nil, "not acknowledged")
 	f("goes away", nil, func(n *node) { n.away = n.list == hashOf(listB) }, "not acknowledged the list in time")
 }

@@ -22,11 +22,7 @@ func statusText(s *protobufs.RemoteConfigStatus) string {
 
 // flat writes a tree of components as lines.
 func flat(prefix string, h *protobufs.ComponentHealth, into map[string]string) map[string]string {
-	sign := "+"
-	if !h.Healthy {
-		sign = "-"
-	}
-	into[prefix] = sign + h.Status
+	into[prefix] = map[bool]string{true: "+", false: "-"}[h.Healthy] + h.Status
 	if h.LastError != "" {
 		into[prefix] += ": " + h.LastError
 	}
@@ -108,7 +104,7 @@ func TestOnlyWhatHasChangedIsSent(t *testing.T) {
 		if want := int(time.Hour / interval); n < want*19/20 || n > want*21/20 {
 			t.Errorf("%d messages in an hour, want about %d", n, want)
 		}
-		if last := proto.Size(p.last()); last > 32 {
+		if last := proto.Size(p.got[n-1]); last > 32 {
 			t.Errorf("a message without news has %d bytes", last)
 		}
 		// A slightly slower sample sends no update. A much slower one, or a stalled device, sends one soon.
@@ -136,7 +132,8 @@ func TestOnlyWhatHasChangedIsSent(t *testing.T) {
 				t.Errorf("health of %q: got %q, want %q", path, tree[path], want)
 			}
 		}
-		if got := p.last(); got.AgentDescription != nil || got.EffectiveConfig != nil || got.RemoteConfigStatus != nil {
+		got := p.got[len(p.got)-1]
+		if got.AgentDescription != nil || got.EffectiveConfig != nil || got.RemoteConfigStatus != nil {
 			t.Errorf("more than the health was sent: %v", got)
 		}
 	})
@@ -314,8 +311,7 @@ func TestOtherOffersAreIgnoredAndCounted(t *testing.T) {
 func TestEndWhileAListIsDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &peer{reply: offering(config("r1", ConfigName, "", csv))}
-		h, c := p.handler(t)
-		b := start(t, h, c, nil)
+		b := startPeer(t, p, nil)
 		ended := make(chan struct{})
 		b.change(func() {
 			b.outcome = func(*lists.Offer) *lists.Outcome {

@@ -100,13 +100,6 @@ func (p *peer) set(reply func(int, *protobufs.AgentToServer) *protobufs.ServerTo
 	p.reply = reply
 }
 
-// last returns the last message.
-func (p *peer) last() *protobufs.AgentToServer {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.got[len(p.got)-1]
-}
-
 // node is the exporter as the agent sees it: Node and Desk.
 type node struct {
 	mu        sync.Mutex // held during every call of the agent
@@ -237,7 +230,9 @@ func config(hash, name, contentType, body string) *protobufs.AgentRemoteConfig {
 
 // always returns a handler that sends the same answer to every message.
 func always(answer *protobufs.ServerToAgent) func(int, *protobufs.AgentToServer) *protobufs.ServerToAgent {
-	return func(int, *protobufs.AgentToServer) *protobufs.ServerToAgent { return proto.Clone(answer).(*protobufs.ServerToAgent) }
+	return func(int, *protobufs.AgentToServer) *protobufs.ServerToAgent {
+		return proto.Clone(answer).(*protobufs.ServerToAgent)
+	}
 }
 
 // offering returns a handler that sends a configuration until the agent acknowledges it.
