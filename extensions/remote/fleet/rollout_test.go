@@ -179,15 +179,14 @@ func TestOneBadReport(t *testing.T) {
 func TestAgainAfterHarm(t *testing.T) {
 	s := newSim(t, 100, "    timeout: 1m\n    stages: [{percent: 1, soak: 2m}, {percent: 100, soak: 2m}]\n").stable()
 	s.offerList(listB)
-	s.until("a canary applied it", 20*time.Minute, func() bool { c := s.core.cohorts["all"].counts; return c != nil && c.Applied == 1 })
+	s.until("a canary applied it", 20*time.Minute, func() bool { return s.rollout().Soaked > 0 })
 	s.each(func(n *node) { n.away = n.list == hashOf(listB) })
 	s.until("stopped", 20*time.Minute, func() bool { return s.state() == Stopped })
 	if why := s.rollout().Reason; !strings.Contains(why, "it says nothing since") {
 		t.Errorf("it stopped because %q", why)
 	}
 	s.each(func(n *node) { n.away = false })
-	s.run(time.Minute)
-	s.command("rollout")
+	s.command("rollout") // with another canary: the former one was not seen yet
 	s.until("done", 20*time.Minute, func() bool { return s.state() == Done })
 }
 
