@@ -138,13 +138,7 @@ var servedBy = [...][]field.Level{
 
 // every returns the interval at which the engine must read r so that the session finds a new value on each due tick.
 func (o Options) every(r field.Reading) time.Duration {
-	byCost := o.Interval
-	switch r.Desc.Cost {
-	case field.Slow:
-		byCost = o.SlowInterval
-	case field.Static:
-		byCost = o.StaticInterval
-	}
+	byCost := r.Desc.Cost.Interval(o.Interval, o.SlowInterval)
 	switch {
 	case r.Interval == 0:
 		return byCost

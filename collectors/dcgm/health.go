@@ -72,7 +72,8 @@ var _ part = (*health)(nil)
 // the engine does not support it.
 func newHealth(e *engine, n *node, list []field.Reading, o Options) (part, error) {
 	gpus := n.byKind(kindGPU)
-	if !asks(list, field.GPUHealth) || len(gpus) == 0 {
+	asked := slices.IndexFunc(list, func(r field.Reading) bool { return r.Desc.ID == field.GPUHealth })
+	if asked < 0 || len(gpus) == 0 {
 		return nil, nil
 	}
 	h := &health{partBase: partBase{log: o.Log}, engine: e, unknown: map[uint32]bool{}}
@@ -86,7 +87,7 @@ func newHealth(e *engine, n *node, list []field.Reading, o Options) (part, error
 	if h.group, err = e.createGroup(entities); err != nil {
 		return nil, fmt.Errorf("watch health: %w", err)
 	}
-	every := min(o.SlowInterval, time.Minute) // most checks use the last minute
+	every := min(o.every(list[asked]), time.Minute) // most checks use the last minute
 	switch err := e.watchHealth(h.group, healthSystems, every, healthKeep); {
 	case unsupported(err):
 		e.destroyGroup(h.group)

@@ -30,8 +30,8 @@ type Options struct {
 	// ConnectTimeout is the limit for connecting; 0 means 5 s.
 	ConnectTimeout time.Duration
 
-	// The engine polls at the session's intervals. Zero values mean the defaults: 1 s, 30 s, 5 min.
-	Interval, SlowInterval, StaticInterval time.Duration
+	// The engine polls at the session's intervals. Zero values mean the defaults: 1 s and 30 s.
+	Interval, SlowInterval time.Duration
 
 	// FakeGPUs includes GPUs that were injected into the engine.
 	FakeGPUs bool
@@ -50,7 +50,6 @@ func (o Options) withDefaults() Options {
 	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, 5*time.Second)
 	o.Interval = cmp.Or(o.Interval, time.Second)
 	o.SlowInterval = max(cmp.Or(o.SlowInterval, 30*time.Second), o.Interval)
-	o.StaticInterval = max(cmp.Or(o.StaticInterval, 5*time.Minute), o.SlowInterval)
 	o.Log = cmp.Or(o.Log, zap.NewNop()).Named("dcgm").With(zap.String("collector", "dcgm"))
 	return o
 }

@@ -55,9 +55,8 @@ type snapshot struct {
 	cells  []float64
 	stamps []int64
 	shares []float64 // values of the shares in the current layout
-	// live has two entries for each device. The first is true if it has been sampled lately and no earlier
-	// source has it. The second, at roster.event, is true if it shows its events: XIDs are valid for a stale
-	// device, too.
+	// live has two entries for each device. The first is true if it has been sampled lately and no earlier source has
+	// it. The second, at roster.event, is true if it shows its events: XIDs are valid for a stale device, too.
 	live    []bool
 	taken   []bool // by device: it or one before it with the same ID is live
 	expires int64  // Unix ns at which the next device becomes stale
@@ -151,8 +150,7 @@ func (s *snapshot) rememberXIDs() {
 	})
 }
 
-// hideOldZeros removes the zeros of stale devices from the page: an XID stays true, but zero may have become
-// wrong.
+// hideOldZeros removes the zeros of stale devices from the page: an XID stays true, but zero may have become wrong.
 func (s *snapshot) hideOldZeros() {
 	s.xidCells(func(cell *float64, _ string, device int32) {
 		if *cell == 0 && !s.live[device] {
@@ -215,8 +213,7 @@ type counterKey struct {
 	labels string
 }
 
-// nextFloors returns the floors of v, whose cells are numbered by r, from the shown values of the same
-// counters in s.
+// nextFloors returns the floors of v, whose cells are numbered by r, from the shown values of the same counters in s.
 func (s *snapshot) nextFloors(v *view.View, r *roster, until time.Time) (out []floor) {
 	if s.view == nil {
 		return nil

@@ -150,8 +150,7 @@ func appendSpecial(b []byte, v float64) []byte {
 	return append(b, "NaN"...)
 }
 
-// appendBound appends a bucket's upper bound in the form of text 0.0.4, as client_golang does: 1, 0.25,
-// 1e+06.
+// appendBound appends a bucket's upper bound in the form of text 0.0.4, as client_golang does: 1, 0.25, 1e+06.
 func appendBound(b []byte, v float64) []byte {
 	if math.IsInf(v, 1) {
 		return append(b, "+Inf"...)

@@ -27,7 +27,7 @@ var exporterFields = [...]Descriptor{
 	{ID: XIDErrorsTotal, Name: "DCGM_EXP_XID_ERRORS_TOTAL", Kind: Int64, Level: GPU, Vendor: VendorNVIDIA, Max: maxEvents, Help: "XIDs since the exporter's start, by code"},
 	{ID: ClockEventsCount, Name: "DCGM_EXP_CLOCK_EVENTS_COUNT", Kind: Int64, Level: GPU, Max: maxEvents, Help: "Clock events within the last window, by reason"},
 	{ID: ClockEventsTotal, Name: "DCGM_EXP_CLOCK_EVENTS_TOTAL", Kind: Int64, Level: GPU, Max: maxEvents, Help: "Clock events since the exporter's start, by reason"},
-	{ID: GPUHealth, Name: "DCGM_EXP_GPU_HEALTH_STATUS", Kind: Int64, Level: GPU, Vendor: VendorNVIDIA, Max: 20, Cost: Slow, Help: "Health by watch: 0 pass, 10 warn, 20 fail"},
+	{ID: GPUHealth, Name: "DCGM_EXP_GPU_HEALTH_STATUS", Kind: Int64, Level: GPU, Vendor: VendorNVIDIA, Max: 20, Cost: Medium, Help: "Health by watch: 0 pass, 10 warn, 20 fail"},
 	{ID: P2PStatus, Name: "DCGM_EXP_P2P_STATUS", Kind: Int64, Level: GPU, Vendor: VendorNVIDIA, Max: 6, Cost: Slow, Help: "Whether the GPU reaches a peer over NVLink: 0 yes, else why not"},
 }
 

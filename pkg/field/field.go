@@ -56,9 +56,26 @@ type Cost uint8
 // The cost classes.
 const (
 	EachTick Cost = iota // cheap: every tick
+	Medium               // DCGM's health checks, some 60 fields of each GPU: every 5 s
 	Slow                 // driver round trips, row remapping, ECC: every 30 s
 	Static               // does not change while the driver runs: at discovery
 )
+
+// StaticInterval is how often Static readings are due.
+const StaticInterval = 5 * time.Minute
+
+// Interval returns how often readings of the class are due, given the intervals of EachTick and Slow, tick <= slow.
+func (c Cost) Interval(tick, slow time.Duration) time.Duration {
+	switch c {
+	case Medium:
+		return min(max(5*time.Second, tick), slow)
+	case Slow:
+		return slow
+	case Static:
+		return max(StaticInterval, slow)
+	}
+	return tick
+}
 
 // Descriptor is one entry of the catalogue: a quantity that a collector can
 // read. Descriptors are shared, immutable and compared by pointer or ID.
@@ -158,7 +175,7 @@ var (
 		Global: "node", GPU: "gpu", Instance: "instance", ComputeInstance: "compute instance", Link: "link",
 		Switch: "switch", CPU: "cpu", Core: "core", VGPU: "vgpu", ConnectX: "connectx",
 	}
-	costNames = []string{EachTick: "each tick", Slow: "slow", Static: "static"}
+	costNames = []string{EachTick: "each tick", Medium: "medium", Slow: "slow", Static: "static"}
 )
 
 // String returns the kind in lower case.

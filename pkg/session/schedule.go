@@ -131,15 +131,10 @@ func interval(r field.Reading, o Options) time.Duration {
 }
 
 func defaultInterval(d *field.Descriptor, o Options) time.Duration {
-	switch {
-	case d.Event:
+	if d.Event {
 		return o.Interval
-	case d.Cost == field.Slow:
-		return o.SlowInterval
-	case d.Cost == field.Static:
-		return max(StaticInterval, o.SlowInterval)
 	}
-	return o.Interval
+	return d.Cost.Interval(o.Interval, o.SlowInterval)
 }
 
 // at returns the columns due on tick n. Ticks may be skipped but not repeated; columns due on a skipped tick are due on

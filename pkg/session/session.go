@@ -26,8 +26,6 @@ import (
 const MinInterval = 10 * time.Millisecond
 
 const (
-	// StaticInterval is how often readings of cost class field.Static are due.
-	StaticInterval = 5 * time.Minute
 	// OpenTimeout is the deadline in the context of Open and Rescan.
 	OpenTimeout = 30 * time.Second
 	// ChangeSpacing is the minimum life of a session that a change of devices ends.

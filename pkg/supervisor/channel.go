@@ -126,7 +126,7 @@ func legal(labels []collector.Label) bool {
 	return !slices.ContainsFunc(labels, func(l collector.Label) bool { return !model.LegacyValidation.IsValidLabelName(l.Name) })
 }
 
-// statesMessage is the state of the session, sent at least once a second. It names only the devices that are not simply
+// statesMessage is the state of the session, sent at least every 3 s. It names only the devices that are not simply
 // up. The rings say when each was last sampled.
 type statesMessage struct {
 	Devices []deviceMessage

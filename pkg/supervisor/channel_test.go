@@ -98,18 +98,14 @@ func TestMessages(t *testing.T) {
 	region := memory(t, sent)
 	read := make(chan error, 1)
 	go func() { read <- c.receiveMessages() }()
-	check := func(err error) {
-		t.Helper()
-		must(t, err)
-	}
-	check(to.send(&message{View: sent}, region.FD()))
-	check(to.send(&message{States: statesOf([]session.DeviceStatus{
+	must(t, to.send(&message{View: sent}, region.FD()))
+	must(t, to.send(&message{States: statesOf([]session.DeviceStatus{
 		{}, {State: session.Lost, Cause: session.CauseLost, Reason: "gone"}, {State: session.Stalled, Cause: session.CauseStarting},
 	})}, -1))
-	check(to.send(&message{Costs: costs()}, -1))
-	check(to.send(&message{States: &statesMessage{Ended: true, Cause: session.CauseOutdated, Reason: "driver"}}, -1))
-	check(conn.Close())
-	check(<-read)
+	must(t, to.send(&message{Costs: costs()}, -1))
+	must(t, to.send(&message{States: &statesMessage{Ended: true, Cause: session.CauseOutdated, Reason: "driver"}}, -1))
+	must(t, conn.Close())
+	must(t, <-read)
 
 	sources := c.sources()
 	if len(sources) != 2 {
@@ -127,7 +123,7 @@ func TestMessages(t *testing.T) {
 	}
 	// The parent reads the child's rows and does not invent any.
 	r, err := ring.Attach(region.Words(), 16, 2, 2)
-	check(err)
+	must(t, err)
 	at := time.Now()
 	r.Append(at.UnixNano(), []int64{at.UnixNano(), 0}, []float64{1, 2})
 	all := c.states()

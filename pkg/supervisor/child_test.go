@@ -303,7 +303,7 @@ func TestChildrenThatMisbehave(t *testing.T) {
 	f("junk", ReasonProtocol, "unexpected end of JSON", Options{})
 }
 
-// A signal that ends a child says nothing about its new list.
+// A signal that ends a child says nothing about its new list. The next reload keeps the process.
 func TestChildKilledWithANewList(t *testing.T) {
 	t.Setenv(envFile, filepath.Join(t.TempDir(), "first"))
 	v := supervise(t, "one dies of two", Options{})
@@ -311,6 +311,10 @@ func TestChildKilledWithANewList(t *testing.T) {
 	err := v.want(setList(fieldsOf(t, temperature, power)))
 	if n := v.restarts(ReasonSignal); n != 1 || err != nil {
 		t.Errorf("a signal ended %v, the reload: %v; want 1 and no error", n, err)
+	}
+	pid := v.pid()
+	if err := v.want(setList(fieldsOf(t, power))); err != nil || v.pid() != pid {
+		t.Errorf("the next reload: %v, child %d, want %d", err, v.pid(), pid)
 	}
 }
 
@@ -426,8 +430,9 @@ func TestAnOutdatedChildIsReplaced(t *testing.T) {
 	v := supervise(t, "outdated", Options{})
 	eventually.True(t, "a restart", func() bool { return v.restarts(ReasonOutdated) == 1 })
 	v.await()
-	if pause := v.logs.FilterMessage("session ended; starting another one").All()[0].ContextMap()["pause"]; pause != time.Duration(0) {
-		t.Errorf("the pause was %v, want none", pause)
+	end := v.logs.FilterMessage("session ended; starting another one").All()[0].ContextMap()
+	if end["pause"] != time.Duration(0) || end["pid"] == int64(v.pid()) {
+		t.Errorf("the end is %v, want no pause and another process than %d", end, v.pid())
 	}
 }
 

@@ -194,7 +194,7 @@ func (f *Failover) decide(now time.Time) {
 			next = bySecondary
 		}
 	case byPrimary:
-		if (f.behind >= f.patience(f.primary) || !fresh && len(gpusOf(f.primary)) == 0) && f.fresh(f.secondary, now) {
+		if f.behind >= f.patience(f.primary) && f.fresh(f.secondary, now) {
 			next = bySecondary
 		}
 	case bySecondary:

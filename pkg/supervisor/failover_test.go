@@ -51,6 +51,13 @@ func appendRow(s *view.Source, value float64, stamps ...time.Time) {
 	s.Ring.Append(time.Now().UnixNano(), ns, cells)
 }
 
+// advance appends a row of now to each of the sources.
+func advance(sources ...*view.Source) {
+	for _, s := range sources {
+		appendRow(s, 1, time.Now())
+	}
+}
+
 func names(sources []*view.Source) string {
 	var out []string
 	for _, s := range sources {
@@ -124,13 +131,11 @@ func newRig(t *testing.T) *rig {
 }
 
 // pass advances the clock by the given seconds, with a row a second from the advancing sources.
-func (r *rig) pass(seconds int, advance ...*view.Source) {
+func (r *rig) pass(seconds int, advancing ...*view.Source) {
 	r.t.Helper()
 	for range seconds {
 		pass(time.Second)
-		for _, s := range advance {
-			appendRow(s, 1, time.Now())
-		}
+		advance(advancing...)
 	}
 	pass(500 * time.Millisecond)
 }
@@ -144,6 +149,9 @@ func (r *rig) want(serving string, resting bool, pages ...string) {
 	defer r.mu.Unlock()
 	if got := r.serves(); got != serving || r.resting != resting {
 		r.t.Errorf("%q serves, the secondary rests: %v, want %q and %v", got, r.resting, serving, resting)
+	}
+	if pause := r.pause(); resting && pause != 4*failoverPeriod {
+		r.t.Errorf("the next decision is in %v although nothing changes", pause)
 	}
 	if !slices.Equal(r.shown, pages) {
 		r.t.Errorf("pages:\ngot  %q\nwant %q", r.shown, pages)
@@ -178,7 +186,7 @@ func TestTakeoverAndReturn(t *testing.T) {
 		}
 		r.want("nvml", false, pageNVML)
 		// It advances again, stalls again, and then advances for good.
-		r.pass(5, r.both()...)
+		r.pass(8, r.both()...)
 		r.pass(8, r.nvml...)
 		r.pass(8, r.both()...)
 		r.want("nvml", false)
@@ -208,13 +216,9 @@ func TestValuesThatMoveNowAndThen(t *testing.T) {
 				served := map[string]int{}
 				for i := range 120 {
 					pass(time.Second)
-					for _, s := range r.nvml {
-						appendRow(s, 1, time.Now())
-					}
+					advance(r.nvml...)
 					if i%every == 0 {
-						for _, s := range r.dcgm {
-							appendRow(s, 1, time.Now())
-						}
+						advance(r.dcgm...)
 					}
 					served[r.serves()]++
 				}
@@ -244,18 +248,14 @@ func TestSlowValuesThatMoveNowAndThen(t *testing.T) {
 		r.secondary.Publish(r.nvml)
 		r.primary.Publish(r.dcgm)
 		for i := range 60 {
-			for _, s := range r.nvml {
-				appendRow(s, 1, time.Now())
-			}
-			if i%4 == 0 {
-				for _, s := range r.dcgm {
-					appendRow(s, 1, time.Now())
-				}
+			advance(r.nvml...)
+			if i%8 < 3 {
+				advance(r.dcgm...)
 			}
 			pass(10 * time.Second)
 		}
-		if changes := r.changesOf("nvml") + r.changesOf("dcgm"); r.serves() != "nvml" || changes != 1 {
-			t.Errorf("%s serves after %v changes, want nvml after 1", r.serves(), changes)
+		if nvml, dcgm := r.changesOf("nvml"), r.changesOf("dcgm"); r.serves() != "nvml" || nvml != 1 || dcgm != 0 {
+			t.Errorf("%s serves, NVML took over %v times, DCGM %v times, want nvml, 1 and 0", r.serves(), nvml, dcgm)
 		}
 	})
 }
@@ -363,6 +363,7 @@ func TestWithdrawnGPUsGo(t *testing.T) {
 		r.pass(3, r.dcgm...)
 		r.want("dcgm", false, pageDCGM)
 		r.primary.Publish(nil)
+		r.primary.Publish(nil) // the next session has none, either
 		r.want("dcgm", false, "dcgm:a+b")
 		pass(30 * time.Second)
 		r.want("dcgm", false)
@@ -386,6 +387,11 @@ func TestGPUsOfTheSecondaryOnly(t *testing.T) {
 		r.secondary.Publish(r.nvml)
 		r.pass(30, r.both()...)
 		r.want("dcgm", false, pageDCGM, pageDCGM+" nvml:geforce")
+		// The engine starts again: it must advance as long as after a stall.
+		r.primary.Publish(nil)
+		r.primary.Publish(r.dcgm)
+		r.pass(8, r.both()...)
+		r.want("nvml", false, "nvml:a nvml:b nvml:geforce", pageNVML+" nvml:geforce")
 	})
 }
 
@@ -399,9 +405,7 @@ func TestSlowListsAreNoStall(t *testing.T) {
 		r.primary.Publish(r.dcgm)
 		r.secondary.Publish(r.nvml)
 		for range 20 {
-			for _, s := range r.both() {
-				appendRow(s, 1, time.Now())
-			}
+			advance(r.both()...)
 			pass(30*time.Second + 100*time.Millisecond)
 		}
 		r.want("dcgm", true, pageDCGM)
@@ -426,20 +430,10 @@ func TestAbsentGPUsAreNoStall(t *testing.T) {
 		}
 		r.primary.Publish(r.dcgm)
 		r.secondary.Publish(r.nvml)
-		for range 30 {
-			pass(time.Second)
-			for _, s := range append(r.dcgm[:2:2], r.nvml[:2]...) {
-				appendRow(s, 1, time.Now())
-			}
-		}
+		r.pass(30, append(r.dcgm[:2:2], r.nvml[:2]...)...)
 		page := pageDCGM + " dcgm:gone dcgm:gone too dcgm:and this one" //nolint:dupword // names of devices
 		r.want("dcgm", true, page)
-		for range 10 {
-			pass(time.Second)
-			for _, s := range r.nvml[:2] {
-				appendRow(s, 1, time.Now())
-			}
-		}
+		r.pass(10, r.nvml[:2]...)
 		r.want("nvml", false, pageNVML+" nvml:gone nvml:gone too nvml:and this one") //nolint:dupword // names of devices
 		// An engine that no longer lists b serves a again.
 		a, b := part("dcgm", 1, "a"), part("dcgm", 1, "b")
@@ -452,17 +446,20 @@ func TestAbsentGPUsAreNoStall(t *testing.T) {
 	})
 }
 
-// Setting the clock causes no failover.
+// Setting the clock causes no failover, nor do old values at start.
 func TestClockThatIsSetBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.primary.Publish(r.dcgm)
-		for _, s := range r.dcgm {
-			appendRow(s, 1, time.Now().Add(time.Hour))
+		for _, ahead := range []time.Duration{time.Hour, -time.Hour} {
+			for _, s := range r.dcgm {
+				appendRow(s, 1, time.Now().Add(ahead))
+			}
+			pass(6 * time.Second)
 		}
-		pass(time.Second)
 		r.want("", false, pageDCGM)
-		r.pass(1, r.dcgm...)
+		r.secondary.Publish(r.nvml)
+		r.pass(1, r.both()...)
 		r.want("dcgm", false)
 	})
 }

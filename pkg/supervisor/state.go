@@ -149,7 +149,8 @@ func (s *Supervisor) logStates(t *turn) {
 	for _, d := range s.Status().Devices {
 		id, now := d.Device.ID, d.State.String()
 		was := s.logged[id]
-		if d.Cause == session.CauseStarting || d.State == session.Released || d.State == session.Absent || was == now || was == "" && d.State == session.Up {
+		starting := d.Cause == session.CauseStarting || d.LastSample.IsZero() && time.Since(t.published) < startPatience
+		if starting || d.State == session.Released || d.State == session.Absent || was == now || was == "" && d.State == session.Up {
 			continue
 		}
 		s.logged[id] = now

@@ -520,11 +520,12 @@ type turn struct {
 
 // Times of a turn.
 const (
-	checkEvery   = time.Second           // for states that no message reports
-	measureEvery = 3 * time.Second       // of a child's memory and CPU time
-	rowsEvery    = 10 * time.Millisecond // while waiting for first rows
-	killGrace    = 5 * time.Second       // how long SIGKILL may take; a process in uninterruptible sleep does not end
-	stopSlack    = 250 * time.Millisecond
+	checkEvery    = time.Second           // for states that no message reports
+	measureEvery  = 3 * time.Second       // of a child's memory and CPU time
+	rowsEvery     = 10 * time.Millisecond // while waiting for first rows
+	killGrace     = 5 * time.Second       // how long SIGKILL may take; a process in uninterruptible sleep does not end
+	startPatience = 3 * time.Second       // before a device without a sample is logged; DCGM takes 1.5 s
+	stopSlack     = 250 * time.Millisecond
 )
 
 // run returns when the session has ended. It returns true if the exporter stops but the session does not.

@@ -17,8 +17,7 @@ type Owner struct {
 // Shares has each user's share of a device's readings, as series next to the device's. It is immutable: a
 // changed value needs a new Shares, so the Shares identify the page that was rendered from them.
 type Shares struct {
-	// Set changes when Series do and is never 0. Shares with the same Set have the same Series and need no
-	// new layout.
+	// Set changes when Series do and is never 0. Shares with the same Set have the same Series and need no new layout.
 	Set    uint64
 	Series []Share
 	Values []float64 // by Series, in the unit of the field's Descriptor; NaN is left out
