@@ -1,9 +1,13 @@
 package remote
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
@@ -21,7 +25,7 @@ func TestGuard(t *testing.T) {
 		guard func(*Guard)
 		want  []string // refusals, each "line text"; empty: accepted
 	}{
-		"good":              {text: listB},
+		"at every limit":    {text: listB, guard: func(g *Guard) { g.Bytes, g.Fields, g.Series = int64(len(listB)), 2, 16 }},
 		"bytes":             {text: listB, guard: func(g *Guard) { g.Bytes = 10 }, want: []string{"0 the list has 65 bytes, which is more than 10"}},
 		"fields":            {text: listB, guard: func(g *Guard) { g.Fields = 1 }, want: []string{"0 2 fields are more than 1"}},
 		"many":              {text: many.String(), guard: func(g *Guard) { g.Series = 1 << 30; g.Profiling = true }, want: []string{"fields are more than 500"}},
@@ -62,12 +66,20 @@ func TestRefusalsAreBounded(t *testing.T) {
 			text.WriteString(d.Name + ", gauge, x\n")
 		}
 	}
-	for range 3 * maxRefusals {
-		text.WriteString("DCGM_FI_DEV_GPU_TEMP, gouge, x\n")
+	for i := range 3 * maxRefusals {
+		fmt.Fprintf(text, "DCGM_FI_DEV_GPU_TEMP, gouge, x\nNO_SUCH_%d, gauge, x\n", i)
 	}
 	refused, err := usual.Examine(usual.Parse(&lists.Offer{Content: []byte(text.String())}, files()), &view.View{})
 	if err == nil || len(refused) > maxRefusals {
 		t.Errorf("%d refusals, %v", len(refused), err)
+	}
+	core, logs := observer.New(zap.WarnLevel)
+	b := newBench(t, func(b *bench) { b.o.Logger = zap.New(core) })
+	for range 2 { // the server sends a refused list with every answer
+		b.deliver("many", text.String())
+	}
+	if n := logs.FilterMessageSnippet("NO_SUCH_").Len(); n != maxWarnings {
+		t.Errorf("%d warnings are logged, want %d", n, maxWarnings)
 	}
 }
 
@@ -83,7 +95,7 @@ func TestSeries(t *testing.T) {
 		return field.Field{Desc: d, Name: name, Scale: scale}
 	}
 	for name, want := range map[string]int{
-		"DCGM_FI_DEV_GPU_TEMP": 8, "DCGM_FI_DEV_POWER_USAGE": 8,
+		"DCGM_FI_DEV_GPU_TEMP": 8, "DCGM_FI_DEV_POWER_USAGE": 8, "DCGM_FI_DEV_CONNECTX_HEALTH": maxDevices[field.ConnectX],
 		"DCGM_EXP_XID_ERRORS_COUNT": 8 * codes, "DCGM_EXP_CLOCK_EVENTS_TOTAL": 8 * field.ClockReasons,
 	} {
 		f := gauge(name)
@@ -115,7 +127,9 @@ func TestSeries(t *testing.T) {
 	if got := newInventory(v).series(&f); got != 0 {
 		t.Errorf("of a field that no device has: %d series, want 0", got)
 	}
-	if out := usual.check(field.List{Fields: []field.Field{f}}, v); len(out) != 1 || !strings.Contains(out[0].Text, "no device") {
-		t.Errorf("refused %v", out)
+	list := field.List{Fields: []field.Field{f, f}}
+	_, widest := newInventory(v).all(list)
+	if out := usual.check(list, v); len(out) != 1 || !strings.Contains(out[0].Text, "no device") || widest != &list.Fields[0] {
+		t.Errorf("refused %v, most series are of %v", out, widest)
 	}
 }

@@ -95,16 +95,14 @@ func (b *bench) AwaitOpened(ctx context.Context) {
 
 func (b *bench) Series() int { return b.series }
 
-func (b *bench) Status() []session.CollectorStatus {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.states
+func (b *bench) Status() (all []session.CollectorStatus) {
+	b.set(func() { all = b.states })
+	return all
 }
 
-func (b *bench) Costs() []session.Costs {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return []session.Costs{b.costs}
+func (b *bench) Costs() (all []session.Costs) {
+	b.set(func() { all = []session.Costs{b.costs} })
+	return all
 }
 
 // spend sets the total time of each GPU's calls.
@@ -218,7 +216,9 @@ func TestDeliver(t *testing.T) {
 	if len(out.Refused) != 1 || out.Refused[0].Line != 3 || out.Running != hashOf([]byte(listB)) || out.Tried == out.Running {
 		t.Errorf("outcome of a bad list = %+v, want line 3, and both hashes", out)
 	}
-	b.want("comments", "# nothing\n", lists.Refused, lists.Refused, "b")
+	if out := b.want("comments", "# nothing\n", lists.Refused, lists.Refused, "b"); out.Err.Error() != "the list asks for nothing" {
+		t.Errorf("outcome of a list without fields = %+v", out)
+	}
 	b.want("garbage", "\x00\xff\x01", lists.Refused, lists.Refused, "b")
 	b.want("html", "<html><body>log in</body></html>", lists.Refused, lists.Refused, "b")
 	b.want("b2", listB, lists.Unchanged, lists.Applied, "b")
@@ -274,8 +274,8 @@ func TestDeliverThatEndsWaitsForNothing(t *testing.T) {
 func TestReportChangesNothing(t *testing.T) {
 	dir := private(t)
 	b := newBench(t, in(dir), func(b *bench) { b.o.Settings.Mode = ModeReport })
-	b.want("b", listB, lists.Reported, lists.Reported, "")
-	if text := b.state().Text; !strings.Contains(text, "adds DCGM_FI_DEV_POWER_USAGE") || !strings.Contains(text, "removes nothing") || !strings.Contains(text, "16 series") {
+	b.want("b", strings.Replace(listB, "t\n", "temperature\n", 1), lists.Reported, lists.Reported, "")
+	if text := b.state().Text; !strings.Contains(text, "adds DCGM_FI_DEV_POWER_USAGE; removes nothing; changes DCGM_FI_DEV_GPU_TEMP; up to 16 series") {
 		t.Errorf("text = %q", text)
 	}
 	b.want("bad", listB+"x\n", lists.Refused, lists.Refused, "")
@@ -285,14 +285,15 @@ func TestReportChangesNothing(t *testing.T) {
 }
 
 func TestGuardLooksAgainInService(t *testing.T) {
-	b := newBench(t)
+	b := newBench(t, func(b *bench) { b.series = usual.Series })
 	b.want("b", listB, lists.Applied, lists.Applied, "b")
 	b.series = 1001 // series of shared GPUs or further labels show only on the page
 	out := b.want("c", listC, lists.Refused, lists.Refused, "b c b")
 	if !strings.Contains(out.Err.Error(), "1001 series") || b.inService.Load().Revision != "b" {
 		t.Errorf("outcome = %+v, in service %q", out, b.inService.Load().Revision)
 	}
-	b.want("c", listC, lists.Refused, lists.Refused, "b c b") // refused without another try
+	b.want("c2", listC+"# once more\n", lists.Refused, lists.Refused, "b c b c b")
+	b.want("c", listC, lists.Refused, lists.Refused, "b c b c b") // refused without another try
 }
 
 // TestListThatFailsIsTriedSeldom: each try restarts all sessions.
@@ -335,18 +336,18 @@ func TestCostOverBudget(t *testing.T) {
 		b := newBench(t)
 		b.run()
 		b.want("b", listB, lists.Applied, lists.Applied, "b")
-		b.spend(5 * time.Second) // of 30 s
+		b.spend(15 * time.Second) // of 30 s: at the limit
 		time.Sleep(trialStep + time.Second)
 		synctest.Wait()
 		b.wantService("b")
-		b.spend()
+		b.spend(time.Hour, time.Hour, time.Hour)
 		b.want("c", listC, lists.Applied, lists.Applied, "b c")
-		b.spend(10*time.Second, 8*time.Second)
+		b.spend(time.Hour, time.Hour+10*time.Second, 8*time.Second) // GPU-2 has a new session
 		time.Sleep(trialStep + time.Second)
 		synctest.Wait()
 		b.wantService("b c b")
 		s := b.state()
-		if s.Status != lists.Refused || !strings.Contains(s.Text, "0.600 seconds") || len(s.Refused) != 1 {
+		if s.Status != lists.Refused || !strings.Contains(s.Text, "took 0.600 seconds") || len(s.Refused) != 1 {
 			t.Errorf("state = %+v", s)
 		}
 		b.want("c", listC, lists.Refused, lists.Refused, "b c b") // refused without another try
@@ -361,29 +362,25 @@ func TestCostOverBudget(t *testing.T) {
 func TestKept(t *testing.T) {
 	dir := private(t)
 	b := newBench(t, in(dir))
-	if b.restored() != nil {
-		t.Error("something is kept in an empty directory")
-	}
 	b.want("b", listB, lists.Applied, lists.Applied, "b")
 
-	again := newBench(t, in(dir))
+	again := newBench(t, in(dir), func(b *bench) { b.board.Store(&view.View{}) }) // no device is known yet
 	l := again.restored()
 	if l == nil || l.Revision != "b" || len(l.Fields.Fields) != 2 || again.state().Condition() != lists.Applied {
 		t.Fatalf("after a restart the list is %+v", l)
 	}
 	again.want("b", listB, lists.Unchanged, lists.Applied, "")
 
-	if l := newBench(t, in(dir), func(b *bench) { b.o.Settings.URL = "https://other" }).restored(); l != nil {
-		t.Error("a list of another server is used")
-	}
-	if l := newBench(t, in(dir), func(b *bench) { b.o.Settings.Limits.Fields = 1 }).restored(); l != nil {
-		t.Error("a list is used that the guard refuses now")
-	}
-	if l := newBench(t, in(dir), func(b *bench) { b.o.Settings.Mode = ModeReport }).restored(); l != nil {
-		t.Error("report uses the kept list")
-	}
-	if newBench(t).restored() != nil {
-		t.Error("without a directory something is kept")
+	for name, change := range map[string]func(*bench){
+		"of another server":      func(b *bench) { b.o.Settings.URL = "https://other" },
+		"that the guard refuses": func(b *bench) { b.o.Settings.Limits.Fields = 1 },
+		"in report mode":         func(b *bench) { b.o.Settings.Mode = ModeReport },
+		"of no directory":        in(""),
+		"of an empty directory":  in(private(t)),
+	} {
+		if l := newBench(t, in(dir), change).restored(); l != nil {
+			t.Errorf("the kept list %s is used", name)
+		}
 	}
 
 	path := filepath.Join(dir, keptName)

@@ -37,12 +37,14 @@ func newExporter(t *testing.T, change func(*Settings)) (*bench, *Remote) {
 	t.Helper()
 	e := &bench{t: t, series: 16}
 	e.board.Store(gpus(2, listA))
-	gpu := func(id string) session.DeviceStatus {
-		return session.DeviceStatus{Device: collector.Device{ID: id, Level: field.GPU, Model: "H100"}, State: session.Up}
+	device := func(id string, level field.Level) session.DeviceStatus {
+		return session.DeviceStatus{Device: collector.Device{ID: id, Level: level, Model: "H100"}, State: session.Up}
 	}
 	e.states = []session.CollectorStatus{
-		{Name: "nvml", Up: true, Devices: []session.DeviceStatus{gpu("GPU-0"), gpu("GPU-1")}},
-		{Name: "dcgm", Cause: session.CauseStandby, Reason: "nvml serves", Devices: []session.DeviceStatus{gpu("GPU-0")}},
+		{Name: "nvml", Up: true, Devices: []session.DeviceStatus{device("GPU-0", field.GPU), device("GPU-1", field.GPU)}},
+		{Name: "dcgm", Cause: session.CauseStandby, Reason: "nvml serves", Devices: []session.DeviceStatus{
+			device("GPU-0", field.GPU), device("MIG-0", field.Instance), device("MIG-0/0", field.ComputeInstance),
+		}},
 	}
 	cfg := config.Default()
 	settings := defaults()
@@ -62,18 +64,21 @@ func TestFacts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, r := newExporter(t, func(*Settings) {})
 		e.costs = session.Costs{Collector: "nvml", Sources: map[string]session.SourceCost{
-			"GPU-0": {Samples: 10, Time: time.Second, MissedTicks: 3}, "GPU-1": {Samples: 10, Time: 5 * time.Second},
+			"GPU-0": {Samples: 10, Time: time.Second, MissedTicks: 3}, "GPU-1": {Samples: 10, Time: 5 * time.Second}, "GPU-2": {},
 		}}
+		e.states[0].Devices[1].Device.Facts = []collector.Label{{Name: "DCGM_FI_DRIVER_VERSION", Value: "570"}}
 		f := r.Facts()
 		if f.GPUs != 2 || len(f.Models) != 1 || f.Stalled+f.Lost != 0 || f.Series != 16 || f.SampleSeconds != 0.5 || f.MissedTicks != 3 ||
-			len(f.Devices) != 2 || len(f.Collectors) != 2 || !f.Collectors[0].Healthy || !f.Collectors[1].Healthy || len(f.ListHash) != 64 {
+			len(f.Devices) != 4 || len(f.Drivers) != 1 || f.AbsentFields != 2 || len(f.Collectors) != 2 || !f.Collectors[0].Healthy || !f.Collectors[1].Healthy || len(f.ListHash) != 64 {
 			t.Errorf("facts = %+v", f)
 		}
 		if f.List.Status != string(lists.Waiting) || !f.List.Healthy {
 			t.Errorf("list = %+v", f.List)
 		}
-		e.states[0].Devices[1].State, e.states[0].Devices[1].Reason = session.Lost, "GPU is lost"
-		if f := r.Facts(); f.Lost != 1 || f.Devices[1].Healthy || f.Devices[1].Error != "GPU is lost" {
+		gone := collector.Device{ID: "GPU-1", Level: field.GPU}
+		e.states[0].Devices[1] = session.DeviceStatus{Device: gone, State: session.Lost, Reason: "GPU is lost"}
+		e.states[1].Cause = session.CauseReleased
+		if f := r.Facts(); f.Lost != 1 || f.Devices[1].Healthy || f.Devices[1].Error != "GPU is lost" || len(f.Drivers) != 1 || !f.Collectors[1].Healthy {
 			t.Errorf("facts = %+v", f)
 		}
 		if o := r.Effective(); len(o.Content) == 0 || o.Origin != "counters.csv" {
@@ -96,11 +101,6 @@ type fleetNode struct {
 	directory, state, token string
 	address, askAt          string
 	web                     *httptest.Server // supplies the certificate
-}
-
-// offer writes the list for all nodes.
-func (f *fleetNode) offer(list string) {
-	must(f.T, os.WriteFile(filepath.Join(f.directory, "a.csv"), []byte(list), 0o600))
 }
 
 // serve starts the server and returns a function that stops it.
@@ -152,11 +152,11 @@ func TestFleetDelivers(t *testing.T) {
 	f := &fleetNode{T: t, directory: t.TempDir(), state: filepath.Join(t.TempDir(), "state"), address: "127.0.0.1:0", web: httptest.NewTLSServer(http.NotFoundHandler())}
 	defer f.web.Close()
 	f.token = filepath.Join(f.directory, "token")
-	ca := filepath.Join(f.directory, "ca.pem")
+	ca, list := filepath.Join(f.directory, "ca.pem"), filepath.Join(f.directory, "a.csv")
 	must(t, errors.Join(os.WriteFile(f.token, []byte("secret\n"), 0o600),
+		os.WriteFile(list, []byte("DCGM_FI_DEV_SM_CLOCK, gauge, clock\n"), 0o600),
 		os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.web.Certificate().Raw}), 0o600),
 		os.WriteFile(filepath.Join(f.directory, fleet.FleetFile), []byte("version: 1\ncohorts:\n- {name: all, list: a.csv, selector: {rack: r7}, rollout: {stages: [{percent: 100}]}}\n"), 0o600)))
-	f.offer("DCGM_FI_DEV_SM_CLOCK, gauge, clock\n")
 	end := f.serve()
 	b, r := newExporter(t, func(c *Settings) {
 		c.URL, c.Interval = "opamp+https://"+f.address, time.Second
@@ -169,8 +169,8 @@ func TestFleetDelivers(t *testing.T) {
 	b.wantService("c")
 	end()
 	end = f.serve()
-	f.offer("DCGM_FI_DEV_GPU_TEMP, gauge, t, interval=50ms\n")
-	f.await(`"state":"stopped"`, "line 1: ", "the list in service stays, SHA-256 "+r.running())
+	must(t, os.WriteFile(list, []byte("DCGM_FI_DEV_GPU_TEMP, gauge, t, interval=50ms\n"), 0o600))
+	f.await(`"state":"stopped"`, "node-7: ", "line 1: ", "the list in service stays, SHA-256 "+r.running())
 	b.wantService("c")
 	cancel()
 	must(t, <-ended)

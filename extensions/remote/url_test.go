@@ -6,11 +6,13 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -126,17 +128,6 @@ func TestURLWithoutETag(t *testing.T) {
 	})
 }
 
-// endless is a body of 10 GB that counts the bytes read.
-type endless struct{ read int64 }
-
-func (e *endless) Read(p []byte) (int, error) {
-	e.read += int64(len(p))
-	if e.read > 10<<30 {
-		return 0, io.EOF
-	}
-	return len(p), nil
-}
-
 // TestURLFaults: each fault is reported, delivers nothing and leaves the list in service.
 func TestURLFaults(t *testing.T) {
 	bomb := &bytes.Buffer{}
@@ -197,25 +188,21 @@ type roundTrip func(*http.Request) (*http.Response, error)
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 func TestURLReadsNoMoreThanItMay(t *testing.T) {
-	body := &endless{}
+	body := &io.LimitedReader{R: rand.NewChaCha8([32]byte{}), N: 10 << 30}
 	s := newServing(nil)
 	s.client.Transport = roundTrip(func(r *http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: http.StatusOK, ContentLength: -1, Request: r, Body: io.NopCloser(body)}, nil
 	})
-	if err := s.ask(t.Context()); err == nil || !strings.Contains(err.Error(), "more than 1000 bytes") || body.read > 1<<20 {
-		t.Errorf("%v after %d bytes", err, body.read)
+	if err := s.ask(t.Context()); err == nil || !strings.Contains(err.Error(), "more than 1000 bytes") || body.N < 10<<30-1<<20 {
+		t.Errorf("%v, %d bytes are left", err, body.N)
 	}
 	s.client.Transport = roundTrip(func(r *http.Request) (*http.Response, error) {
-		return &http.Response{StatusCode: http.StatusOK, ContentLength: 900, Request: r, Body: io.NopCloser(io.MultiReader(strings.NewReader(listA), brokenBody{}))}, nil
+		return &http.Response{StatusCode: http.StatusOK, ContentLength: 900, Request: r, Body: io.NopCloser(io.MultiReader(strings.NewReader(listA), iotest.ErrReader(io.ErrUnexpectedEOF)))}, nil
 	})
 	if err := s.ask(t.Context()); err == nil || !strings.Contains(err.Error(), "unexpected EOF") || len(s.offers) > 0 {
 		t.Errorf("of half a list: %v, delivered %v", err, s.offers)
 	}
 }
-
-type brokenBody struct{}
-
-func (brokenBody) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
 // TestURLBacksOff: the pause follows the server's request, else doubles with each failure. After an
 // answer it returns to the usual interval.

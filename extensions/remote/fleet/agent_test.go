@@ -38,7 +38,7 @@ func TestHostileReport(t *testing.T) {
 		wide.ComponentHealthMap[fmt.Sprint(i)] = &protobufs.ComponentHealth{LastError: long}
 	}
 	gates := map[string]*protobufs.ComponentHealth{}
-	for name, text := range map[string]string{opamp.GateStalled: "-1", opamp.GateLost: "NaN", opamp.GateSeries: "+Inf", opamp.GateAbsentFields: "7", "x": "1"} {
+	for name, text := range map[string]string{opamp.GateStalled: "-1", opamp.GateLost: "NaN", opamp.GateSeries: "+Inf", opamp.GateAbsentFields: "7", opamp.GateMissedTicks: "0", "x": "1"} {
 		gates[name] = &protobufs.ComponentHealth{Status: text}
 	}
 	m.Health = &protobufs.ComponentHealth{ComponentHealthMap: map[string]*protobufs.ComponentHealth{
@@ -55,7 +55,7 @@ func TestHostileReport(t *testing.T) {
 	if most := maxAttributes*(maxKey+maxValue) + maxTroubles*maxValue + maxError; kept > most || kept == 0 {
 		t.Errorf("%d bytes are kept, at most %d may be", kept, most)
 	}
-	if diff := cmp.Diff(Numbers{opamp.GateAbsentFields: 7}, r.health.numbers); diff != "" {
+	if diff := cmp.Diff(Numbers{opamp.GateAbsentFields: 7, opamp.GateMissedTicks: 0}, r.health.numbers); diff != "" {
 		t.Error("numbers (-want +got):\n" + diff)
 	}
 	if size := reflect.TypeFor[agent]().Size(); size > 1024 {
@@ -132,6 +132,7 @@ func TestWindow(t *testing.T) {
 	f(30, Numbers{sampleSeconds: 3, missedTicks: 15, series: 5}, Numbers{sampleSeconds: 2, series: 5})
 	f(90, Numbers{missedTicks: 25}, Numbers{sampleSeconds: 2, missedTicks: 10})
 	f(120, Numbers{missedTicks: 5}, Numbers{sampleSeconds: 2})
+	f(180, Numbers{missedTicks: 5}, Numbers{sampleSeconds: 2, missedTicks: 0})
 	f(240, Numbers{missedTicks: 9}, Numbers{sampleSeconds: 2, missedTicks: 2})
 	w.restart(begin.Add(240 * time.Second))
 	f(300, Numbers{missedTicks: 12}, Numbers{missedTicks: 3})
@@ -142,7 +143,7 @@ func TestLostMessage(t *testing.T) {
 	s := newSim(t, 1, "")
 	n := s.nodes[0]
 	s.poll(n)
-	if a := s.core.report(&report{uid: n.uid, sequence: n.sequence + 2, capabilities: takesLists}, s.now); a.Flags == 0 || a.RemoteConfig != nil {
+	if a := s.core.report(&report{uid: n.uid, sequence: n.sequence + 2, capabilities: takesLists}, s.now); a.Flags == 0 || a.RemoteConfig != nil || s.core.agents[n.uid].cohort == nil {
 		t.Errorf("answer %v, want a request for all", a)
 	}
 	if a := s.core.report(&report{uid: UID{9}, sequence: 7, capabilities: takesLists}, s.now); a.Flags == 0 {

@@ -21,7 +21,7 @@ func writeDirectory(t *testing.T, files map[string]string) string {
 }
 
 const twoCohorts = `version: 1
-rollout: {timeout: 3m, gates: {series: 50%, absent_fields: 1000}}
+rollout: {timeout: 1s, gates: {series: 50%, absent_fields: 1000, lost_devices: 0}}
 cohorts:
 - name: rest
   list: a.csv
@@ -39,7 +39,7 @@ func TestReadDirectory(t *testing.T) {
 	p, err := ReadDirectory(writeDirectory(t, map[string]string{FleetFile: twoCohorts, "a.csv": listA, "b.csv": listB + "NO_SUCH_FIELD, gauge, x\n"}), nil)
 	must(t, err)
 	first, rest := p.Cohorts[0], p.Cohorts[1]
-	if first.Name != "h100" || first.Policy.Tolerance.Value != 0.05 || first.Policy.Timeout != 3*time.Minute || len(first.Policy.Stages) != 2 {
+	if first.Name != "h100" || first.Policy.Tolerance.Value != 0.05 || first.Policy.Timeout != minTimeout || len(first.Policy.Stages) != 2 {
 		t.Errorf("cohort %+v", first)
 	}
 	if g := first.Policy.Gates; g[series] != (Limit{Value: 0.1, Relative: true}) || g[absentFields] != (Limit{Value: 1000}) || g[stalled] != (Limit{}) || len(g) != 6 {

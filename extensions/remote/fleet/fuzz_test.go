@@ -39,14 +39,10 @@ func FuzzMessages(f *testing.F) {
 		c.plan = plan
 		for _, body := range [][]byte{a, b, a} {
 			var m protobufs.AgentToServer
-			if proto.Unmarshal(body, &m) != nil {
+			if proto.Unmarshal(body, &m) != nil || newReport(&m) == nil {
 				continue
 			}
-			r := newReport(&m)
-			if r == nil {
-				continue
-			}
-			if out := c.report(r, now); out.RemoteConfig != nil && string(out.RemoteConfig.Config.ConfigMap[opamp.ConfigName].Body) != listA {
+			if out := c.report(newReport(&m), now); out.RemoteConfig != nil && string(out.RemoteConfig.Config.ConfigMap[opamp.ConfigName].Body) != listA {
 				t.Errorf("offer %v", out.RemoteConfig)
 			}
 			c.fleet(now)

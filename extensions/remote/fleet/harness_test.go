@@ -65,7 +65,7 @@ type sim struct {
 	core  *core
 	now   time.Time
 	nodes []*node
-	lists map[string]string // content by name
+	lists map[string]string // files of the directory: content by name
 	yaml  string
 }
 
@@ -112,16 +112,11 @@ func (s *sim) open() {
 	s.take()
 }
 
-// write writes the directory and returns its path.
-func (s *sim) write() string {
-	files := maps.Clone(s.lists)
-	files[FleetFile] = s.yaml
-	return writeDirectory(s.t, files)
-}
-
+// take makes the server read the directory.
 func (s *sim) take() {
 	s.t.Helper()
-	p, err := ReadDirectory(s.write(), nil)
+	s.lists[FleetFile] = s.yaml
+	p, err := ReadDirectory(writeDirectory(s.t, s.lists), nil)
 	must(s.t, err)
 	s.core.applyPlan(p, nil, s.now)
 }
@@ -142,7 +137,7 @@ func (s *sim) poll(n *node) {
 	if !n.told {
 		r.labels = maps.Clone(n.labels)
 		r.labels["host.name"] = n.host
-		n.told = true
+		r.effective, n.told = n.list, true
 	}
 	a := s.core.report(r, s.now)
 	if id := a.AgentIdentification; id != nil {
@@ -162,10 +157,9 @@ func (s *sim) poll(n *node) {
 		s.t.Fatalf("offer with hash %s has another list", hash)
 	}
 	n.got[hash]++
+	n.answer = &listStatus{hash: hash, state: applied}
 	if n.handle != nil {
 		n.answer = n.handle(n, hash)
-	} else {
-		n.answer = &listStatus{hash: hash, state: applied}
 	}
 	if n.answer != nil && n.answer.state == applied {
 		n.list = hash
@@ -208,19 +202,18 @@ func (s *sim) state() State {
 }
 
 // with returns the number of nodes that serve a list.
-func (s *sim) with(text string) (n int) {
-	for _, node := range s.nodes {
-		if node.list == hashOf(text) {
-			n++
-		}
-	}
-	return n
+func (s *sim) with(text string) int {
+	return s.count(func(n *node) bool { return n.list == hashOf(text) })
 }
 
 // ever returns the number of nodes that were ever offered a list.
-func (s *sim) ever(text string) (n int) {
+func (s *sim) ever(text string) int {
+	return s.count(func(n *node) bool { return n.got[hashOf(text)] > 0 })
+}
+
+func (s *sim) count(is func(*node) bool) (n int) {
 	for _, node := range s.nodes {
-		if node.got[hashOf(text)] > 0 {
+		if is(node) {
 			n++
 		}
 	}
@@ -252,9 +245,8 @@ func (s *sim) command(verb string) {
 }
 
 func stall(n *node) {
+	n.numbers[stalled] = 0
 	if n.list == hashOf(listB) {
 		n.numbers[stalled] = 8
-	} else {
-		n.numbers[stalled] = 0
 	}
 }

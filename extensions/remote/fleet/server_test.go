@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/open-telemetry/opamp-go/client"
@@ -24,6 +26,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
+	"google.golang.org/grpc/test/bufconn"
 
 	"warpgauge/extensions/remote/opamp"
 	"warpgauge/internal/testkit/eventually"
@@ -45,7 +48,7 @@ const allAtOnce = "version: 1\ncohorts:\n- name: all\n  list: a.csv\n  rollout: 
 func serveHTTP(l net.Listener, srv *http.Server) error { return srv.Serve(l) }
 
 // serveFleet starts a server with the tokens for agents and operators; an empty token disables the check.
-func serveFleet(t *testing.T, agentToken, token string, agents func(net.Listener, *http.Server) error) *served {
+func serveFleet(t *testing.T, agentToken, token string) *served {
 	t.Helper()
 	s := &served{t: t, directory: writeDirectory(t, map[string]string{FleetFile: allAtOnce, "a.csv": listA})}
 	registry := prometheus.NewRegistry()
@@ -53,24 +56,20 @@ func serveFleet(t *testing.T, agentToken, token string, agents func(net.Listener
 		Directory: s.directory, ReloadInterval: 100 * time.Millisecond, State: file.Private{Path: filepath.Join(t.TempDir(), "state"), Of: "the state"},
 		MaxAgents: 100, Registry: registry, Log: zap.NewNop(), Version: "test",
 	})
-	login := func(text string) *Login {
-		if text == "" {
-			return nil
+	endpoint := func(token string) *Endpoint {
+		path := ""
+		if token != "" {
+			path = filepath.Join(t.TempDir(), "token")
+			must(t, os.WriteFile(path, []byte("\n"+token+"\nanother\n"), 0o600))
 		}
-		path := filepath.Join(t.TempDir(), "token")
-		must(t, os.WriteFile(path, []byte("\n"+text+"\nanother\n"), 0o600))
-		l, err := NewLogin(path)
+		login, err := NewLogin(path)
 		must(t, err)
-		return l
-	}
-	endpoint := func(token string, serve func(net.Listener, *http.Server) error) (*Endpoint, string) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		must(t, err)
-		return &Endpoint{Listener: l, Login: login(token), Serve: serve}, l.Addr().String()
+		return &Endpoint{Listener: l, Login: login, Serve: serveHTTP}
 	}
-	a, agentsAt := endpoint(agentToken, agents)
-	o, askAt := endpoint(token, serveHTTP)
-	s.agentsAt, s.askAt = agentsAt, askAt
+	a, o := endpoint(agentToken), endpoint(token)
+	s.agentsAt, s.askAt = a.Listener.Addr().String(), o.Listener.Addr().String()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx, a, o) }()
@@ -80,12 +79,7 @@ func serveFleet(t *testing.T, agentToken, token string, agents func(net.Listener
 
 func (s *served) request(method, path, token string) answered {
 	s.t.Helper()
-	r, err := http.NewRequestWithContext(s.t.Context(), method, "http://"+s.askAt+path, http.NoBody)
-	must(s.t, err)
-	if token != "" {
-		r.Header.Set("Authorization", "Bearer "+token)
-	}
-	return s.send(r)
+	return s.send(method, s.askAt+path, token, nil, nil)
 }
 
 // answered is a server's answer.
@@ -94,20 +88,26 @@ type answered struct {
 	code int
 }
 
-func (s *served) send(r *http.Request) answered {
+func (s *served) send(method, to, token string, body []byte, header http.Header) answered {
 	s.t.Helper()
+	r, err := http.NewRequestWithContext(s.t.Context(), method, "http://"+to, bytes.NewReader(body))
+	must(s.t, err)
+	maps.Copy(r.Header, header)
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
 	c := &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	response, err := c.Do(r)
 	must(s.t, err)
 	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
+	text, err := io.ReadAll(response.Body)
 	must(s.t, err)
-	return answered{string(body), response.StatusCode}
+	return answered{string(text), response.StatusCode}
 }
 
 // TestForeignClient: opamp-go's client reports, gets a list and acknowledges it.
 func TestForeignClient(t *testing.T) {
-	s := serveFleet(t, "secret", "", serveHTTP)
+	s := serveFleet(t, "secret", "")
 	c := client.NewHTTP(nil)
 	must(t, c.SetAgentDescription(&protobufs.AgentDescription{
 		IdentifyingAttributes:    []*protobufs.KeyValue{keyValue("service.version", "9")},
@@ -195,38 +195,34 @@ func TestDocumentedMetrics(t *testing.T) {
 }
 
 func TestLogins(t *testing.T) {
-	s := serveFleet(t, "agents' own", "operators' own", serveHTTP)
-	code := func(method, path, token string) int {
-		return s.request(method, path, token).code
-	}
+	s := serveFleet(t, "agents' own", "operators' own")
 	for _, token := range []string{"", "x", "agents' own", "operators' ow"} {
 		for _, path := range []string{"/api/v1/fleet", "/api/v1/agents", "/metrics"} {
-			if got := code(http.MethodGet, path, token); got != http.StatusUnauthorized {
+			if got := s.request(http.MethodGet, path, token).code; got != http.StatusUnauthorized {
 				t.Errorf("%s with token %q: %d", path, token, got)
 			}
 		}
-		if got := code(http.MethodPost, "/api/v1/cohorts/all/pause", token); got != http.StatusUnauthorized {
+		if got := s.request(http.MethodPost, "/api/v1/cohorts/all/pause", token).code; got != http.StatusUnauthorized {
 			t.Errorf("pause with token %q: %d", token, got)
 		}
 	}
-	if got := code(http.MethodGet, "/api/v1/fleet", "another"); got != http.StatusOK {
+	if got := s.request(http.MethodGet, "/api/v1/fleet", "another").code; got != http.StatusOK {
 		t.Errorf("with the second token of the file: %d", got)
 	}
-	if got := code(http.MethodGet, "/healthz", ""); got != http.StatusOK {
+	if got := s.request(http.MethodGet, "/healthz", "").code; got != http.StatusOK {
 		t.Errorf("/healthz: %d", got)
 	}
-	r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+s.askAt+"/api/v1/cohorts/all/pause", http.NoBody)
-	r.Header.Set("Authorization", "Bearer operators' own")
-	r.Header.Set("Sec-Fetch-Site", "cross-site")
-	if got := s.send(r).code; got != http.StatusForbidden {
-		t.Errorf("from another site's page: %d", got)
+	crossSite := http.Header{"Sec-Fetch-Site": {"cross-site"}}
+	answer := s.send(http.MethodPost, s.askAt+"/api/v1/cohorts/all/pause", "operators' own", nil, crossSite)
+	if answer.code != http.StatusForbidden {
+		t.Errorf("from another site's page: %d", answer.code)
 	}
 	for _, token := range []string{"", "operators' own"} {
 		if got := s.post(nil, token); got != http.StatusUnauthorized {
 			t.Errorf("an agent with token %q: %d", token, got)
 		}
 	}
-	if got := code(http.MethodPost, "/api/v1/cohorts/none/pause", "another"); got != http.StatusConflict {
+	if got := s.request(http.MethodPost, "/api/v1/cohorts/none/pause", "another").code; got != http.StatusConflict {
 		t.Errorf("an unknown cohort: %d", got)
 	}
 }
@@ -234,16 +230,12 @@ func TestLogins(t *testing.T) {
 // post sends bytes as an agent.
 func (s *served) post(body []byte, token string) int {
 	s.t.Helper()
-	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, "http://"+s.agentsAt+OpAMPPath, bytes.NewReader(body))
-	must(s.t, err)
-	r.Header.Set("Content-Type", "application/x-protobuf")
-	r.Header.Set("Authorization", "Bearer "+token)
-	return s.send(r).code
+	return s.send(http.MethodPost, s.agentsAt+OpAMPPath, token, body, nil).code
 }
 
 // TestHostileMessages: the server refuses messages that are invalid or too large, without reading them into memory.
 func TestHostileMessages(t *testing.T) {
-	s := serveFleet(t, "", "", serveHTTP)
+	s := serveFleet(t, "", "")
 	for name, body := range map[string][]byte{"garbage": []byte("garbage"), "large": make([]byte, maxMessage+1), "half": {0x0a, 16, 1}} {
 		if got := s.post(body, ""); got != http.StatusBadRequest {
 			t.Errorf("%s: %d", name, got)
@@ -254,6 +246,36 @@ func TestHostileMessages(t *testing.T) {
 	}
 	if got := testutil.ToFloat64(s.totals.refused.WithLabelValues(refusedMessage)); got != 4 {
 		t.Errorf("%v refused messages are counted, want 4", got)
+	}
+	if slow := s.agents(nil); slow.WriteTimeout < messageWithin || slow.IdleTimeout < messageWithin {
+		t.Errorf("an agent may take %v to read and %v for nothing; 0 is for ever", slow.WriteTimeout, slow.IdleTimeout)
+	}
+}
+
+// TestEndpointEnds: at the end, requests have some time to finish. A listener's failure is an error.
+func TestEndpointEnds(t *testing.T) {
+	for lasts, answers := range map[time.Duration]bool{time.Second: true, time.Hour: false} {
+		synctest.Test(t, func(t *testing.T) {
+			l := bufconn.Listen(1 << 10)
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			srv := &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+				cancel()
+				time.Sleep(lasts)
+			})}
+			go func() { ended <- (&Endpoint{Serve: serveHTTP}).serve(ctx, l, srv) }()
+			c, err := l.DialContext(t.Context())
+			must(t, err)
+			io.WriteString(c, "GET / HTTP/1.0\r\n\r\n")
+			if text, _ := io.ReadAll(c); (len(text) > 0) != answers {
+				t.Errorf("the answer of a request that lasts %v is %q", lasts, text)
+			}
+			must(t, <-ended)
+			time.Sleep(lasts) // the handler ends
+			if err := (&Endpoint{Serve: serveHTTP}).serve(t.Context(), l, &http.Server{}); err == nil {
+				t.Error("a closed listener serves")
+			}
+		})
 	}
 }
 
@@ -281,7 +303,7 @@ func TestTokenRotation(t *testing.T) {
 			}
 		}
 	}
-	check("old\nnew\n", "old new")
+	check("old\n\nnew\n", "old new")
 	check("new", "new")
 	check("", "new")
 	check("gone", "new")

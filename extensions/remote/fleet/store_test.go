@@ -38,12 +38,8 @@ func TestStateDamaged(t *testing.T) {
 // TestDiskFull: without a writable state no stage begins. A stop still happens, and is saved later.
 func TestDiskFull(t *testing.T) {
 	s := newSim(t, 100, "").stable()
-	broken := func() (mend func()) {
-		whole := s.core.store.dir
-		s.core.store.dir.Path = "/proc/none" // /proc allows no new files
-		return func() { s.core.store.dir = whole }
-	}
-	mend := broken()
+	const full = "/proc/none" // /proc allows no new files
+	s.core.store.dir.Path = full
 	s.offerList(listB)
 	s.run(10 * time.Minute)
 	if s.ever(listB) != 0 {
@@ -52,16 +48,16 @@ func TestDiskFull(t *testing.T) {
 	if f := s.core.fleet(s.now); f.StateErr == "" {
 		t.Error("the API does not name the error")
 	}
-	mend()
+	s.core.store.dir.Path = s.dir
 	s.until("a canary has it", 10*time.Minute, func() bool { return s.with(listB) == 1 })
 	s.each(func(n *node) { n.suffer = stall; stall(n) })
-	mend = broken()
+	s.core.store.dir.Path = full
 	s.until("stopped", 10*time.Minute, func() bool { return s.state() == Stopped })
 	s.run(time.Minute)
 	if s.with(listA) != 100 {
 		t.Errorf("%d nodes are back, want all", s.with(listA))
 	}
-	mend()
+	s.core.store.dir.Path = s.dir
 	s.run(2 * time.Second)
 	s.open()
 	if s.state() != Stopped || s.core.cohorts["all"].Rejected != hashOf(listB) {

@@ -22,11 +22,7 @@ func statusText(s *protobufs.RemoteConfigStatus) string {
 
 // flat writes a tree of components as lines.
 func flat(prefix string, h *protobufs.ComponentHealth, into map[string]string) map[string]string {
-	sign := "+"
-	if !h.Healthy {
-		sign = "-"
-	}
-	into[prefix] = sign + h.Status
+	into[prefix] = map[bool]string{true: "+", false: "-"}[h.Healthy] + h.Status
 	if h.LastError != "" {
 		into[prefix] += ": " + h.LastError
 	}
@@ -108,7 +104,7 @@ func TestOnlyWhatHasChangedIsSent(t *testing.T) {
 		if want := int(time.Hour / interval); n < want*19/20 || n > want*21/20 {
 			t.Errorf("%d messages in an hour, want about %d", n, want)
 		}
-		if last := proto.Size(p.last()); last > 32 {
+		if last := proto.Size(p.got[n-1]); last > 32 {
 			t.Errorf("a message without news has %d bytes", last)
 		}
 		// A slightly slower sample sends no update. A much slower one, or a stalled device, sends one soon.
@@ -117,8 +113,10 @@ func TestOnlyWhatHasChangedIsSent(t *testing.T) {
 			b.facts.Devices[0].Since = time.Now() // time of its last sample
 		})
 		elapse(2 * interval)
-		if got := p.last(); got.Health != nil {
-			t.Errorf("another sample was reported: %v", got.Health)
+		for _, got := range p.got[n:] {
+			if got.Health != nil {
+				t.Errorf("another sample was reported: %v", got.Health)
+			}
 		}
 		b.change(func() {
 			b.facts.SampleSeconds, b.facts.Series = -1, 0
@@ -134,10 +132,35 @@ func TestOnlyWhatHasChangedIsSent(t *testing.T) {
 				t.Errorf("health of %q: got %q, want %q", path, tree[path], want)
 			}
 		}
-		if got := p.last(); got.AgentDescription != nil || got.EffectiveConfig != nil || got.RemoteConfigStatus != nil {
+		got := p.got[len(p.got)-1]
+		if got.AgentDescription != nil || got.EffectiveConfig != nil || got.RemoteConfigStatus != nil {
 			t.Errorf("more than the health was sent: %v", got)
 		}
 	})
+}
+
+// TestUnknownIsNotReported: a node whose collector is down reports only numbers that it knows.
+func TestUnknownIsNotReported(t *testing.T) {
+	a := quietAgent(t)
+	f := Facts{Collectors: []Component{{Name: "nvml"}}}
+	got := attributes(a.description(&f).NonIdentifyingAttributes)
+	if diff := cmp.Diff(map[string]any{"host.name": "", "os.type": "linux"}, got); diff != "" {
+		t.Error(diff)
+	}
+	if _, known := flat("", a.health(&f, nil), map[string]string{})["/list/applied"]; known {
+		t.Error("a time without a list was reported")
+	}
+	if f.GPUs = 1; attributes(a.description(&f).NonIdentifyingAttributes)[AttributeGPUs] != int64(1) {
+		t.Error("the GPU of another collector is not reported")
+	}
+	for _, c := range []struct {
+		seconds float64
+		want    string
+	}{{0, "0"}, {1, "1"}, {1.25, "1"}, {1.3, "1.3"}, {1.1, "1.3"}, {-1, ""}} {
+		if f.SampleSeconds = c.seconds; a.gates(&f).ComponentHealthMap[GateSampleSeconds].GetStatus() != c.want {
+			t.Errorf("%v s are reported as %v, want %q", c.seconds, a.gates(&f), c.want)
+		}
+	}
 }
 
 func TestOfferIsAcknowledged(t *testing.T) {
@@ -220,9 +243,7 @@ func TestFullStateIsSentWhenAsked(t *testing.T) {
 			t.Errorf("the server had to ask %d times, want 1", p.fullAsks)
 		}
 		// A server that always asks for more gets at most one extra message per interval.
-		p.set(func(int, *protobufs.AgentToServer) *protobufs.ServerToAgent {
-			return &protobufs.ServerToAgent{Flags: 1}
-		})
+		p.set(always(&protobufs.ServerToAgent{Flags: 1}))
 		_, before = p.view()
 		elapse(time.Hour)
 		if _, n := p.view(); n-before > 2*int(time.Hour/interval)+earlyBurst+10 {
@@ -290,8 +311,7 @@ func TestOtherOffersAreIgnoredAndCounted(t *testing.T) {
 func TestEndWhileAListIsDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &peer{reply: offering(config("r1", ConfigName, "", csv))}
-		h, c := p.handler(t)
-		b := start(t, h, c, nil)
+		b := startPeer(t, p, nil)
 		ended := make(chan struct{})
 		b.change(func() {
 			b.outcome = func(*lists.Offer) *lists.Outcome {

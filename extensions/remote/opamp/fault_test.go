@@ -81,13 +81,12 @@ func TestFaultsOfTheServer(t *testing.T) {
 			}
 		}, "context deadline exceeded", 0},
 		"10 GB": {func(w http.ResponseWriter, _ *http.Request) {
-			n, _ := io.Copy(w, &endless{left: 10 << 30})
+			n, _ := io.CopyN(w, rand.NewChaCha8([32]byte{1}), 10<<30)
 			written.Store(max(written.Load(), n))
-		}, "the server's message is too long: more than 4194304 bytes", 0},
+		}, "the server's message is too long: more than 4718592 bytes", 0},
 		"128 KiB of header": {func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X", strings.Repeat("x", 128<<10)) }, "server response headers exceeded", 0},
 		"garbage": {func(w http.ResponseWriter, _ *http.Request) {
-			r := rand.NewChaCha8([32]byte{1})
-			_, _ = io.CopyN(w, r, 5000)
+			_, _ = io.CopyN(w, rand.NewChaCha8([32]byte{1}), 5000)
 		}, "cannot decode the server's OpAMP message", 0},
 		"half an answer": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "500")
@@ -113,12 +112,13 @@ func TestFaultsOfTheServer(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var mu sync.Mutex
 				var requests []time.Time
+				var sizes []int64
 				well := false
 				p := &peer{reply: offering(config("good", ConfigName, "text/csv", csv))}
 				good, conn := p.handler(t)
 				b := start(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					mu.Lock()
-					requests = append(requests, time.Now())
+					requests, sizes = append(requests, time.Now()), append(sizes, r.ContentLength)
 					h := c.handler
 					if well {
 						h = good.ServeHTTP
@@ -138,6 +138,10 @@ func TestFaultsOfTheServer(t *testing.T) {
 				}
 				if gap := requests[1].Sub(requests[0]); gap < max(c.least, interval/2) || gap > max(c.least*5/4+time.Second, 2*interval) {
 					t.Errorf("the second request came %s after the first one, want at least %s", gap, c.least)
+				}
+				// A server that refuses a message never gets the same one again. After another fault it gets the full state again.
+				if refused := name == "too large for it" || name == "bad request"; (sizes[1] < sizes[0]/2) != refused {
+					t.Errorf("the second message has %d bytes, the first one %d", sizes[1], sizes[0])
 				}
 				for i := 1; i < n; i++ {
 					if gap := requests[i].Sub(requests[i-1]); gap > transport.MaxRetryAfter*5/4 {
@@ -186,14 +190,12 @@ func TestFaultsOfOffers(t *testing.T) {
 		"long hash":            {config(strings.Repeat("h", 10000), ConfigName, "", csv), []string{"config_hash has 10000 bytes"}},
 		"an empty list":        {config("x", ConfigName, "", ""), []string{"list is empty"}},
 		"other files":          {files("x", "collector.yaml", "supervisor.yaml"), []string{`only "collector.yaml", "supervisor.yaml"`, `name the field list "field-list", or leave its name empty`}},
-		"other content":        {config("x", ConfigName, "application/json", "{}"), []string{`content type is "application/json"`, "text/csv or application/yaml"}},
+		"other content":        {config("x", ConfigName, "application/"+strings.Repeat("x", 52), "{}"), []string{`content type is "application/xxx`, "text/csv or application/yaml"}},
 		"content type is none": {config("x", ConfigName, "text/\x00;;", "{}"), []string{`content type is "text/`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := &peer{reply: func(int, *protobufs.AgentToServer) *protobufs.ServerToAgent {
-					return &protobufs.ServerToAgent{RemoteConfig: c.offer}
-				}}
+				p := &peer{reply: always(&protobufs.ServerToAgent{RemoteConfig: c.offer})}
 				b := startPeer(t, p, nil)
 				elapse(time.Hour)
 				m, n := p.view()
@@ -257,9 +259,7 @@ func TestOneHashIsOneList(t *testing.T) {
 // TestReplayedOfferIsNoChange: an offer that comes with every answer changes the list once; an applied one changes nothing.
 func TestReplayedOfferIsNoChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &peer{reply: func(int, *protobufs.AgentToServer) *protobufs.ServerToAgent {
-			return &protobufs.ServerToAgent{RemoteConfig: config("r1", "", "", csv)}
-		}}
+		p := &peer{reply: always(&protobufs.ServerToAgent{RemoteConfig: config("r1", "", "", csv)})}
 		b := startPeer(t, p, nil)
 		elapse(time.Hour)
 		if got := b.lists(); len(got) != 1 {
@@ -272,9 +272,7 @@ func TestReplayedOfferIsNoChange(t *testing.T) {
 		b.outcome = func(*lists.Offer) *lists.Outcome {
 			return &lists.Outcome{Answer: lists.Failed, Err: errors.New("busy")}
 		}
-		p.set(func(int, *protobufs.AgentToServer) *protobufs.ServerToAgent {
-			return &protobufs.ServerToAgent{RemoteConfig: config("r2", "", "", csv)}
-		})
+		p.set(always(&protobufs.ServerToAgent{RemoteConfig: config("r2", "", "", csv)}))
 		elapse(time.Hour)
 		if got := len(b.lists()) - 1; got < 8 || got > 12 {
 			t.Errorf("a list that fails was tried %d times in an hour, want about one in %s", got, retryFailed)

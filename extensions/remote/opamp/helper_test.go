@@ -3,7 +3,6 @@ package opamp
 import (
 	"cmp"
 	"context"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -61,7 +60,9 @@ func (p *peer) handler(t *testing.T) (http.Handler, func(context.Context, net.Co
 		},
 	}})
 	must(t, err)
-	return http.HandlerFunc(handle), conn
+	mux := http.NewServeMux()
+	mux.HandleFunc("/v1/opamp", handle)
+	return mux, conn
 }
 
 func (p *peer) message(m *protobufs.AgentToServer) *protobufs.ServerToAgent {
@@ -97,13 +98,6 @@ func (p *peer) set(reply func(int, *protobufs.AgentToServer) *protobufs.ServerTo
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.reply = reply
-}
-
-// last returns the last message.
-func (p *peer) last() *protobufs.AgentToServer {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.got[len(p.got)-1]
 }
 
 // node is the exporter as the agent sees it: Node and Desk.
@@ -187,7 +181,7 @@ func start(t *testing.T, h http.Handler, connContext func(context.Context, net.C
 	}
 	core, logs := observer.New(zap.InfoLevel)
 	o := Options{
-		URL: &url.URL{Scheme: "http", Host: "fleet.example"}, Interval: interval, MaxBytes: 1 << 20, Logger: zap.New(core),
+		URL: &url.URL{Scheme: "http", Host: "fleet.example"}, Interval: interval, MaxBytes: 7 << 19, Logger: zap.New(core),
 		Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return network.DialContext(ctx) }, DisableCompression: true, ResponseHeaderTimeout: 15 * time.Second, MaxResponseHeaderBytes: 64 << 10},
 		Identity:  Identity{InstanceID: uid, Version: "1.2.3", Hostname: "node-7", Labels: map[string]string{"rack": "r7", "zone": "z1"}},
 		Node:      n,
@@ -234,6 +228,13 @@ func config(hash, name, contentType, body string) *protobufs.AgentRemoteConfig {
 	}
 }
 
+// always returns a handler that sends the same answer to every message.
+func always(answer *protobufs.ServerToAgent) func(int, *protobufs.AgentToServer) *protobufs.ServerToAgent {
+	return func(int, *protobufs.AgentToServer) *protobufs.ServerToAgent {
+		return proto.Clone(answer).(*protobufs.ServerToAgent)
+	}
+}
+
 // offering returns a handler that sends a configuration until the agent acknowledges it.
 func offering(c *protobufs.AgentRemoteConfig) func(int, *protobufs.AgentToServer) *protobufs.ServerToAgent {
 	known := ""
@@ -255,21 +256,6 @@ func mustContain(t *testing.T, what, got string, want ...string) {
 			t.Errorf("%s: got %q, want it to contain %q", what, got, w)
 		}
 	}
-}
-
-// endless is a body of arbitrary length.
-type endless struct{ left int64 }
-
-func (e *endless) Read(b []byte) (int, error) {
-	if e.left <= 0 {
-		return 0, io.EOF
-	}
-	n := int(min(int64(len(b)), e.left))
-	for i := range b[:n] {
-		b[i] = 'x'
-	}
-	e.left -= int64(n)
-	return n, nil
 }
 
 // quietAgent returns an agent that does not run.

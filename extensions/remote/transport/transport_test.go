@@ -131,8 +131,7 @@ func TestCredentialsRotate(t *testing.T) {
 	wantIn(t, get(t, tr, u), "has no token")
 	must(t, os.WriteFile(token, []byte("two\nlines"), 0o600))
 	wantIn(t, get(t, tr, u), "has no token")
-	must(t, os.Remove(ca))
-	must(t, os.WriteFile(ca, []byte("garbage"), 0o600))
+	must(t, errors.Join(os.Remove(ca), os.WriteFile(ca, []byte("garbage"), 0o600)))
 	wantIn(t, get(t, tr, u), "no certificate in PEM")
 }
 
@@ -145,7 +144,7 @@ func TestServerCertificateThatHasExpired(t *testing.T) {
 }
 
 func TestTokenGoesToItsServerOnly(t *testing.T) {
-	var seen string
+	seen := "nothing"
 	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen = r.Header.Get("Authorization") }))
 	defer other.Close()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -155,7 +154,6 @@ func TestTokenGoesToItsServerOnly(t *testing.T) {
 	token := filepath.Join(t.TempDir(), "token")
 	must(t, os.WriteFile(token, []byte("secret"), 0o600))
 	u, _ := url.Parse(server.URL)
-	seen = "nothing"
 	if text := get(t, New(u, Credentials{TokenFile: token}), u); seen != "" {
 		t.Errorf("the other server has %q (%s)", seen, text)
 	}
