@@ -69,8 +69,7 @@ func NoArguments(cmd *cli.Command) error {
 	return nil
 }
 
-// UnknownCommand explains an argument that is not a command. The usual cause is a value for the flag before
-// it.
+// UnknownCommand explains an argument that is not a command. The usual cause is a value for the flag before it.
 func UnknownCommand(root *cli.Command, word string) error {
 	if slices.Contains([]string{"true", "false", "auto"}, strings.ToLower(word)) {
 		return fmt.Errorf("unexpected argument %q: write --flag=%s, with an equals sign", word, word)

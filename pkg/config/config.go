@@ -325,10 +325,9 @@ func NodeName(lookup func(string) (string, bool)) string {
 	return ""
 }
 
-// Hostname returns the value of the hostname label, by dcgm-exporter's rule: the node's name; else, outside
-// Kubernetes with a remote host engine, the host of that engine; else the operating system's. It is empty if
-// the user disabled the label. The name of a loopback engine is not used: "localhost" on every node would
-// merge their series.
+// Hostname returns the value of the hostname label, by dcgm-exporter's rule: the node's name; else, outside Kubernetes
+// with a remote host engine, the host of that engine; else the operating system's. It is empty if the user disabled the
+// label. The name of a loopback engine is not used: "localhost" on every node would merge their series.
 func (c *Config) Hostname(lookup func(string) (string, bool), system func() (string, error)) (string, error) {
 	if c.NoHostname {
 		return "", nil
@@ -367,9 +366,8 @@ func engineHost(address string) string {
 	return host
 }
 
-// Counters returns the field list at path. If path is empty, it uses the configured list, else the first
-// existing default file, else the built-in list. configMap reads the counters CSV of a ConfigMap, if one is
-// configured.
+// Counters returns the field list at path. If path is empty, it uses the configured list, else the first existing
+// default file, else the built-in list. configMap reads the counters CSV of a ConfigMap, if one is configured.
 func (c *Config) Counters(path string, configMap func(ctx context.Context, namespace, name string) ([]byte, error)) *Counters {
 	out := &Counters{files: file.NewReader(field.MaxFileBytes), configMap: configMap, path: path, yaml: c.ConfigFile, names: c.DialectNames(), dialects: c.dialects, seen: map[string][]byte{}}
 	switch {

@@ -27,8 +27,7 @@ func DefaultCounters() []string { return []string{contractCounters, ownCounters}
 // builtInName names the built-in list in messages.
 const builtInName = "built-in default-counters.csv"
 
-// Counters finds and reads the field list. Only one goroutine at a time may call Read; any may call the other
-// methods.
+// Counters finds and reads the field list. Only one goroutine at a time may call Read; any may call the other methods.
 type Counters struct {
 	files     *file.Reader
 	configMap func(ctx context.Context, namespace, name string) ([]byte, error)

@@ -221,9 +221,8 @@ type Set struct {
 	lenient  bool
 }
 
-// NewSet returns the core's flag table over a Config with defaults. lookup reads the
-// environment, as os.LookupEnv does; a variable that is set but empty counts as
-// not set.
+// NewSet returns the core's flag table over a Config with defaults. lookup reads the environment, as os.LookupEnv does;
+// a variable that is set but empty counts as not set.
 func NewSet(lookup func(string) (string, bool)) *Set {
 	c := Default()
 	c.sources = map[string]Source{}
@@ -404,8 +403,7 @@ func (s *Set) Notices() []Notice {
 // prefixes lists how the names of our variables and dcgm-exporter's begin.
 var prefixes = []string{"WARPGAUGE_", "DCGM_EXPORTER_"}
 
-// ofService matches the variables that Kubernetes creates for a Service, for example for one called
-// dcgm-exporter.
+// ofService matches the variables that Kubernetes creates for a Service, for example for one called dcgm-exporter.
 var ofService = regexp.MustCompile(`_(SERVICE_(HOST|PORT)(_.*)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_.*)?)?)$`)
 
 // ofUnit is the variable that the unit in deploy/systemd expands to arguments.

@@ -21,8 +21,7 @@ const noDump = "the JSON API and warpctl doctor show what the exporter knows whi
 // flagConfigFile is used more than once.
 const flagConfigFile = "config-file"
 
-// This file holds dcgm-exporter's flags, up to 4.9, with its names, aliases and
-// variables.
+// This file holds dcgm-exporter's flags, up to 4.9, with its names, aliases and variables.
 
 // contractIdle lists dcgm-exporter's flags that have no effect in warpgauge.
 func contractIdle() []Flag {

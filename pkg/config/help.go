@@ -23,8 +23,7 @@ func CommandList(root *cli.Command) string {
 	return b.String()
 }
 
-// commandHelp returns the help text of a command. The library prints it unchanged, because it holds no
-// template text.
+// commandHelp returns the help text of a command. The library prints it unchanged, because it holds no template text.
 func commandHelp(program string, c *cli.Command, footer string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n\nUsage:\n  %s %s [flags]", c.Usage, program, c.Name)

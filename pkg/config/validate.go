@@ -48,8 +48,7 @@ func (c *Config) validateMemoryLimit() error {
 	return fmt.Errorf("--collector-memory-limit is %s: it must be at least %s, or 0 for none", formatBytes(c.MemoryLimit), formatBytes(minMemoryLimit))
 }
 
-// validateFake rejects options of simulated GPUs without --enable-fake, because their user expects simulated
-// GPUs.
+// validateFake rejects options of simulated GPUs without --enable-fake, because their user expects simulated GPUs.
 func (c *Config) validateFake() error {
 	if c.Simulates() || c.Fake.Devices < 0 {
 		return AtLeast("fake-devices", c.Fake.Devices, 0)

@@ -244,8 +244,7 @@ func (l list) Set(text string) error {
 func (l list) String() string { return strings.Join(*l.at, ",") }
 func (l list) Reset()         { *l.at = nil }
 
-// patterns is a comma list of regular expressions that may also be given several
-// times.
+// patterns is a comma list of regular expressions that may also be given several times.
 type patterns struct{ at *[]*regexp.Regexp }
 
 func (p patterns) Set(text string) error {

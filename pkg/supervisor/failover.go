@@ -66,6 +66,7 @@ type Failover struct {
 	behind    time.Duration // time without advancing values of the primary, weighted
 	advancing time.Duration // time with advancing values since it was last behind
 	looked    time.Time
+	lateAt    time.Time // when the primary's values will be late without a new one; zero: unknown
 	began     time.Time // when the current collector began to serve
 	seen      bool      // the primary has had values
 	late      bool      // its values do not advance now
@@ -162,23 +163,33 @@ func (f *Failover) name(s serving) string {
 // Run decides periodically until ctx ends.
 func (f *Failover) Run(ctx context.Context) error {
 	for {
+		pause, late := f.pause()
+		wait := view.Tick(pause)
+		if late < pause {
+			wait = time.After(late)
+		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-view.Tick(f.pause()):
+		case <-wait:
 			f.DecideNow()
 		}
 	}
 }
 
-// pause returns the time to the next decision. It is longer while nothing changes, because each wakeup costs CPU time.
-func (f *Failover) pause() time.Duration {
+// pause returns the time to the next decision, and the time until the primary's values are late. The first is longer
+// while nothing changes, because each wakeup costs CPU time.
+func (f *Failover) pause() (pause, late time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	pause, late = failoverPeriod, 4*failoverPeriod
 	if f.serving != undecided && f.behind == 0 && time.Since(f.began) > 2*f.o.Patience {
-		return 4 * failoverPeriod
+		pause = 4 * failoverPeriod
 	}
-	return failoverPeriod
+	if !f.lateAt.IsZero() {
+		late = max(time.Until(f.lateAt), failoverPeriod)
+	}
+	return pause, late
 }
 
 // decide evaluates the rings, publishes changes, and requests or ends the secondary's standby.
@@ -234,6 +245,9 @@ func (f *Failover) measure(now time.Time) {
 	f.looked = now
 	age, known := f.age(f.primary, now)
 	f.seen = f.seen || known
+	if f.lateAt = (time.Time{}); known {
+		f.lateAt = now.Add(f.tolerance() - age + time.Millisecond)
+	}
 	patience := f.patience(f.primary)
 	if late := f.seen && (!known || age > f.tolerance()); late != f.late {
 		f.late = late
