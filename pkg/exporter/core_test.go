@@ -26,7 +26,7 @@ var figures = regexp.MustCompile(`: (\d+) of our packages, (\d+) in all, ([\d.]+
 // foreign lists the packages that extensions import and the core does not link.
 var foreign = strings.Fields(`github.com/klauspost/compress/zstd github.com/open-telemetry/opamp-go/protobufs
 	github.com/prometheus/client_golang/prometheus/promauto github.com/prometheus/client_golang/prometheus/promhttp
-	github.com/prometheus/prometheus/tsdb/chunkenc google.golang.org/protobuf/types/known/emptypb k8s.io/api/core/v1 k8s.io/client-go/dynamic`)
+	github.com/prometheus/prometheus/tsdb/chunkenc google.golang.org/protobuf/types/known/emptypb k8s.io/client-go/dynamic`)
 
 // TestCoreAlone builds the exporter without extensions. It links none of their packages or dependencies, serves the
 // metrics of simulated GPUs under dcgm-exporter's names, and takes no more than ARCHITECTURE.md says, by at most a fifth.
