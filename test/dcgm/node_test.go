@@ -263,8 +263,15 @@ func (n *node) whole(want map[string][]string, but ...string) func(page) error {
 		if lacks := p.lacks(want, but...); len(lacks) > 0 {
 			return fmt.Errorf("GPUs lack %d series: %q", len(lacks), lacks[:min(8, len(lacks))])
 		}
+		absent := map[string]bool{} // by collector and device
+		for series := range p {
+			if strings.HasPrefix(series, "warpgauge_device_state{") && label(series, "state") == "absent" {
+				absent[label(series, "collector")+label(series, "device")] = true
+			}
+		}
 		for series, age := range p {
-			gpu, shown := label(series, "gpu"), strings.HasPrefix(series, "warpgauge_sample_age_seconds{") && label(series, "collector") == p.speaker()
+			gpu, device, by := label(series, "gpu"), label(series, "device"), label(series, "collector")
+			shown := strings.HasPrefix(series, "warpgauge_sample_age_seconds{") && !absent[by+device] && (by == p.speaker() || absent[p.speaker()+device])
 			if shown && age > 2.5 && !slices.Contains(but, gpu) {
 				return fmt.Errorf("the values of GPU %s are %.1f s old", gpu, age)
 			}
