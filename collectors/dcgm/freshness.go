@@ -137,7 +137,7 @@ func earlier(a, b int64) int64 {
 var (
 	// errStarting means that the first poll of a source is not complete.
 	errStarting = fmt.Errorf("%w: the host engine is reading it for the first time", collector.ErrStalled)
-	errUnread   = errors.New("cannot read values")
+	errUnread   = errors.New("cannot read values") // of any device
 	// errRecovering means that a stalled device has new values.
 	errRecovering = fmt.Errorf("%w: the host engine has just begun to read new values", collector.ErrStalled)
 )

@@ -121,8 +121,8 @@ func (c *Collector) open(ctx context.Context, assemble func(context.Context, []*
 	for _, g := range gpus {
 		if g.unread != nil {
 			c.unread++
-			c.o.Log.Warn("cannot read all MIG instances of a GPU", zap.String("gpu", g.device.GPU), zap.String("device", g.device.ID), zap.Error(g.unread),
-				zap.String("advice", "a container needs NVIDIA_MIG_MONITOR_DEVICES=all and CAP_SYS_ADMIN"))
+			c.o.Log.Warn("cannot read all MIG instances of a GPU; without permission, a container needs NVIDIA_MIG_MONITOR_DEVICES=all and CAP_SYS_ADMIN",
+				zap.String("gpu", g.device.GPU), zap.String("device", g.device.ID), zap.Error(g.unread))
 		}
 	}
 	return sources, nil

@@ -156,7 +156,7 @@ func (l *library) findInstances(g *gpu) {
 		switch in, err := l.instanceAt(g, i); {
 		case err == nil:
 			found = append(found, in)
-		case !errors.Is(err, nvml.ERROR_NOT_FOUND) && !errors.Is(err, nvml.ERROR_INVALID_ARGUMENT): // no instance there
+		case !errors.Is(err, nvml.ERROR_NOT_FOUND) && !errors.Is(err, nvml.ERROR_INVALID_ARGUMENT): // these mean a gap
 			g.unread = err
 		}
 	}

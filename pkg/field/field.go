@@ -58,11 +58,8 @@ const (
 	EachTick Cost = iota // cheap: every tick
 	Medium               // DCGM's health checks, some 60 fields of each GPU: every 5 s
 	Slow                 // driver round trips, row remapping, ECC: every 30 s
-	Static               // does not change while the driver runs: at discovery
+	Static               // does not change while the driver runs: at discovery and every 5 minutes
 )
-
-// StaticInterval is how often Static readings are due.
-const StaticInterval = 5 * time.Minute
 
 // Interval returns how often readings of the class are due, given the intervals of EachTick and Slow, tick <= slow.
 func (c Cost) Interval(tick, slow time.Duration) time.Duration {
@@ -72,7 +69,7 @@ func (c Cost) Interval(tick, slow time.Duration) time.Duration {
 	case Slow:
 		return slow
 	case Static:
-		return max(StaticInterval, slow)
+		return max(5*time.Minute, slow)
 	}
 	return tick
 }

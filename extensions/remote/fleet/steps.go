@@ -101,8 +101,8 @@ func (c *core) begin(cohort *Cohort, s *status, now time.Time) {
 	c.log.Info("rollout begun", zap.String("cohort", s.Name), zap.Uint64("rollout", c.lastID), zap.String("to", s.Rollout.To))
 }
 
-// candidates returns a cohort's agents that can join a stage. An agent that is silent for the cohort's timeout cannot: it would
-// stop the rollout at once.
+// candidates returns a cohort's agents that can join a stage. An agent that is silent for the cohort's timeout cannot: it
+// would stop the rollout at once.
 func (c *core) candidates(cohort *Cohort, now time.Time) (out []*agent) {
 	present := min(silentAfter, cohort.Policy.Timeout)
 	for _, a := range c.agents {
