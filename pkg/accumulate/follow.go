@@ -22,7 +22,6 @@ type follow struct {
 	histograms []histogramTap
 	xids       []xidTap
 	clocks     []clockTap
-	gaps       prometheus.Counter // nil: the source reports no gaps
 }
 
 // Bind replaces the follows with those of another View. It reuses the existing states of series.
@@ -62,6 +61,7 @@ func (s *Store) Forget(device string) {
 	s.Lock()
 	defer s.Unlock()
 	delete(s.states, device)
+	s.gaps.DeletePartialMatch(prometheus.Labels{"device": device})
 }
 
 // tap connects a column to every series that is computed from it.
@@ -73,8 +73,6 @@ func (s *Store) tap(f *follow, cell int) {
 	switch col.Field {
 	case field.XIDEvent, field.XIDsUntil:
 		s.tapXIDs(f, col)
-	case field.XIDsSince:
-		f.gaps = s.gaps.WithLabelValues(f.source.Collector)
 	case field.ClockEventReasons:
 		s.tapClocks(f, cell, col)
 	}
@@ -223,8 +221,8 @@ func (s *Store) Row(row *rows.Row) {
 			t.created = row.Time - int64(f.source.Interval) // the first row already holds the events since then
 		}
 	}
-	if row.Gaps > 0 && f.gaps != nil {
-		f.gaps.Add(float64(row.Gaps))
+	for _, i := range row.Gaps {
+		s.gaps.WithLabelValues(f.source.Collector, f.source.Devices[i].ID, f.source.Devices[i].GPU).Inc()
 	}
 	if len(row.XIDs)+len(row.Masks) > 0 {
 		s.countEvents(f, row)

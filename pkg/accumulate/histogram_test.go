@@ -15,8 +15,7 @@ import (
 
 var nan, inf = math.NaN(), math.Inf(1)
 
-// peer is client_golang's histogram with the same classic buckets, schema and
-// zero threshold as h.
+// peer is client_golang's histogram with the same classic buckets, schema and zero threshold as h.
 func peer(h *Histogram) prometheus.Histogram {
 	return prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:                         "peer",

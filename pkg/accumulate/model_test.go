@@ -78,8 +78,7 @@ func (w *world) account(now int, power float64, mask uint64, xid float64, failed
 	w.mask = mask
 }
 
-// TestModel: Sync counts every instant exactly once, after any sequence of reloads, restarts, absences and
-// failures.
+// TestModel: Sync counts every instant exactly once, after any sequence of reloads, restarts, absences and failures.
 func TestModel(t *testing.T) {
 	for seed := range uint64(40) {
 		w := &world{Rand: rand.New(rand.NewPCG(seed, 7)), xids: map[float64]float64{}, last: -10}

@@ -74,8 +74,8 @@ func New(o Options) *Store {
 		states:      make(map[string]map[key]*held),
 		gaps: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "warpgauge_event_gaps_total",
-			Help: "Times in which XIDs of a GPU may have been missed, because no source of this collector or another was watching.",
-		}, []string{"collector"}),
+			Help: "Times in which XIDs of the device may have been missed, because nothing listened. Absent until the first.",
+		}, []string{"collector", "device", "gpu"}),
 	}
 	s.reader.Follow(s)
 	return s

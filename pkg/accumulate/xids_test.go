@@ -112,7 +112,7 @@ func TestGaps(t *testing.T) {
 		sync(viewOf(b), at(float64(10*i)))
 	}
 	for name, want := range map[string]float64{"first": 0, "second": 1} {
-		if got := testutil.ToFloat64(s.gaps.WithLabelValues(name)); got != want {
+		if got := testutil.ToFloat64(s.gaps.WithLabelValues(name, "GPU-a", "")); got != want {
 			t.Errorf("%v gaps of %s, want %v", got, name, want)
 		}
 	}

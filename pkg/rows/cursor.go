@@ -33,7 +33,7 @@ type Row struct {
 	Devices []Device // as the source's Devices
 	XIDs    []XID    // XIDs that no earlier row had
 	Masks   []Mask   // clock event masks that changed, or the first masks of a binding
-	Gaps    int      // devices that miss XIDs between the last row and this one
+	Gaps    []int    // devices that miss XIDs between the last row and this one
 }
 
 // Device describes the part of a row about one device.
@@ -226,7 +226,7 @@ func (c *Cursor) Overruns() uint64 {
 // old. Its events are still new, because the XID of a lost device comes with the failure.
 func (b *bound) decide(row *Row) {
 	row.Overlap = row.N < b.before
-	row.Devices, row.XIDs, row.Masks, row.Gaps = b.devices, row.XIDs[:0], row.Masks[:0], 0
+	row.Devices, row.XIDs, row.Masks, row.Gaps = b.devices, row.XIDs[:0], row.Masks[:0], row.Gaps[:0]
 	if len(b.events.since) > 0 {
 		b.findGaps(row)
 	}

@@ -125,7 +125,7 @@ func (b *bound) findGaps(row *Row) {
 		p := b.progress[t.device]
 		if last := float64(p.time / int64(time.Microsecond)); last > 0 && since > last {
 			p.gap = gap{last, since}
-			row.Gaps++
+			row.Gaps = append(row.Gaps, t.device)
 		}
 	}
 }

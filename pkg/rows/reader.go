@@ -138,7 +138,7 @@ func (r *Reader) read() {
 		for _, f := range r.followers {
 			f.Row(&r.row)
 		}
-		if r.bus != nil && len(r.row.XIDs)+len(r.row.Masks) > 0 {
+		if r.bus != nil && len(r.row.Gaps)+len(r.row.XIDs)+len(r.row.Masks) > 0 {
 			r.queue()
 		}
 	}
@@ -148,6 +148,10 @@ func (r *Reader) read() {
 func (r *Reader) queue() {
 	s := &r.cursor.sources[r.row.Source]
 	e := events.Event{Source: s.Collector, Time: time.Unix(0, r.row.Time)}
+	for _, d := range r.row.Gaps {
+		const text = "XIDs may have been missed: for a while nothing listened; see the kernel log"
+		r.add(events.Event{Kind: events.CollectorState, Source: e.Source, Time: e.Time, Device: &s.Devices[d], Text: text})
+	}
 	for _, x := range r.row.XIDs {
 		e.Kind, e.Device, e.Code = events.XID, &s.Devices[x.Device], CodeOf(x.Code)
 		r.add(e)

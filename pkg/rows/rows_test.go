@@ -106,7 +106,7 @@ func (a *account) Row(row *Row) {
 	for _, x := range row.XIDs {
 		a.xids = append(a.xids, x.Code)
 	}
-	a.gaps += row.Gaps
+	a.gaps += len(row.Gaps)
 }
 
 // want compares the rows since the last call.
@@ -353,8 +353,7 @@ func TestCursor(t *testing.T) {
 	}
 }
 
-// TestPublished: events wait for Run, even if another goroutine reads their rows. Run does not wait for its
-// timer.
+// TestPublished: events wait for Run, even if another goroutine reads their rows. Run does not wait for its timer.
 func TestPublished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var board view.Board

@@ -20,6 +20,7 @@ var lean = []string{
 	"warpgauge_device_problem",
 	"warpgauge_device_state",
 	"warpgauge_devices_expected",
+	"warpgauge_event_gaps_total",
 	"warpgauge_field_absent",
 	"warpgauge_field_absent_left_out",
 	"warpgauge_gpus_missing",
