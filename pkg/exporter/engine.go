@@ -160,10 +160,9 @@ func (e *Engine) pages(cfg *config.Config, all []Vendor, page *view.Merger, reg 
 	return out
 }
 
-// patience is how long DCGM's GPUs may have no new values before NVML serves them: longer than a slow poll,
-// and shorter than the age at which the page drops old values.
+// patience is how long DCGM's GPUs may have no new values before NVML serves them, at most half of --stale-after.
 func patience(cfg *config.Config) time.Duration {
-	return min(max(4500*time.Millisecond, 3*cfg.Interval), cfg.EffectiveStaleAfter()/2)
+	return min(max(3750*time.Millisecond, 5*cfg.Interval/2), cfg.EffectiveStaleAfter()/2)
 }
 
 // Board returns the board with the sources of all collectors.

@@ -273,10 +273,10 @@ func (f *Failover) patience(sources []*view.Source) time.Duration {
 	return max(f.o.Patience, 2*slowest(sources))
 }
 
-// tolerance is the maximum age of values that advance: half of patience or one and a half intervals of the source. It
+// tolerance is the maximum age of values that advance: 3/5 of patience or one and a half intervals of the source. It
 // does not follow a fast field of the list: an engine reads in its own rhythm, so that values are often two seconds old.
 func (f *Failover) tolerance() time.Duration {
-	return max(f.patience(f.primary)/2, slowest(f.primary)*3/2)
+	return max(f.patience(f.primary)*3/5, slowest(f.primary)*3/2)
 }
 
 // slowest returns the longest interval of the sources with GPUs.

@@ -176,9 +176,9 @@ func TestTakeoverAndReturn(t *testing.T) {
 		r.want("dcgm", false, pageDCGM) // the first time at once
 		r.pass(12, r.both()...)
 		r.want("dcgm", true)
-		// The engine stalls: NVML is started after 2.5 s and takes over after 5 s.
+		// The engine stalls: NVML is started after 3 s and takes over after 5 s.
 		begin := time.Now()
-		pass(2100 * time.Millisecond) // half a second after the last row
+		pass(2900 * time.Millisecond) // half a second after the last row
 		r.want("dcgm", false)
 		r.pass(2, r.nvml...)
 		if took := time.Since(begin); took > 8*time.Second {

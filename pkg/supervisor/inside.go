@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -24,7 +25,7 @@ import (
 const ControlFD = 3
 
 const (
-	reportEvery   = 3 * time.Second       // states and costs, even if unchanged
+	reportEvery   = 3                     // seconds between states and costs that have not changed
 	reportSpacing = 50 * time.Millisecond // minimum time between two reports of changed states
 )
 
@@ -167,8 +168,8 @@ func (c *inside) Publish(sources []*view.Source) {
 
 // report sends states and costs until the session has ended, with its error, or ctx has. An order stops the session.
 func (c *inside) report(ctx context.Context, stop func(), s *session.Session, ended <-chan error) (err error, returned bool) {
-	for {
-		var costs *session.Costs
+	var told []deviceMessage
+	for ticks := 0; ; ticks++ {
 		select {
 		case <-ctx.Done():
 			return nil, false
@@ -177,12 +178,15 @@ func (c *inside) report(ctx context.Context, stop func(), s *session.Session, en
 		case <-c.orders:
 			stop()
 			return nil, false
-		case <-view.Tick(reportEvery):
-			costs = s.Costs()
+		case <-view.Tick(time.Second): // a call that has hung for too long, or no longer hangs, does not tell
 		case <-s.Changed():
 			time.Sleep(reportSpacing) // collect changes that occur together
+			ticks = 0
 		}
-		_ = c.to.send(&message{States: statesOf(s.Status().Devices), Costs: costs}, -1)
+		if states := statesOf(s.Status().Devices); ticks%reportEvery == 0 || !slices.Equal(states.Devices, told) {
+			told = states.Devices
+			_ = c.to.send(&message{States: states, Costs: s.Costs()}, -1)
+		}
 	}
 }
 
