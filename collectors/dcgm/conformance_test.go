@@ -5,10 +5,8 @@ package dcgm
 import (
 	"context"
 	"errors"
-	"math"
 	"slices"
 	"strconv"
-	"sync"
 	"testing"
 
 	"warpgauge/internal/testkit/eventually"
@@ -43,13 +41,16 @@ func TestConformance(t *testing.T) {
 }
 
 func newRig(tb testing.TB, m machine, h hardware) collectortest.Rig {
-	r := &rig{read: m.simulation() == nil}
+	nvidia := m.simulation() == nil
+	r := &rig{read: nvidia}
+	// noticed changes the machine and waits for its engine. The simulated engine notices a change at the next call.
 	noticed := func(change func(), wait func(c *opened)) {
-		if m.simulation() != nil { // the simulated engine notices a change at the next call
+		if !nvidia {
 			change()
 			return
 		}
-		c := second(tb, m)
+		c, release := r.collector(tb, m)
+		defer release()
 		change()
 		wait(c)
 	}
@@ -62,7 +63,11 @@ func newRig(tb testing.TB, m machine, h hardware) collectortest.Rig {
 		},
 		RestoreDevice: func(id string) {
 			m.restore(r.gpu(tb, id))
-			if m.simulation() == nil {
+			switch {
+			case !nvidia:
+			case r.open != nil:
+				r.open.until(tb, 0, "the GPU again", func(err error) bool { return err == nil || errors.Is(err, collector.ErrColumnsChanged) })
+			default:
 				eventually.OK(tb, "the GPU again", func() error { return alive(tb, m, id) })
 			}
 		},
@@ -70,14 +75,15 @@ func newRig(tb testing.TB, m machine, h hardware) collectortest.Rig {
 			noticed(func() { m.setMIG(0, "1g", "1g") }, func(c *opened) { c.untilRescan(tb) })
 		},
 	}
+	if !nvidia {
+		out.RaiseEvent = func(id string, _ field.ID, value float64) { m.xid(r.gpu(tb, id), int(value)) }
+	}
 	if !h.embedded {
 		out.FailOpen = func() func() { m.stop(); return m.start }
+		if nvidia {
+			open1(tb, m.options(), "DCGM_FI_DEV_SM_CLOCK") // keeps a connection open, because NVIDIA's library closes its socket late
+		}
 	}
-	if m.simulation() != nil {
-		out.RaiseEvent = func(id string, _ field.ID, value float64) { m.xid(r.gpu(tb, id), int(value)) }
-		return out
-	}
-	open1(tb, m.options(), "DCGM_FI_DEV_SM_CLOCK") // keeps a connection open, because NVIDIA's library closes its socket late
 	return out
 }
 
@@ -99,14 +105,16 @@ func alive(tb testing.TB, m machine, id string) error {
 	return nil
 }
 
-// second opens a collector with every field of the tested one. It shows when the engine has noticed a change.
-func second(tb testing.TB, m machine) *opened {
+// collector returns the open collector, or opens one until release: a process can have only one embedded engine.
+func (r *rig) collector(tb testing.TB, m machine) (c *opened, release func()) {
 	tb.Helper()
+	if r.open != nil {
+		return r.open, func() {}
+	}
 	c, err := openBriefly(tb, m.options(), everything()...)
 	must(tb, err)
-	tb.Cleanup(func() { c.close(tb) })
 	_ = c.sample(0)
-	return c
+	return c, func() { c.close(tb) }
 }
 
 // witness records the sources of a rig's collectors.
@@ -117,29 +125,34 @@ type witness struct {
 
 func (w *witness) Open(ctx context.Context, fields field.List) ([]collector.Source, error) {
 	sources, err := w.Collector.Open(ctx, fields)
-	w.rig.mu.Lock()
-	defer w.rig.mu.Unlock()
-	for _, s := range sources {
+	if err != nil {
+		return sources, err
+	}
+	w.rig.open = &opened{Collector: w.Collector}
+	w.rig.open.hold(sources)
+	for i, s := range sources {
 		w.rig.devices = append(w.rig.devices, s.Devices()...)
-		if n := len(s.Columns()); w.rig.read {
-			_ = s.Sample(slices.Repeat([]float64{math.NaN()}, n), slices.Repeat([]bool{true}, n))
+		if w.rig.read {
+			_ = w.rig.open.sample(i)
 		}
 	}
-	return sources, err
+	return sources, nil
+}
+
+func (w *witness) Close() error {
+	w.rig.open = nil
+	return w.Collector.Close()
 }
 
 type rig struct {
-	read bool // sample after Open: NVIDIA's engine cannot report the loss of a GPU that never had values
-
-	mu      sync.Mutex
+	open    *opened // nil if none is
+	read    bool    // sample after Open: NVIDIA's engine cannot report the loss of a GPU that never had values
 	devices []collector.Device
 }
 
 // gpu returns the number of a device's GPU.
 func (r *rig) gpu(tb testing.TB, id string) int {
 	tb.Helper()
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	i := slices.IndexFunc(r.devices, func(d collector.Device) bool { return d.ID == id })
 	if i < 0 {
 		tb.Fatalf("no source has device %q", id)

@@ -94,8 +94,7 @@ func gpus(devices, fields int) *feed {
 	return f
 }
 
-// vary fills the row with other values for each n: percent and megahertz, watts
-// and ratios.
+// vary fills the row with other values for each n: percent and megahertz, watts and ratios.
 func (f *feed) vary(n int) {
 	for i := range f.row {
 		switch x := n + i; i % 4 {

@@ -13,9 +13,8 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// TestHammer scrapes from 16 clients while rows, views, owners and our own part change. Some clients hold
-// their pages for long. In each row all cells have one value, so on each page all series of a source must
-// have one value.
+// TestHammer scrapes from 16 clients while rows, views, owners and our own part change. Some clients hold their pages
+// for long. In each row all cells have one value, so on each page all series of a source must have one value.
 func TestHammer(t *testing.T) {
 	const scrapes = 150
 	owners := &hammerOwners{}

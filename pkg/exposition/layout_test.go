@@ -81,8 +81,7 @@ func TestLayout(t *testing.T) {
 	f("columns in another order than devices", "# TYPE T gauge\nT{cpu=\"0\"} 10\nT{cpu=\"1\"} 11\n", layoutStats{series: 2}, a)
 }
 
-// TestTotal: OpenMetrics removes _total from the name of a counter's family, unless another family has that
-// name.
+// TestTotal: OpenMetrics removes _total from the name of a counter's family, unless another family has that name.
 func TestTotal(t *testing.T) {
 	f := func(want string, fields ...field.Field) {
 		t.Helper()

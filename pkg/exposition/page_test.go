@@ -114,8 +114,7 @@ func TestSelf(t *testing.T) {
 	}
 }
 
-// TestDeviceIsReportedOnce: if two collectors know a device, the first one in the View shows it while it is
-// fresh.
+// TestDeviceIsReportedOnce: if two collectors know a device, the first one in the View shows it while it is fresh.
 func TestDeviceIsReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, second, third := gpus(2, 1), gpus(3, 1), gpus(2, 1)

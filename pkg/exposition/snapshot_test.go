@@ -42,8 +42,7 @@ func TestFreshness(t *testing.T) {
 	f(-1, false, false)
 }
 
-// TestXIDsStay: the last XID of a device is shown while the device is stale, and in a new session that has
-// not seen it.
+// TestXIDsStay: the last XID of a device is shown while the device is stale, and in a new session that has not seen it.
 func TestXIDsStay(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	view1 := func(version uint64, stamp int64, xid float64) *view.View {

@@ -91,8 +91,7 @@ func ask(s *Server, method, path string, header ...string) *httptest.ResponseRec
 	return w
 }
 
-// start runs a server on a free port until the test ends. stop ends it earlier
-// and returns what Run returned.
+// start runs a server on a free port until the test ends. stop ends it earlier and returns what Run returned.
 func start(t *testing.T, pages Pages, o Options) (s *Server, address string, stop func() error) {
 	t.Helper()
 	o.Address = "127.0.0.1:0"

@@ -102,8 +102,7 @@ basic_auth_users: {prometheus: `+string(hash)+`}
 	}
 }
 
-// A client that opens TLS connections and stalls in the handshake is evicted
-// like any other.
+// A client that opens TLS connections and stalls in the handshake is evicted like any other.
 func TestStalledHandshakes(t *testing.T) {
 	dir := t.TempDir()
 	pool := certificate(t, dir)

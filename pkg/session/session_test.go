@@ -265,8 +265,7 @@ func (p *parent) Memory(words int) ([]atomic.Uint64, any, error) {
 
 func (p *parent) Publish(sources []*view.Source) { p.published = append(p.published, sources) }
 
-// When a session ends, it reads the events since the last tick once more, because the next session does not
-// see them.
+// When a session ends, it reads the events since the last tick once more, because the next session does not see them.
 func TestLastRowHasEvents(t *testing.T) {
 	xid, ok := field.ByID(field.XIDEvent)
 	last, known := field.ByID(field.XIDErrors)

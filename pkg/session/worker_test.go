@@ -105,8 +105,7 @@ func TestTick(t *testing.T) {
 	f(desc(60001, field.EachTick), 0, 0, time.Second)
 }
 
-// A device without due columns keeps its stamp and its state; a device without columns is as fresh as its
-// source.
+// A device without due columns keeps its stamp and its state; a device without columns is as fresh as its source.
 func TestOnlyDevicesThatAreDueAreFresh(t *testing.T) {
 	fast, slow := desc(60001, field.EachTick), desc(60002, field.Slow)
 	var err error
@@ -298,8 +297,7 @@ func TestStampsOfValues(t *testing.T) {
 	}
 }
 
-// TestALabelThatMovesAsksForAnotherSession: a label keeps the device's value from Open until the next
-// comparison.
+// TestALabelThatMovesAsksForAnotherSession: a label keeps the device's value from Open until the next comparison.
 func TestALabelThatMovesAsksForAnotherSession(t *testing.T) {
 	f := func(label string, reading float64, want bool) {
 		t.Helper()

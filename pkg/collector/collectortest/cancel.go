@@ -44,8 +44,7 @@ func checkCancelMidway(tb *subtest) {
 	}
 }
 
-// wantCancelled opens with ctx and returns the sources, or nil if Open returned the
-// context's error.
+// wantCancelled opens with ctx and returns the sources, or nil if Open returned the context's error.
 func wantCancelled(ctx context.Context, tb *subtest) []collector.Source {
 	tb.Helper()
 	c := tb.rig.Factory()

@@ -78,8 +78,7 @@ func checkHang(tb *subtest) {
 	} else if err != nil {
 		tb.Errorf("sample of other sources while device %q hangs: %v", id, err)
 	}
-	// A hanging call does not return, however long we wait; a short wait usually
-	// finds a call that does not hang.
+	// A hanging call does not return, however long we wait; a short wait usually finds a call that does not hang.
 	if err, returned := within(50*time.Millisecond, blocked); returned {
 		tb.Errorf("sample of the hanging device %q returned: %v", id, err)
 		blocked <- err
@@ -114,8 +113,7 @@ func checkHang(tb *subtest) {
 	closeNow(tb, next)
 }
 
-// checkChanged makes open sources outdated. Sample or Rescan must report it, and a new
-// Open must return the new state.
+// checkChanged makes open sources outdated. Sample or Rescan must report it, and a new Open must return the new state.
 func checkChanged(tb *subtest) {
 	if tb.rig.ChangeColumns == nil {
 		tb.Skip("the rig has no ChangeColumns")
@@ -223,8 +221,7 @@ func deviceIndex(s collector.Source, id string) int {
 	return slices.IndexFunc(s.Devices(), func(d collector.Device) bool { return d.ID == id })
 }
 
-// namesDevice reports whether err, or one of the errors joined in it, is a
-// DeviceError of that device.
+// namesDevice reports whether err, or one of the errors joined in it, is a DeviceError of that device.
 func namesDevice(err error, device int) bool {
 	switch e := err.(type) { //nolint:errorlint // walks the tree of wrapped errors itself: errors.As stops at the first device
 	case *collector.DeviceError:

@@ -2,8 +2,7 @@ package collectortest
 
 import "warpgauge/pkg/field"
 
-// Fields returns the whole catalogue: every number as a metric, every text as a
-// label.
+// Fields returns the whole catalogue: every number as a metric, every text as a label.
 func Fields() field.List {
 	var l field.List
 	for _, entry := range field.All() {

@@ -1,14 +1,12 @@
-// Package collectortest is the conformance suite of the collector contract.
-// Every collector runs it from its own tests:
+// Package collectortest is the conformance suite of the collector contract. Every collector runs it from its own tests:
 //
 //	func TestConformance(t *testing.T) {
 //		collectortest.Run(t, collectortest.Harness{Name: "fake", New: newRig})
 //	}
 //
-// The suite knows nothing about a vendor. The Rig has hooks that change the
-// hardware (lose a board, make a call hang). Subtests whose hook is nil are
-// skipped with a message. Subtests run one after another, because the leak
-// checks cover the whole process.
+// The suite knows nothing about a vendor. The Rig has hooks that change the hardware (lose a board, make a call hang).
+// Subtests whose hook is nil are skipped with a message. Subtests run one after another, because the leak checks cover
+// the whole process.
 package collectortest
 
 import (
@@ -25,8 +23,7 @@ import (
 type Harness struct {
 	// Name is the expected result of Collector.Name.
 	Name string
-	// New returns real or simulated hardware without faults for one subtest. It
-	// cleans up with tb.Cleanup.
+	// New returns real or simulated hardware without faults for one subtest. It cleans up with tb.Cleanup.
 	New func(tb testing.TB) Rig
 	// Fields is the list for Open. The zero List means Fields() with two fields as histograms.
 	Fields field.List

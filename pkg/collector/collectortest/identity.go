@@ -103,8 +103,7 @@ func texts(d collector.Device) map[string]string {
 	return out
 }
 
-// missing returns the labels that d lacks and that its level needs so that its series
-// can be distinguished.
+// missing returns the labels that d lacks and that its level needs so that its series can be distinguished.
 func missing(d collector.Device) []string {
 	var out []string
 	want := func(what, text string) {

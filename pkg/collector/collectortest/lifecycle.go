@@ -44,8 +44,7 @@ func checkCloseTwice(tb *subtest) {
 	}
 }
 
-// checkAgain opens collectors one after another in one process, as sessions do. Each
-// must have values.
+// checkAgain opens collectors one after another in one process, as sessions do. Each must have values.
 func checkAgain(tb *subtest) {
 	for n := range 3 {
 		c, sources := tb.open()

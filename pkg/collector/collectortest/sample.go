@@ -124,9 +124,8 @@ func checkValue(tb testing.TB, i, j int, name string, v float64, d *field.Descri
 	}
 }
 
-// isSentinel reports whether v is a vendor library's "no value": the blanks of
-// dcgm_structs.h (four each for 32-bit, 64-bit and floating point), or all ones
-// in gpu_metrics and NVML.
+// isSentinel reports whether v is a vendor library's "no value": the blanks of dcgm_structs.h (four each for 32-bit,
+// 64-bit and floating point), or all ones in gpu_metrics and NVML.
 func isSentinel(v float64) bool {
 	for _, first := range []float64{2147483632, 9223372036854775792, 140737488355328} {
 		if v >= first && v <= first+3 {
@@ -136,8 +135,7 @@ func isSentinel(v float64) bool {
 	return v == math.MaxUint32 || v == math.MaxUint64 || math.IsInf(v, 0)
 }
 
-// checkEvents checks that event cells stay unchanged if they are not due, and become NaN
-// or plausible if they are.
+// checkEvents checks that event cells stay unchanged if they are not due, and become NaN or plausible if they are.
 func checkEvents(tb *subtest) {
 	_, sources := tb.open()
 	wanted := descriptors(tb.h.Fields)
