@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/prometheus/common/model"
 
@@ -24,13 +25,18 @@ import (
 func TestE2ETakeover(t *testing.T) {
 	t.Parallel()
 	exe := build(t)
-	for name, part := range map[string]struct{ watched, then []func(*twoNode, *testing.T) }{
-		"lists":  {[]func(*twoNode, *testing.T){(*twoNode).pause, (*twoNode).engineStalls}, []func(*twoNode, *testing.T){(*twoNode).releases}},
-		"engine": {[]func(*twoNode, *testing.T){(*twoNode).engineEnds}, []func(*twoNode, *testing.T){(*twoNode).hungInEngine}},
+	type steps = []func(*twoNode, *testing.T)
+	for name, part := range map[string]struct {
+		watched, then steps
+		flags         []string
+	}{
+		"lists":  {watched: steps{(*twoNode).pause, (*twoNode).engineStalls}, then: steps{(*twoNode).releases}},
+		"engine": {watched: steps{(*twoNode).engineEnds}, then: steps{(*twoNode).killed, (*twoNode).hungInEngine}},
+		"rhythm": {watched: steps{(*twoNode).lateValues}, flags: []string{"--collect-interval=1000", "--stale-after=10s"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			n := newTwoNode(t, exe)
+			n := newTwoNode(t, exe, part.flags...)
 			n.await(t, "8 GPUs by NVML", by("nvml"), is(0, "warpgauge_collector_up", "collector", "dcgm"))
 			w := watch(t, n.exporter, 1, sameSeries())
 			n.laterLibrary(t)
@@ -67,15 +73,16 @@ type twoNode struct {
 }
 
 // newTwoNode starts an exporter on a node without DCGM yet.
-func newTwoNode(t *testing.T, exe string) *twoNode {
+func newTwoNode(t *testing.T, exe string, flags ...string) *twoNode {
 	t.Helper()
 	n := &twoNode{nvml: simulatedNVML(t), library: filepath.Join(t.TempDir(), "libdcgm.so.4"), csv: file(t, "counters.csv", takeoverCSV)}
 	n.nvml.Set(nvmltest.Host, "energy", fmt.Sprintf("%.0f + %.0f * t", energyBase, energySlope))
 	n.nvml.Set(nvmltest.Host, "temperature", "71")
-	n.exporter = serve(t, exe, "--enable-only=nvml,dcgm", "--enable-nvml=true", "--enable-dcgm=true", "--nvml-library="+n.nvml.Library(), "--dcgm-library="+n.library,
+	n.exporter = serve(t, exe, append([]string{"--enable-only=nvml,dcgm", "--enable-nvml=true", "--enable-dcgm=true", "--nvml-library=" + n.nvml.Library(), "--dcgm-library=" + n.library,
 		"--remote-hostengine-info=localhost:5555", "--isolation=process", "--collect-interval=100", "--slow-interval=500ms",
 		"--stale-after=4s", "--collector-restart-max=1s", "--enable-release-endpoint", "-f", n.csv,
-		"--sample-deadline=10s") // longer than the detection of a stalled engine
+		"--sample-deadline=10s", // longer than the detection of a stalled engine
+	}, flags...)...)
 	return n
 }
 
@@ -216,6 +223,53 @@ func (n *twoNode) engineEnds(t *testing.T) {
 	let()
 	n.await(t, "8 GPUs by DCGM at last", by("dcgm"))
 	n.resting(t)
+}
+
+// killed: children are killed between an XID and its row, or just after. The engine keeps the XID for the next child. The
+// driver does not: each XID is counted, or a gap of that GPU.
+func (n *twoNode) killed(t *testing.T) {
+	kill := func(i int) {
+		time.Sleep(time.Duration(i) * 25 * time.Millisecond) // the row comes within 100 ms
+		for _, pid := range n.children(t) {
+			must(t, syscall.Kill(pid, syscall.SIGKILL))
+		}
+	}
+	for i := range 6 {
+		n.dcgm.XID(5, 74)
+		kill(i)
+		n.await(t, "each XID once", is(float64(i+1), "DCGM_EXP_XID_ERRORS_TOTAL", "gpu", "5", "xid", "74"), by("dcgm"))
+	}
+	n.dcgm.Stop(-21)
+	for i := range 6 {
+		n.await(t, "8 GPUs by NVML", by("nvml"))
+		n.nvml.XID(5, 64)
+		kill(i)
+		n.await(t, "each XID, or a gap", func(p page) error {
+			counted, _ := p.one("DCGM_EXP_XID_ERRORS_TOTAL", "gpu", "5", "xid", "64")
+			gaps, _ := p.one("warpgauge_event_gaps_total", "collector", "nvml", "gpu", "5")
+			if counted > float64(i+1) || counted+gaps < float64(i+1) {
+				return fmt.Errorf("%v XIDs and %v gaps, want %d", counted, gaps, i+1)
+			}
+			return nil
+		})
+	}
+	n.dcgm.Start()
+	n.await(t, "8 GPUs by DCGM", by("dcgm"))
+}
+
+// lateValues: in DCGM's rhythm values are up to two intervals old. A faster field in the list changes nothing.
+func (n *twoNode) lateValues(t *testing.T) {
+	n.dcgm.Behave("late", 900)
+	write(t, n.csv, takeoverCSV+"DCGM_FI_DEV_SM_CLOCK, gauge, Clock., interval=100ms\n")
+	n.Signal(t, syscall.SIGHUP)
+	rows, err := n.await(t, "the faster field", count(8, clock), by("dcgm")).one("warpgauge_accumulate_rows_total")
+	must(t, err)
+	n.await(t, "80 rows later", by("dcgm"), is(0, "warpgauge_gpu_takeovers_total", "collector", "nvml"), func(p page) error {
+		if now, err := p.one("warpgauge_accumulate_rows_total"); err != nil || now < rows+80 {
+			return fmt.Errorf("%v rows, %w", now, err)
+		}
+		return nil
+	})
 }
 
 // hungInEngine: a GPU hangs and blocks the whole engine. NVML reports that GPU and keeps the others

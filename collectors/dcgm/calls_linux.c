@@ -45,7 +45,7 @@ int wg_start_embedded(const wg_table *t, const char *log_file, int severity, uin
 	wg_embedded2 p = {.version = WG_VERSION(wg_embedded2, 2), .mode = OPERATION_AUTO, .log_file = log_file, .severity = severity};
 	int r = CALL(dcgmStartEmbedded_v2, &p);
 	*handle = p.handle;
-	return r;
+	return r || p.handle ? r : -34; // DCGM_ST_IN_USE: this process has an engine already
 }
 
 int wg_stop_embedded(const wg_table *t, uintptr_t handle) { return CALL(dcgmStopEmbedded, handle); }

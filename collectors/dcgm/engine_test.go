@@ -60,6 +60,16 @@ func TestConnect(t *testing.T) {
 	}
 }
 
+// TestOneEmbeddedEngine: a second one in this process is refused, and does not end the first.
+func TestOneEmbeddedEngine(t *testing.T) {
+	e := dcgmtest.New(t, dcgmtest.Config{GPUs: 1})
+	c := open1(t, embedded(e), temperature)
+	if _, err := openAs(t, embedded(e), temperature); !isStatus(err, statusInUse) {
+		t.Errorf("a second engine: %v, want %v", err, statusInUse)
+	}
+	c.mustSample(t)
+}
+
 // TestOpenSays checks that errors of Open name the problem and the remedy, also for a library without required functions
 // and for one whose name or symbolic link has another version.
 func TestOpenSays(t *testing.T) {

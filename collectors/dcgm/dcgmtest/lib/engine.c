@@ -136,7 +136,7 @@ dcgmReturn_t dcgmInit(void) {
 static dcgmReturn_t embed(dcgmHandle_t *out) {
 	if (S->no_embedding) return S->no_embedding;
 	for (int i = 0; i < MAX_CONNECTIONS; i++)
-		if (connections[i].embedded) return DCGM_ST_IN_USE;
+		if (connections[i].embedded) return DCGM_ST_OK; // without a handle, as NVIDIA's
 	struct connection *c = free_connection();
 	if (!c) return DCGM_ST_MAX_LIMIT;
 	*c = (struct connection){EMBEDDED_HANDLE, atomic_load(word(WORD_ENGINE)), true};

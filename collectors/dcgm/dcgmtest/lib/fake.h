@@ -97,6 +97,7 @@ struct state {
 	int order;          // of replies: 0 as requested, 1 reversed
 	unsigned counts;    // number of entries that all lists report; 0 for the real number
 	int64_t epoch;      // µs since 1970
+	int late;           // thousandths of its interval that every other poll comes late
 	char types[MAX_FIELDS];  // of fields; 0 unknown
 	struct range {
 		double min, max;

@@ -44,6 +44,7 @@ static void read_engine(struct state *s, struct line *l) {
 	else if (!strcmp(key, "order")) s->order = (int)integer(l);
 	else if (!strcmp(key, "counts")) s->counts = (unsigned)integer(l);
 	else if (!strcmp(key, "epoch")) s->epoch = (int64_t)integer(l);
+	else if (!strcmp(key, "late")) s->late = (int)integer(l);
 	else fail(l, "an engine has no \"%s\"", key);
 }
 

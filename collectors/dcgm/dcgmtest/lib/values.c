@@ -82,6 +82,15 @@ static struct answer as_of(int kind, int64_t id, int field, int64_t micros) {
 	return a;
 }
 
+// polled returns when the engine last read values that it reads every so many µs, 0 if it has not yet.
+static int64_t polled(int64_t start, int64_t every, int64_t now) {
+	for (int64_t n = (now - start) / every; now >= start; n--) {
+		int64_t at = start + n * every + n % 2 * every / 1000 * S->late;
+		if (at <= now) return at;
+	}
+	return 0;
+}
+
 // look returns the newest value, from the engine's cache or live.
 struct answer look(int kind, int64_t id, int field, bool live) {
 	struct answer a = {.status = DCGM_ST_NOT_WATCHED, .type = field < MAX_FIELDS ? S->types[field] : 0, .text = ""};
@@ -97,9 +106,8 @@ struct answer look(int kind, int64_t id, int field, bool live) {
 		return a;
 	}
 	if (live) return as_of(kind, id, field, now);
-	int64_t last = 0;
 	if (!watched(kind, id, field, &start, &every)) return a;
-	if (now >= start) last = start + (now - start) / every * every;
+	int64_t last = polled(start, every, now);
 	a.status = DCGM_ST_NO_DATA;
 	if (field == DCGM_FI_DEV_XID_ERRORS) {
 		const struct xid *x = last_xid(kind, id, now);
