@@ -26,17 +26,14 @@ func TestE2ETakeover(t *testing.T) {
 	t.Parallel()
 	exe := build(t)
 	type steps = []func(*twoNode, *testing.T)
-	for name, part := range map[string]struct {
-		watched, then steps
-		flags         []string
-	}{
+	for name, part := range map[string]struct{ watched, then steps }{
 		"lists":  {watched: steps{(*twoNode).pause, (*twoNode).engineStalls}, then: steps{(*twoNode).releases}},
 		"engine": {watched: steps{(*twoNode).engineEnds}, then: steps{(*twoNode).killed, (*twoNode).hungInEngine}},
-		"rhythm": {watched: steps{(*twoNode).lateValues}, flags: []string{"--collect-interval=1000", "--stale-after=10s"}},
+		"rhythm": {watched: steps{(*twoNode).lateValues}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			n := newTwoNode(t, exe, part.flags...)
+			n := newTwoNode(t, exe, map[string][]string{"rhythm": {"--collect-interval=1000", "--stale-after=10s"}}[name]...)
 			n.await(t, "8 GPUs by NVML", by("nvml"), is(0, "warpgauge_collector_up", "collector", "dcgm"))
 			w := watch(t, n.exporter, 1, sameSeries())
 			n.laterLibrary(t)

@@ -16,40 +16,9 @@ import (
 	"warpgauge/pkg/events"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/ring"
 	"warpgauge/pkg/view"
+	"warpgauge/pkg/view/viewtest"
 )
-
-// feed is a source that the test controls, with its own clock.
-type feed struct {
-	*view.Source
-	stamps []int64
-	row    []float64
-}
-
-func newFeed(fields field.List, devices []collector.Device, columns []collector.Column) *feed {
-	return &feed{
-		&view.Source{Collector: "test", Fields: fields, Devices: devices, Columns: columns, Ring: ring.Make(16, len(devices), len(columns))},
-		make([]int64, len(devices)), make([]float64, len(columns)),
-	}
-}
-
-// tick appends a row in which every device was sampled now.
-func (f *feed) tick(now time.Time) {
-	for i := range f.stamps {
-		f.stamps[i] = now.UnixNano()
-	}
-	f.Ring.Append(now.UnixNano(), f.stamps, f.row)
-}
-
-func boardOf(version uint64, feeds ...*feed) *view.Board {
-	v, b := &view.View{Version: version}, &view.Board{}
-	for _, f := range feeds {
-		v.Sources = append(v.Sources, f.Source)
-	}
-	b.Store(v)
-	return b
-}
 
 // pageClock advances by one second per reading, so that each page renders the newest rows.
 type pageClock struct{ time.Time }
@@ -113,15 +82,15 @@ const amdCounters = "DCGM_FI_DEV_GPU_UTIL, gauge, Use.\nDCGM_FI_DEV_TOTAL_ENERGY
 var amdFields = []string{"GPU_GFX_ACTIVITY", "GPU_ENERGY_CONSUMED", "GPU_ECC_CORRECT_GFX", "GPU_NODES_TOTAL", "GPU_HEALTH"}
 
 // amdFeed returns a feed of two AMD GPUs and one of another vendor.
-func amdFeed(list field.List) *feed {
+func amdFeed(list field.List) *viewtest.Feed {
 	ras := func(block string) []collector.Label {
 		return []collector.Label{{Name: "block", Value: block}, {Name: "severity", Value: "ce"}}
 	}
-	f := newFeed(list, []collector.Device{amdGPU(0), amdGPU(1), gpu(2)}, []collector.Column{
+	f := viewtest.Simple(list, []collector.Device{amdGPU(0), amdGPU(1), gpu(2)}, []collector.Column{
 		{Device: 0, Field: 203}, {Device: 0, Field: 156}, {Device: 0, Field: field.AMDRASErrors, Labels: ras("gfx")}, {Device: 0, Field: field.AMDRASErrors, Labels: ras("umc")},
 		{Device: 1, Field: 203}, {Device: 1, Field: 156}, {Device: 2, Field: 203}, {Device: 2, Field: 156},
 	})
-	copy(f.row, []float64{70, 5_000_001, 3, 4, 50, math.NaN(), 10, 9})
+	copy(f.Row, []float64{70, 5_000_001, 3, 4, 50, math.NaN(), 10, 9})
 	return f
 }
 
@@ -131,9 +100,9 @@ func TestFormats(t *testing.T) {
 	verdicts := &events.Snapshot{Verdicts: []events.Verdict{{Device: f.Devices[0], State: events.Failed}, {Device: f.Devices[1], State: events.Unknown}}}
 	names, _ := NewNames(Settings{Fields: amdFields}, func() *events.Snapshot { return verdicts })
 	f.Fields = amdList(t, amdCounters, names, false)
-	f.tick(time.Now())
+	f.Tick(time.Now())
 	reg := prometheus.NewRegistry()
-	r := exposition.New(boardOf(1, f), exposition.Options{Hostname: "node-1", HostnameLabel: "Hostname", Registerer: reg})
+	r := exposition.New(viewtest.Board(1, f), exposition.Options{Hostname: "node-1", HostnameLabel: "Hostname", Registerer: reg})
 	page := func(f exposition.Format) string { return string(r.Page(f, false)) }
 	golden.Check(t, filepath.Join("testdata", "amd.prom"), page(exposition.Text))
 	golden.Check(t, filepath.Join("testdata", "amd.openmetrics"), page(exposition.OpenMetrics))
@@ -142,8 +111,8 @@ func TestFormats(t *testing.T) {
 		t.Errorf("left out: %v", got)
 	}
 	verdicts = &events.Snapshot{Verdicts: []events.Verdict{{Device: f.Devices[0], State: events.OK}, {Device: f.Devices[1], State: events.Degraded}}}
-	f.tick(time.Now())
-	if got := pageOf(t, boardOf(1, f), exposition.Options{}, exposition.Text); strings.Count(got, "gpu_health{") != 2 || strings.Contains(got, `serial_number="S0"} 0`) {
+	f.Tick(time.Now())
+	if got := pageOf(t, viewtest.Board(1, f), exposition.Options{}, exposition.Text); strings.Count(got, "gpu_health{") != 2 || strings.Contains(got, `serial_number="S0"} 0`) {
 		t.Errorf("healthy and degraded devices:\n%s", got)
 	}
 }
@@ -158,9 +127,9 @@ func TestFloor(t *testing.T) {
 		r := exposition.New(board, exposition.Options{Now: c.now})
 		for i, energy := range []float64{5000, 4000, 6000} {
 			f := amdFeed(list)
-			f.row[1] = energy
-			f.tick(c.Time)
-			board.Store(boardOf(uint64(i+2), f).Load())
+			f.Row[1] = energy
+			f.Tick(c.Time)
+			board.Store(viewtest.Board(uint64(i+2), f).Load())
 			want := max(energy, 5000)
 			page := string(r.Page(exposition.Text, false))
 			ours := strings.Contains(csv, "ENERGY")
@@ -181,16 +150,16 @@ func TestParts(t *testing.T) {
 		d.ID += "/" + d.Instance.ID
 		return d
 	}
-	source := func(i int, parts ...collector.Device) *feed {
+	source := func(i int, parts ...collector.Device) *viewtest.Feed {
 		columns := []collector.Column{{Device: 0, Field: 203}, {Device: 0, Field: 250}}
 		for p := range parts {
 			columns = append(columns, collector.Column{Device: p + 1, Field: 250})
 		}
-		f := newFeed(list, append([]collector.Device{amdGPU(i)}, parts...), columns)
-		for c := range f.row {
-			f.row[c] = float64(100*i + c)
+		f := viewtest.Simple(list, append([]collector.Device{amdGPU(i)}, parts...), columns)
+		for c := range f.Row {
+			f.Row[c] = float64(100*i + c)
 		}
-		f.tick(time.Now())
+		f.Tick(time.Now())
 		return f
 	}
 	one, two := source(3, part(3, 0), part(3, 1)), source(4)
@@ -198,7 +167,7 @@ func TestParts(t *testing.T) {
 		one.Devices[1].ID: {{Labels: []collector.Label{{Name: "hpc_job", Value: "7"}, {Name: "pod_name", Value: "a"}}, Facts: []collector.Label{{Name: "team", Value: "blue"}}}},
 		one.Devices[2].ID: {{Labels: []collector.Label{{Name: "pod", Value: "b"}}}},
 	}
-	page := pageOf(t, boardOf(1, two, one), exposition.Options{Hostname: "n", Owners: owners(func(d *collector.Device) []view.Owner { return users[d.ID] })}, exposition.Text)
+	page := pageOf(t, viewtest.Board(1, two, one), exposition.Options{Hostname: "n", Owners: owners(func(d *collector.Device) []view.Owner { return users[d.ID] })}, exposition.Text)
 	var got []string
 	empty := regexp.MustCompile(`[a-z_]+="(102-G30211-00)?",?`)
 	for _, line := range strings.Split(page, "\n") {
@@ -236,9 +205,9 @@ func FuzzNames(f *testing.F) {
 			Prefix: prefix, Fields: split(fields), Labels: split(labels), Custom: []Pair{{Name: custom, Value: value}}, PodLabels: []Pair{{Name: pod, Value: key}},
 		}, nil)
 		feed := amdFeed(amdList(t, amdCounters, n, false))
-		feed.tick(time.Now())
+		feed.Tick(time.Now())
 		reg := prometheus.NewRegistry()
-		page := pageOf(t, boardOf(1, feed), exposition.Options{Hostname: "n", Registerer: reg}, exposition.Text)
+		page := pageOf(t, viewtest.Board(1, feed), exposition.Options{Hostname: "n", Registerer: reg}, exposition.Text)
 		familiesOf(t, []byte(page))
 		if got := leftOut(t, reg); got["label"] > 0 {
 			t.Errorf("%v labels dropped that were said to be served", got)
@@ -250,9 +219,9 @@ func FuzzNames(f *testing.F) {
 func TestAllocations(t *testing.T) {
 	allocations := func(list field.List) float64 {
 		f, c := amdFeed(list), &pageClock{time.Now()}
-		r := exposition.New(boardOf(1, f), exposition.Options{Hostname: "node-1", Now: c.now})
+		r := exposition.New(viewtest.Board(1, f), exposition.Options{Hostname: "node-1", Now: c.now})
 		render := func() {
-			f.tick(c.Time)
+			f.Tick(c.Time)
 			r.Page(exposition.Text, false)
 		}
 		for range 4 {

@@ -2,15 +2,14 @@ package accumulate
 
 import (
 	"math"
-	"slices"
 	"testing"
 	"time"
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/ring"
 	"warpgauge/pkg/rows"
 	"warpgauge/pkg/view"
+	"warpgauge/pkg/view/viewtest"
 )
 
 var (
@@ -42,13 +41,11 @@ func testFields() field.List {
 
 // board is a source under test with the row that its ring gets next.
 type board struct {
-	*view.Source
-	stamps []int64
-	cells  []float64
+	*viewtest.Feed
 }
 
 func newBoard(rows int, ids ...string) *board {
-	b := &board{Source: &view.Source{Collector: "test", Fields: testFields(), Interval: time.Second}}
+	b := &view.Source{Collector: "test", Fields: testFields(), Interval: time.Second}
 	for i, id := range ids {
 		b.Devices = append(b.Devices, collector.Device{ID: id, Level: field.GPU})
 		b.Columns = append(b.Columns,
@@ -57,26 +54,15 @@ func newBoard(rows int, ids ...string) *board {
 			collector.Column{Device: i, Field: field.XIDEvent},
 			collector.Column{Device: i, Field: field.XIDEvent, Labels: []collector.Label{{Name: "slot", Value: "1"}}})
 	}
-	b.Ring = ring.Make(rows, len(b.Devices), len(b.Columns))
-	b.stamps = make([]int64, len(b.Devices))
-	b.cells = make([]float64, len(b.Columns))
-	for i := range b.cells {
-		b.cells[i] = math.NaN()
-	}
-	return b
+	return &board{viewtest.New(b, rows)}
 }
 
 // cell returns the cell c of device d in the next row.
-func (b *board) cell(d, c int) *float64 { return &b.cells[d*cellsPerDevice+c] }
+func (b *board) cell(d, c int) *float64 { return &b.Row[d*cellsPerDevice+c] }
 
 // row appends a row at t and clears the events. The devices in failed were not sampled.
 func (b *board) row(t time.Time, failed ...int) {
-	for i := range b.stamps {
-		if !slices.Contains(failed, i) {
-			b.stamps[i] = t.UnixNano()
-		}
-	}
-	b.Ring.Append(t.UnixNano(), b.stamps, b.cells)
+	b.Tick(t, failed...)
 	for i := range b.Devices {
 		*b.cell(i, cellXID), *b.cell(i, cellXID2) = math.NaN(), math.NaN()
 	}

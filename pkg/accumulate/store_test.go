@@ -56,7 +56,7 @@ func TestStampsThatMakeNoSense(t *testing.T) {
 	row := func(stamp, now int64) {
 		*b.cell(0, cellXID) = 48
 		*b.cell(0, cellClocks) = float64(now & 1)
-		b.Ring.Append(now, []int64{stamp}, b.cells)
+		b.Ring.Append(now, []int64{stamp}, b.Row)
 	}
 	for i, stamp := range []int64{-1 << 63, 1<<63 - 1, -1, 0, 1} {
 		row(stamp, stamp)

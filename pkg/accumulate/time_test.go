@@ -31,9 +31,9 @@ func TestBufferedSamplesReplaceTheReading(t *testing.T) {
 	b := newBoard(2, "GPU-a")
 	buffer := collector.NewBuffer(60, 0)
 	b.Columns = buffer.AppendColumns(b.Columns, 0, descPower.ID)
-	b.cells = make([]float64, len(b.Columns))
-	b.Ring = ring.Make(64, 1, len(b.cells))
-	block := b.cells[cellsPerDevice:]
+	b.Row = make([]float64, len(b.Columns))
+	b.Ring = ring.Make(64, 1, len(b.Row))
+	block := b.Row[cellsPerDevice:]
 	buffer.Start(1_000_000)
 	s, sync := newStore()
 	v := viewOf(b)

@@ -103,9 +103,9 @@ func TestGaps(t *testing.T) {
 		b.Collector = name
 		b.Columns = append(b.Columns, collector.Column{Field: field.XIDsSince}, collector.Column{Field: field.XIDsUntil})
 		b.Ring = ring.Make(64, 1, len(b.Columns))
-		b.cells = append(b.cells, micros(float64(10*i-5)), micros(float64(10*i-5)))
+		b.Row = append(b.Row, micros(float64(10*i-5)), micros(float64(10*i-5)))
 		if i == 1 {
-			b.cells[cellsPerDevice] = 0
+			b.Row[cellsPerDevice] = 0
 		}
 		*b.cell(0, cellXID) = 48
 		b.row(at(float64(10 * i)))

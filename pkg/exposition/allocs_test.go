@@ -12,6 +12,7 @@ import (
 	"warpgauge/internal/testkit"
 	"warpgauge/pkg/accumulate"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/view/viewtest"
 )
 
 func wantAllocs(t *testing.T, what string, most float64, f func()) {
@@ -42,7 +43,7 @@ func TestRenderAllocatesOnlyThePage(t *testing.T) {
 		next[i] = &view.Shares{Set: 1, Series: owners.shares.Series, Values: []float64{float64(i), 99.5}}
 	}
 	owners.shares = next[0]
-	board := boardOf(f)
+	board := viewtest.Board(1, f)
 	r := New(board, Options{
 		Hostname:   "node",
 		Owners:     owners,
@@ -54,8 +55,8 @@ func TestRenderAllocatesOnlyThePage(t *testing.T) {
 	for _, format := range []Format{Text, OpenMetrics, Protobuf} {
 		fresh := func() {
 			n++
-			f.vary(n)
-			f.tick(time.Now())
+			vary(f, n)
+			f.Tick(time.Now())
 			owners.shares = next[n%2]
 			r.Page(format, false)
 		}
@@ -70,7 +71,7 @@ func TestRenderAllocatesOnlyThePage(t *testing.T) {
 		wantAllocs(t, "cached "+format.String(), 0, func() { r.Page(format, false) })
 	}
 	wantAllocs(t, "sync", 0, func() {
-		f.tick(time.Now())
+		f.Tick(time.Now())
 		r.Sync(time.Now())
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/view/viewtest"
 )
 
 // benchSizes are devices × fields; the last is 100,000 series.
@@ -26,7 +27,7 @@ func forSizes(b *testing.B, sizes [][2]int, run func(b *testing.B, f *feed)) {
 
 // benchRender renders after each new row. It does not measure the row.
 func benchRender(b *testing.B, f *feed, format Format, gzip bool) {
-	r := New(boardOf(f), Options{Hostname: "node-1"})
+	r := New(viewtest.Board(1, f), Options{Hostname: "node-1"})
 	render := func(n int) {
 		age(r)
 		p := r.Page(format, gzip)
@@ -35,20 +36,20 @@ func benchRender(b *testing.B, f *feed, format Format, gzip bool) {
 		}
 	}
 	for n := range 4 { // buffers grow
-		f.vary(n)
-		f.tick(time.Now())
+		vary(f, n)
+		f.Tick(time.Now())
 		render(n)
 	}
 	n := 4
 	for b.Loop() {
 		b.StopTimer()
-		f.vary(n)
-		f.tick(time.Now())
+		vary(f, n)
+		f.Tick(time.Now())
 		n++
 		b.StartTimer()
 		render(n)
 	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(f.row)), "ns/series")
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(f.Row)), "ns/series")
 }
 
 func BenchmarkRender(b *testing.B) {
@@ -73,7 +74,7 @@ func BenchmarkClientGolang(b *testing.B) {
 		n := 0
 		for b.Loop() {
 			b.StopTimer()
-			f.vary(n)
+			vary(f, n)
 			n++
 			b.StartTimer()
 			out.Reset()
@@ -86,7 +87,7 @@ func BenchmarkClientGolang(b *testing.B) {
 			}
 		}
 		b.SetBytes(int64(out.Len()))
-		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(f.row)), "ns/series")
+		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(f.Row)), "ns/series")
 	})
 }
 
@@ -114,7 +115,7 @@ func (c *constCollector) Describe(ch chan<- *prometheus.Desc) {
 func (c *constCollector) Collect(ch chan<- prometheus.Metric) {
 	for i, col := range c.feed.Columns {
 		d := &c.feed.Devices[col.Device]
-		ch <- prometheus.MustNewConstMetric(c.descs[col.Field], prometheus.GaugeValue, c.feed.row[i],
+		ch <- prometheus.MustNewConstMetric(c.descs[col.Field], prometheus.GaugeValue, c.feed.Row[i],
 			d.GPU, d.UUID, d.PCIBusID, d.Node, d.Model, "node-1", d.Facts[0].Value)
 	}
 }
@@ -122,13 +123,13 @@ func (c *constCollector) Collect(ch chan<- prometheus.Metric) {
 func BenchmarkCachedPage(b *testing.B) {
 	for _, sources := range []int{1, 16, 1000} {
 		b.Run(fmt.Sprintf("sources=%d", sources), func(b *testing.B) {
-			var feeds []*feed
+			var all []*feed
 			for range sources {
 				f := gpus(1, 1)
-				f.tick(time.Now())
-				feeds = append(feeds, f)
+				f.Tick(time.Now())
+				all = append(all, f)
 			}
-			r := New(boardOf(feeds...), Options{StaleAfter: time.Hour})
+			r := New(viewtest.Board(1, all...), Options{StaleAfter: time.Hour})
 			b.ReportAllocs()
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {

@@ -10,6 +10,7 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/view"
+	"warpgauge/pkg/view/viewtest"
 )
 
 // otherNames shows the first column of each device with Texts as other_energy, and a computed value.
@@ -39,9 +40,9 @@ func (n *otherNames) Series(v *view.View, hostname string, owners func(*collecto
 func withOther(n *otherNames, inPlace bool) *feed {
 	list := field.List{Fields: []field.Field{metric(descEnergy, "ENERGY", field.Counter, "Energy.")}}
 	list.Dialect = &field.Dialect{InPlace: inPlace, Readings: []field.ID{descEnergy.ID}, Texts: []field.ID{descDriver.ID}, Names: n}
-	f := newFeed(list, []collector.Device{gpu(0), gpu(1)}, []collector.Column{{Device: 0, Field: descEnergy.ID}, {Device: 1, Field: descEnergy.ID}})
+	f := viewtest.Simple(list, []collector.Device{gpu(0), gpu(1)}, []collector.Column{{Device: 0, Field: descEnergy.ID}, {Device: 1, Field: descEnergy.ID}})
 	f.Devices[0].Texts = labelsFrom("DRIVER", "570.1")
-	copy(f.row, []float64{5, 7})
+	copy(f.Row, []float64{5, 7})
 	return f
 }
 
@@ -68,9 +69,9 @@ func TestDialect(t *testing.T) {
 	for _, inPlace := range []bool{false, true} {
 		n := &otherNames{value: 1}
 		f := withOther(n, inPlace)
-		f.tick(time.Now())
+		f.Tick(time.Now())
 		owners := &testOwners{by: map[string][]view.Owner{f.Devices[0].ID: {{}, {}}}}
-		r := New(boardOf(f), Options{Hostname: "n1", HostnameLabel: "Hostname", Owners: owners})
+		r := New(viewtest.Board(1, f), Options{Hostname: "n1", HostnameLabel: "Hostname", Owners: owners})
 		own := `ENERGY{gpu="0"} 5` + "\n"
 		if inPlace {
 			own = ""
@@ -82,14 +83,14 @@ other_energy{id="0",host="n1",users="2"} %v`
 			t.Errorf("in place %v: got\n%s\nwant\n%s", inPlace, got, want)
 		}
 		built := r.layout
-		n.value, f.row[0] = 2, 6
-		f.tick(time.Now())
+		n.value, f.Row[0] = 2, 6
+		f.Tick(time.Now())
 		want = strings.Replace(want, "} 5", "} 6", 1)
 		if got, want := linesOf(pageOf(t, r, Text)), fmt.Sprintf(want, 2, 6000); got != want || r.layout != built {
 			t.Errorf("in place %v, newer row: got\n%s\nwant\n%s", inPlace, got, want)
 		}
 		n.value = math.NaN()
-		f.tick(time.Now())
+		f.Tick(time.Now())
 		if got := linesOf(pageOf(t, r, Text)); strings.Contains(got, "other_count") {
 			t.Errorf("a computed value that is not known: %s", got)
 		}
@@ -103,16 +104,16 @@ other_energy{id="0",host="n1",users="2"} %v`
 func TestDialectLimits(t *testing.T) {
 	now := time.Now()
 	f := withOther(&otherNames{value: 1}, true)
-	f.tick(now)
-	r := New(boardOf(f), Options{Now: func() time.Time { return now }})
+	f.Tick(now)
+	r := New(viewtest.Board(1, f), Options{Now: func() time.Time { return now }})
 	now = now.Add(time.Hour)
 	if got, want := linesOf(pageOf(t, r, Text)), `other_count{id="0"} 1`; got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	f = withOther(&otherNames{}, false)
 	f.Fields.Fields[0].Name = "other_energy"
-	f.tick(time.Now())
-	r = New(boardOf(f), Options{})
+	f.Tick(time.Now())
+	r = New(viewtest.Board(1, f), Options{})
 	if page := pageOf(t, r, Text); r.layout.stats.misfits != 1 || strings.Contains(page, "users=") {
 		t.Errorf("%+v\n%s", r.layout.stats, page)
 	}

@@ -15,8 +15,8 @@ import (
 	"warpgauge/pkg/accumulate"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/ring"
 	"warpgauge/pkg/view"
+	"warpgauge/pkg/view/viewtest"
 )
 
 var must = testkit.Must
@@ -38,41 +38,7 @@ func metric(d *field.Descriptor, name string, t field.Type, help string) field.F
 	return field.Field{Desc: d, Name: name, Type: t, Help: help, Scale: 1}
 }
 
-// feed is a source under a test's control.
-type feed struct {
-	*view.Source
-	stamps []int64
-	row    []float64
-}
-
-func newFeed(fields field.List, devices []collector.Device, columns []collector.Column) *feed {
-	return &feed{
-		&view.Source{Collector: "test", Fields: fields, Devices: devices, Columns: columns, Ring: ring.Make(16, len(devices), len(columns))},
-		make([]int64, len(devices)), make([]float64, len(columns)),
-	}
-}
-
-// tick appends the row, with every device sampled now.
-func (f *feed) tick(now time.Time) {
-	for i := range f.stamps {
-		f.stamps[i] = now.UnixNano()
-	}
-	f.Ring.Append(now.UnixNano(), f.stamps, f.row)
-}
-
-func viewOf(version uint64, feeds ...*feed) *view.View {
-	v := &view.View{Version: version}
-	for _, f := range feeds {
-		v.Sources = append(v.Sources, f.Source)
-	}
-	return v
-}
-
-func boardOf(feeds ...*feed) *view.Board {
-	b := &view.Board{}
-	b.Store(viewOf(1, feeds...))
-	return b
-}
+type feed = viewtest.Feed
 
 // gpus returns n GPUs × fields gauges, with realistic values.
 func gpus(devices, fields int) *feed {
@@ -89,21 +55,21 @@ func gpus(devices, fields int) *feed {
 			columns = append(columns, collector.Column{Device: d, Field: field.ID(2000 + i)})
 		}
 	}
-	f := newFeed(list, devs, columns)
-	f.vary(0)
+	f := viewtest.Simple(list, devs, columns)
+	vary(f, 0)
 	return f
 }
 
 // vary fills the row with other values for each n: percent and megahertz, watts and ratios.
-func (f *feed) vary(n int) {
-	for i := range f.row {
+func vary(f *feed, n int) {
+	for i := range f.Row {
 		switch x := n + i; i % 4 {
 		case 0, 1:
-			f.row[i] = float64(x * 37 % 2000)
+			f.Row[i] = float64(x * 37 % 2000)
 		case 2:
-			f.row[i] = float64(x*7919%700_000) / 1000
+			f.Row[i] = float64(x*7919%700_000) / 1000
 		case 3:
-			f.row[i] = math.Abs(math.Sin(float64(x)))
+			f.Row[i] = math.Abs(math.Sin(float64(x)))
 		}
 	}
 }
@@ -249,11 +215,11 @@ func node(t testing.TB) (*view.Board, Options, store) {
 	for _, c := range cells {
 		columns = append(columns, collector.Column{Device: c.device, Field: c.desc.ID, Labels: c.labels})
 	}
-	f := newFeed(fields, devices, columns)
+	f := viewtest.Simple(fields, devices, columns)
 	for i, c := range cells {
-		f.row[i] = c.value
+		f.Row[i] = c.value
 	}
-	f.tick(time.Now())
+	f.Tick(time.Now())
 
 	series := accumulated(f.Source)
 	o := Options{
@@ -268,7 +234,7 @@ func node(t testing.TB) (*view.Board, Options, store) {
 			"switch0": {ownerOf("pod", "never")},
 		}},
 	}
-	board := boardOf(f)
+	board := viewtest.Board(1, f)
 	return board, o, &testStore{board: board, version: 1, series: series}
 }
 

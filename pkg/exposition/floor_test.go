@@ -8,6 +8,7 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/view"
+	"warpgauge/pkg/view/viewtest"
 )
 
 // counting is a source of GPUs a and b: energy, a counter, for both; power, which only the list calls a counter, for
@@ -24,7 +25,7 @@ func counting(order ...int) *feed {
 	for _, i := range order {
 		placed = append(placed, columns[i])
 	}
-	return newFeed(list, []collector.Device{{ID: "a", Level: field.GPU}, {ID: "b", Level: field.GPU}}, placed)
+	return viewtest.Simple(list, []collector.Device{{ID: "a", Level: field.GPU}, {ID: "b", Level: field.GPU}}, placed)
 }
 
 // TestCountersDoNotGoBack: when another source takes a device over, its counters start at the value shown
@@ -39,8 +40,8 @@ func TestCountersDoNotGoBack(t *testing.T) {
 		t.Helper()
 		now = now.Add(time.Second)
 		if row != nil {
-			copy(src.row, row)
-			src.tick(now)
+			copy(src.Row, row)
+			src.Tick(now)
 		}
 		s.capture(v, staleAfter, now)
 		for i, w := range want {
@@ -50,7 +51,7 @@ func TestCountersDoNotGoBack(t *testing.T) {
 			}
 		}
 	}
-	by := func(src *feed) *view.View { return viewOf(1, src) }
+	by := func(src *feed) *view.View { return viewtest.View(1, src) }
 	one, two := by(nvml), by(dcgm)
 	f("NVML: energy of a, of b, power, replays", one, nvml, []float64{1000, 500, 300, 7}, 1000, 500, 300, 7)
 	f("a counter that was restarted", one, nvml, []float64{100, 500, 300, 7}, 100, 500, 300, 7)

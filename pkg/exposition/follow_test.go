@@ -12,6 +12,7 @@ import (
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/rows"
+	"warpgauge/pkg/view/viewtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -23,7 +24,7 @@ func TestRunLosesNothing(t *testing.T) {
 		fields := []field.Field{{Desc: power, Name: "H", Type: field.Histogram, Scale: 1, Buckets: []float64{100}}}
 		f := one("0", fields, power)
 		f.Ring, f.Interval = ring.Make(1024, 1, 1), 10*time.Millisecond // a session's ring size for that tick
-		board := boardOf(f)
+		board := viewtest.Board(1, f)
 		store := accumulate.New(accumulate.Options{Rows: rows.New(board, nil)})
 		self := &testSelf{}
 		r := New(board, Options{Store: store, Self: self})
@@ -33,7 +34,7 @@ func TestRunLosesNothing(t *testing.T) {
 		const rows = 5000
 		for range rows {
 			time.Sleep(10 * time.Millisecond)
-			f.tick(time.Now())
+			f.Tick(time.Now())
 		}
 		time.Sleep(syncEvery)
 		cancel()

@@ -11,6 +11,7 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/view"
+	"warpgauge/pkg/view/viewtest"
 )
 
 // TestHammer scrapes from 16 clients while rows, views, owners and our own part change. Some clients hold their pages
@@ -20,19 +21,19 @@ func TestHammer(t *testing.T) {
 	owners := &hammerOwners{}
 	self := &hammerSelf{}
 	board := &view.Board{}
-	feeds := []*feed{gpus(2, 5), gpus(3, 4)}
-	for i := range feeds[1].Devices { // other devices
-		feeds[1].Devices[i].ID += "/other"
-		feeds[1].Devices[i].UUID += "/other"
+	all := []*feed{gpus(2, 5), gpus(3, 4)}
+	for i := range all[1].Devices { // other devices
+		all[1].Devices[i].ID += "/other"
+		all[1].Devices[i].UUID += "/other"
 	}
-	board.Store(viewOf(1, feeds...))
+	board.Store(viewtest.View(1, all...))
 	r := New(board, Options{Owners: owners, Self: self})
 	tick := func(n int) {
-		for _, f := range feeds {
-			for i := range f.row {
-				f.row[i] = float64(n)
+		for _, f := range all {
+			for i := range f.Row {
+				f.Row[i] = float64(n)
 			}
-			f.tick(time.Now())
+			f.Tick(time.Now())
 		}
 	}
 	tick(0)
@@ -74,7 +75,7 @@ func TestHammer(t *testing.T) {
 			case 7:
 				self.version.Add(1)
 			case 11:
-				board.Store(viewOf(uint64(n), feeds[n/16%2], feeds[1-n/16%2]))
+				board.Store(viewtest.View(uint64(n), all[n/16%2], all[1-n/16%2]))
 			case 15:
 				r.Sync(time.Now())
 			}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"warpgauge/pkg/view"
+	"warpgauge/pkg/view/viewtest"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -61,10 +62,10 @@ func FuzzLabels(f *testing.F) {
 			metric(descXID, "B", field.Gauge, help),
 		}}
 		d := collector.Device{ID: "d", Level: field.GPU, Model: model}
-		feed := newFeed(fields, []collector.Device{d}, []collector.Column{{Field: descTemp.ID}, {Field: descXID.ID}})
-		feed.row[0], feed.row[1] = 1, 79
-		feed.tick(time.Now())
-		board := boardOf(feed)
+		feed := viewtest.Simple(fields, []collector.Device{d}, []collector.Column{{Field: descTemp.ID}, {Field: descXID.ID}})
+		feed.Row[0], feed.Row[1] = 1, 79
+		feed.Tick(time.Now())
+		board := viewtest.Board(1, feed)
 		r := New(board, Options{Owners: &testOwners{by: map[string][]view.Owner{"d": {ownerOf("pod", pod)}}}})
 		r.store = &testStore{board: board, series: []accumulate.Series{{Source: feed.Source, Field: &field.Field{Desc: descPower, Name: "H", Type: field.Histogram, Help: help},
 			Histogram: &accumulate.Histogram{Count: 1, Bounds: []float64{1}, Counts: []uint64{1, 0}}}}}

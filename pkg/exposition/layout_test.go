@@ -9,6 +9,7 @@ import (
 	"warpgauge/pkg/accumulate"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/view/viewtest"
 )
 
 // one returns a feed of one device with a column per descriptor, all of value 1.
@@ -17,18 +18,18 @@ func one(id string, fields []field.Field, descs ...*field.Descriptor) *feed {
 	for _, d := range descs {
 		columns = append(columns, collector.Column{Field: d.ID})
 	}
-	f := newFeed(field.List{Fields: fields}, []collector.Device{{ID: id, Level: field.CPU, Labels: labelsFrom("cpu", id)}}, columns)
-	for i := range f.row {
-		f.row[i] = 1
+	f := viewtest.Simple(field.List{Fields: fields}, []collector.Device{{ID: id, Level: field.CPU, Labels: labelsFrom("cpu", id)}}, columns)
+	for i := range f.Row {
+		f.Row[i] = 1
 	}
-	f.tick(time.Now())
+	f.Tick(time.Now())
 	return f
 }
 
 func TestLayout(t *testing.T) {
-	f := func(what, want string, stats layoutStats, feeds ...*feed) {
+	f := func(what, want string, stats layoutStats, all ...*feed) {
 		t.Helper()
-		r := New(boardOf(feeds...), Options{})
+		r := New(viewtest.Board(1, all...), Options{})
 		if diff := cmp.Diff(want, pageOf(t, r, Text)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
 		}
@@ -74,10 +75,10 @@ func TestLayout(t *testing.T) {
 	a.Columns[0].Device, a.Columns[2].Device = 1, -1
 	f("a column of no device", "# TYPE T gauge\nT{cpu=\"0\"} 1\n", layoutStats{series: 1, misfits: 2}, a)
 
-	a = newFeed(field.List{Fields: temp("T", field.Gauge, "")}, []collector.Device{{ID: "0", Level: field.CPU, Labels: labelsFrom("cpu", "0")}, {ID: "1", Level: field.CPU, Labels: labelsFrom("cpu", "1")}},
+	a = viewtest.Simple(field.List{Fields: temp("T", field.Gauge, "")}, []collector.Device{{ID: "0", Level: field.CPU, Labels: labelsFrom("cpu", "0")}, {ID: "1", Level: field.CPU, Labels: labelsFrom("cpu", "1")}},
 		[]collector.Column{{Device: 1, Field: descTemp.ID}, {Device: 0, Field: descTemp.ID}})
-	a.row[0], a.row[1] = 11, 10
-	a.tick(time.Now())
+	a.Row[0], a.Row[1] = 11, 10
+	a.Tick(time.Now())
 	f("columns in another order than devices", "# TYPE T gauge\nT{cpu=\"0\"} 10\nT{cpu=\"1\"} 11\n", layoutStats{series: 2}, a)
 }
 
@@ -85,7 +86,7 @@ func TestLayout(t *testing.T) {
 func TestTotal(t *testing.T) {
 	f := func(want string, fields ...field.Field) {
 		t.Helper()
-		if got := pageOf(t, New(boardOf(one("0", fields, descTemp)), Options{}), OpenMetrics); got != want+"# EOF\n" {
+		if got := pageOf(t, New(viewtest.Board(1, one("0", fields, descTemp)), Options{}), OpenMetrics); got != want+"# EOF\n" {
 			t.Errorf("got\n%swant\n%s", got, want)
 		}
 	}
@@ -108,7 +109,7 @@ func TestAccumulatedSeries(t *testing.T) {
 	h := &accumulate.Histogram{Count: 1, Sum: 2, Bounds: []float64{1}, Counts: []uint64{0, 1}}
 	count := 7.0
 	named := func(name string) *field.Field { return &field.Field{Desc: descTemp, Name: name, Type: field.Histogram} }
-	board := boardOf(feed)
+	board := viewtest.Board(1, feed)
 	store := &testStore{board: board, series: []accumulate.Series{
 		{Source: feed.Source, Field: named("H"), Histogram: h},
 		{Source: feed.Source, Field: named("M"), Histogram: h},

@@ -9,6 +9,7 @@ import (
 	"warpgauge/internal/testkit/golden"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/view/viewtest"
 )
 
 // namedCounters has fields with the old unit and with a new one, a label, a field that kept its name, a field
@@ -49,12 +50,12 @@ func TestFieldNames(t *testing.T) {
 		for _, r := range readings {
 			columns = append(columns, collector.Column{Field: r.Desc.ID})
 		}
-		f := newFeed(named, []collector.Device{device}, columns)
+		f := viewtest.Simple(named, []collector.Device{device}, columns)
 		for i, c := range columns {
-			f.row[i] = values[c.Field]
+			f.Row[i] = values[c.Field]
 		}
-		f.tick(time.Now())
-		r := New(boardOf(f), Options{Hostname: "node-1"})
+		f.Tick(time.Now())
+		r := New(viewtest.Board(1, f), Options{Hostname: "node-1"})
 		golden.Check(t, filepath.Join("testdata", "names-"+string(names)+".prom"), pageOf(t, r, Text))
 		if got := r.layout.stats; got.duplicates+got.misfits+got.labels > 0 {
 			t.Errorf("%s: left out: %+v", names, got)

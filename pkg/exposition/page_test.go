@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"warpgauge/pkg/view"
+	"warpgauge/pkg/view/viewtest"
 
 	"warpgauge/pkg/ring"
 )
@@ -17,8 +18,8 @@ import (
 func TestRowsAreRenderedEachInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := gpus(2, 3)
-		f.tick(time.Now())
-		r := New(boardOf(f), Options{})
+		f.Tick(time.Now())
+		r := New(viewtest.Board(1, f), Options{})
 		for _, format := range []Format{Text, OpenMetrics, Protobuf} {
 			for _, gzip := range []bool{false, true} {
 				same := func(what string, a, b []byte, want bool) {
@@ -28,13 +29,13 @@ func TestRowsAreRenderedEachInterval(t *testing.T) {
 					}
 				}
 				time.Sleep(minRenderInterval)
-				f.tick(time.Now())
+				f.Tick(time.Now())
 				a := r.Page(format, gzip)
 				same("no new row", a, r.Page(format, gzip), true)
-				f.tick(time.Now())
+				f.Tick(time.Now())
 				same("a new row at once", a, r.Page(format, gzip), true)
 				time.Sleep(minRenderInterval - 1)
-				f.tick(time.Now())
+				f.Tick(time.Now())
 				same("more rows just before the interval ends", a, r.Page(format, gzip), true)
 				time.Sleep(time.Nanosecond)
 				b := r.Page(format, gzip)
@@ -50,10 +51,10 @@ func TestRowsAreRenderedEachInterval(t *testing.T) {
 // layout cause a new layout.
 func TestEveryPartChangesThePage(t *testing.T) {
 	f := gpus(1, 1)
-	f.tick(time.Now())
+	f.Tick(time.Now())
 	owners := &testOwners{version: 1, by: map[string][]view.Owner{}}
 	self := &testSelf{version: 1, text: []byte("self 1\n")}
-	board := boardOf(f)
+	board := viewtest.Board(1, f)
 	accumulated := &testStore{board: board, version: 1}
 	r := New(board, Options{Owners: owners, Self: self})
 	r.store = accumulated
@@ -70,7 +71,7 @@ func TestEveryPartChangesThePage(t *testing.T) {
 		}
 		last, layout = got, r.layout
 	}
-	step("a row", false, func() { f.row[0]++; f.tick(time.Now()); age(r) })
+	step("a row", false, func() { f.Row[0]++; f.Tick(time.Now()); age(r) })
 	step("ourselves", false, func() { self.version++; self.text = []byte("self 2\n") })
 	step("an owner", true, func() { owners.version++; owners.by[f.Devices[0].ID] = []view.Owner{ownerOf("pod", "p")} })
 	step("who takes what", true, func() {
@@ -81,15 +82,15 @@ func TestEveryPartChangesThePage(t *testing.T) {
 	})
 	step("a view", true, func() {
 		g := gpus(2, 1)
-		g.tick(time.Now())
-		board.Store(viewOf(2, g))
+		g.Tick(time.Now())
+		board.Store(viewtest.View(2, g))
 		f = g
 	})
 	step("accumulated series", true, func() {
 		one := 1.0
 		accumulated.version++
 		accumulated.series = append(accumulated.series, accumulatedValue(f.Source, &one))
-		f.tick(time.Now()) // accumulated series change only with rows
+		f.Tick(time.Now()) // accumulated series change only with rows
 		age(r)
 	})
 	if pageOf(t, r, Text) != last || r.layout != layout {
@@ -100,9 +101,9 @@ func TestEveryPartChangesThePage(t *testing.T) {
 // TestSelf: our own part comes last, before the end marker. Pages without devices are empty.
 func TestSelf(t *testing.T) {
 	f := gpus(1, 1)
-	f.tick(time.Now())
+	f.Tick(time.Now())
 	self := &testSelf{text: []byte("# TYPE x gauge\nx 1\n"), openMetrics: []byte("# TYPE x gauge\nx 1.0\n"), protob: []byte("\x03\x0a\x01x")}
-	with, without, empty := New(boardOf(f), Options{Self: self}), New(boardOf(f), Options{}), New(boardOf(), Options{})
+	with, without, empty := New(viewtest.Board(1, f), Options{Self: self}), New(viewtest.Board(1, f), Options{}), New(viewtest.Board(1), Options{})
 	for format, c := range map[Format]struct{ own, end string }{Text: {string(self.text), ""}, OpenMetrics: {string(self.openMetrics), "# EOF\n"}, Protobuf: {string(self.protob), ""}} {
 		devices := strings.TrimSuffix(pageOf(t, without, format), c.end)
 		if got := pageOf(t, with, format); got != devices+c.own+c.end {
@@ -118,10 +119,10 @@ func TestSelf(t *testing.T) {
 func TestDeviceIsReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, second, third := gpus(2, 1), gpus(3, 1), gpus(2, 1)
-		first.row[0], first.row[1] = 10, 11
-		second.row[0], second.row[1], second.row[2] = 20, 21, 22
-		third.row[0], third.row[1] = 30, 31
-		r := New(boardOf(first, second, third), Options{StaleAfter: 5 * time.Second})
+		first.Row[0], first.Row[1] = 10, 11
+		second.Row[0], second.Row[1], second.Row[2] = 20, 21, 22
+		third.Row[0], third.Row[1] = 30, 31
+		r := New(viewtest.Board(1, first, second, third), Options{StaleAfter: 5 * time.Second})
 		f := func(want ...string) {
 			t.Helper()
 			for _, format := range []Format{Text, Protobuf} {
@@ -136,24 +137,24 @@ func TestDeviceIsReportedOnce(t *testing.T) {
 				}
 			}
 		}
-		second.tick(time.Now())
-		third.tick(time.Now())
+		second.Tick(time.Now())
+		third.Tick(time.Now())
 		f("20", "21", "22")
-		first.tick(time.Now())
+		first.Tick(time.Now())
 		f("10", "11", "22")
 		time.Sleep(4 * time.Second)
-		second.tick(time.Now())
-		third.tick(time.Now())
+		second.Tick(time.Now())
+		third.Tick(time.Now())
 		f("10", "11", "22")
 		time.Sleep(time.Second)
 		f("20", "21", "22") // the first is stale
 		time.Sleep(4 * time.Second)
-		third.tick(time.Now())
+		third.Tick(time.Now())
 		time.Sleep(time.Second)
 		f("30", "31")
 		time.Sleep(4 * time.Second) // no tick, so only the time has changed
 		f()
-		first.tick(time.Now())
+		first.Tick(time.Now())
 		f("10", "11")
 		if left := r.layout.stats.duplicates; left != 0 {
 			t.Errorf("%d series were left out as duplicates", left)
@@ -166,23 +167,23 @@ func TestUnreadableRow(t *testing.T) {
 	f := gpus(1, 1)
 	mem := make([]atomic.Uint64, ring.Words(2, 1, 1))
 	f.Ring = ring.New(mem, 2, 1, 1)
-	r := New(boardOf(f), Options{})
+	r := New(viewtest.Board(1, f), Options{})
 	has := func(value string) {
 		t.Helper()
 		if got := pageOf(t, r, Text); !strings.HasSuffix(got, "} "+value+"\n") {
 			t.Errorf("no value %s in %q", value, got)
 		}
 	}
-	f.row[0] = 1
-	f.tick(time.Now())
+	f.Row[0] = 1
+	f.Tick(time.Now())
 	has("1")
-	f.row[0] = 2
-	f.tick(time.Now())
+	f.Row[0] = 2
+	f.Tick(time.Now())
 	slot := &mem[8+len(mem[8:])/2] // sequence of the second row
 	whole := slot.Swap(1)          // being written
 	has("1")
 	slot.Store(whole)
-	f.row[0] = 3
-	f.tick(time.Now())
+	f.Row[0] = 3
+	f.Tick(time.Now())
 	has("3")
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"warpgauge/pkg/view"
+	"warpgauge/pkg/view/viewtest"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -31,9 +32,9 @@ func shared() (*feed, *testOwners) {
 		{Desc: descTemp, Name: "A_HISTOGRAM", Type: field.Histogram, Scale: 1},
 		metric(descPower, "B", field.Gauge, ""),
 	}}
-	f := newFeed(fields, []collector.Device{{ID: "g", Level: field.Global}}, []collector.Column{{Field: descTemp.ID}, {Field: descPower.ID}})
-	f.row[0], f.row[1] = 70, 300
-	f.tick(time.Now())
+	f := viewtest.Simple(fields, []collector.Device{{ID: "g", Level: field.Global}}, []collector.Column{{Field: descTemp.ID}, {Field: descPower.ID}})
+	f.Row[0], f.Row[1] = 70, 300
+	f.Tick(time.Now())
 	return f, &testOwners{
 		by:    map[string][]view.Owner{"g": {ownerOf("pod", "x"), ownerOf("pod", "y")}},
 		split: []field.ID{descTemp.ID},
@@ -44,7 +45,7 @@ func shared() (*feed, *testOwners) {
 
 func TestShares(t *testing.T) {
 	f, owners := shared()
-	r := New(boardOf(f), Options{Owners: owners})
+	r := New(viewtest.Board(1, f), Options{Owners: owners})
 	want := func(text string) {
 		t.Helper()
 		got := pageOf(t, r, Text)
@@ -89,9 +90,9 @@ func TestSharesLeaveWithTheirDevice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, owners := shared()
 		second, _ := shared()
-		first.tick(time.Now())
-		second.tick(time.Now())
-		r := New(boardOf(first, second), Options{Owners: owners, StaleAfter: 5 * time.Second})
+		first.Tick(time.Now())
+		second.Tick(time.Now())
+		r := New(viewtest.Board(1, first, second), Options{Owners: owners, StaleAfter: 5 * time.Second})
 		count := func(want int) {
 			t.Helper()
 			if n := strings.Count(pageOf(t, r, Text), `A{team="x"`); n != want {
@@ -100,7 +101,7 @@ func TestSharesLeaveWithTheirDevice(t *testing.T) {
 		}
 		count(2)
 		time.Sleep(3 * time.Second)
-		second.tick(time.Now())
+		second.Tick(time.Now())
 		time.Sleep(3 * time.Second)
 		count(2)
 		time.Sleep(3 * time.Second)
@@ -116,7 +117,7 @@ func TestHammerShares(t *testing.T) {
 	f, _ := shared()
 	owners := &changingShares{}
 	owners.change(1)
-	r := New(boardOf(f), Options{Owners: owners})
+	r := New(viewtest.Board(1, f), Options{Owners: owners})
 	var readers sync.WaitGroup
 	var ended atomic.Bool
 	for range 4 {

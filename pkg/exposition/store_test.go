@@ -9,6 +9,7 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/rows"
+	"warpgauge/pkg/view/viewtest"
 )
 
 // TestCreated reads the start of counts with Prometheus' own parser.
@@ -23,18 +24,18 @@ func TestCreated(t *testing.T) {
 		metric(total, total.Name, field.Counter, ""),
 		metric(count, count.Name, field.Gauge, ""),
 	}
-	f := newFeed(field.List{Fields: fields}, []collector.Device{{ID: "0", Level: field.CPU, Labels: labelsFrom("cpu", "0")}},
+	f := viewtest.Simple(field.List{Fields: fields}, []collector.Device{{ID: "0", Level: field.CPU, Labels: labelsFrom("cpu", "0")}},
 		[]collector.Column{{Field: power.ID}, {Field: xid.ID}})
 	f.Interval = time.Second
-	board := boardOf(f)
+	board := viewtest.Board(1, f)
 	r := New(board, Options{Store: accumulate.New(accumulate.Options{Rows: rows.New(board, nil)})})
 	first := time.Now().Truncate(time.Millisecond).Add(-3 * time.Second)
 	for i := range 3 {
-		f.row[0], f.row[1] = 50, math.NaN()
+		f.Row[0], f.Row[1] = 50, math.NaN()
 		if i == 1 {
-			f.row[1] = 79
+			f.Row[1] = 79
 		}
-		f.tick(first.Add(time.Duration(i) * time.Second))
+		f.Tick(first.Add(time.Duration(i) * time.Second))
 	}
 	began := first.Add(-time.Second).UnixMilli() // the first row counts for the second before it
 	page := pageOf(t, r, Protobuf)

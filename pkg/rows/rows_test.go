@@ -16,8 +16,8 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/ring"
 	"warpgauge/pkg/view"
+	"warpgauge/pkg/view/viewtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -31,44 +31,15 @@ func at(seconds float64) time.Time { return start.Add(time.Duration(seconds * fl
 
 const power = field.ID(155)
 
-// source is a test source with one power reading per device and further columns.
-type source struct {
-	*view.Source
-	stamps []int64
-	cells  []float64
-}
-
-func newSource(name string, size int, ids []string, columns ...collector.Column) *source {
-	s := &source{Source: &view.Source{Collector: name, Interval: time.Second}}
+// newSource returns a source with one power reading per device and further columns.
+func newSource(name string, size int, ids []string, columns ...collector.Column) *viewtest.Feed {
+	s := &view.Source{Collector: name, Interval: time.Second}
 	for i, id := range ids {
 		s.Devices = append(s.Devices, collector.Device{ID: id, Level: field.GPU})
 		s.Columns = append(s.Columns, collector.Column{Device: i, Field: power})
 	}
 	s.Columns = append(s.Columns, columns...)
-	s.Ring = ring.Make(size, len(s.Devices), len(s.Columns))
-	s.stamps, s.cells = make([]int64, len(s.Devices)), make([]float64, len(s.Columns))
-	for i := range s.cells {
-		s.cells[i] = nan
-	}
-	return s
-}
-
-// row appends a row. The devices in failed were not sampled.
-func (s *source) row(t time.Time, failed ...int) {
-	for i := range s.stamps {
-		if !slices.Contains(failed, i) {
-			s.stamps[i] = t.UnixNano()
-		}
-	}
-	s.Ring.Append(t.UnixNano(), s.stamps, s.cells)
-}
-
-func viewOf(sources ...*source) *view.View {
-	v := &view.View{}
-	for _, s := range sources {
-		v.Sources = append(v.Sources, s.Source)
-	}
-	return v
+	return viewtest.New(s, size)
 }
 
 // account is a Follower that records what it receives.
@@ -140,11 +111,11 @@ func TestRowsAndTheTimeTheyApply(t *testing.T) {
 	r, read := newReader(nil)
 	a := follow(r)
 	s := newSource("x", 16, []string{"a", "b"})
-	v := viewOf(s)
-	s.row(at(0))
-	s.row(at(1), 1)
-	s.row(at(3), 1) // within three intervals
-	s.row(at(9))    // after more
+	v := viewtest.View(0, s)
+	s.Tick(at(0))
+	s.Tick(at(1), 1)
+	s.Tick(at(3), 1) // within three intervals
+	s.Tick(at(9))    // after more
 	read(v, at(9))
 	a.want(t, "first reading", "x 0: a=1000 b=1000", "x 1: a=1000 b=-", "x 3: a=2000 b=-", "x 9: a=1000 b=1000")
 	read(v, at(9))
@@ -152,10 +123,10 @@ func TestRowsAndTheTimeTheyApply(t *testing.T) {
 	if a.binds != 1 {
 		t.Errorf("%d bindings of one View", a.binds)
 	}
-	s.row(at(9.5))
-	read(viewOf(s), at(10))
+	s.Tick(at(9.5))
+	read(viewtest.View(0, s), at(10))
 	a.want(t, "another View with the same ring", "x 9.5: a=500 b=500")
-	s.row(at(2)) // the clock was set back
+	s.Tick(at(2)) // the clock was set back
 	read(nil, at(2))
 	a.want(t, "a clock that was set back", "x 2: a=1000 b=1000")
 }
@@ -166,19 +137,19 @@ func TestOverlap(t *testing.T) {
 	a := follow(r)
 	one, two := newSource("one", 16, []string{"a"}), newSource("two", 16, []string{"a"})
 	for i := range 3 {
-		one.row(at(float64(i)))
-		two.row(at(float64(i)))
+		one.Tick(at(float64(i)))
+		two.Tick(at(float64(i)))
 	}
-	read(viewOf(one), at(2))
+	read(viewtest.View(0, one), at(2))
 	a.want(t, "the first source", "one 0: a=1000", "one 1: a=1000", "one 2: a=1000")
-	one.row(at(3)) // not read when the View changes
-	two.row(at(3))
-	two.row(at(4))
-	read(viewOf(two), at(4))
+	one.Tick(at(3)) // not read when the View changes
+	two.Tick(at(3))
+	two.Tick(at(4))
+	read(viewtest.View(0, two), at(4))
 	a.want(t, "the second source", "one 3: a=1000", "two 0: a=-!", "two 1: a=-!", "two 2: a=-!", "two 3: a=-!", "two 4: a=1000")
 	back := newSource("back", 16, []string{"a"}) // an hour back: the clock was set
-	back.row(at(-3600))
-	read(viewOf(back), at(-3600))
+	back.Tick(at(-3600))
+	read(viewtest.View(0, back), at(-3600))
 	a.want(t, "a clock that was set back", "back -3600: a=1000")
 }
 
@@ -186,20 +157,20 @@ func TestTwoSourcesOfADevice(t *testing.T) {
 	r, read := newReader(nil)
 	a := follow(r)
 	one, two := newSource("one", 16, []string{"a"}), newSource("two", 16, []string{"a", "b", "b"})
-	one.row(at(0))
-	two.row(at(0))
-	read(viewOf(one, two), at(0))
+	one.Tick(at(0))
+	two.Tick(at(0))
+	read(viewtest.View(0, one, two), at(0))
 	a.want(t, "both", "one 0: a=1000", "two 0: a=. b=1000 b=.")
 	if got := fmt.Sprint(a.sources[0].Supplies, a.sources[1].Supplies); got != "[true] [false true false]" {
 		t.Errorf("devices are supplied by %s", got)
 	}
-	two.row(at(1), 0) // read before the View changes
-	read(viewOf(two), at(1))
+	two.Tick(at(1), 0) // read before the View changes
+	read(viewtest.View(0, two), at(1))
 	a.want(t, "the first has left", "two 1: a=. b=1000 b=.")
-	two.row(at(2), 0) // the second source's stamp of a is old
+	two.Tick(at(2), 0) // the second source's stamp of a is old
 	read(nil, at(2))
 	a.want(t, "only the second", "two 2: a=- b=1000 b=.")
-	two.row(at(3))
+	two.Tick(at(3))
 	read(nil, at(3))
 	a.want(t, "when it samples both", "two 3: a=3000 b=1000 b=.")
 }
@@ -209,16 +180,16 @@ func TestRingIsLapped(t *testing.T) {
 	r, read := newReader(nil)
 	a := follow(r)
 	s := newSource("x", 4, []string{"a"})
-	v := viewOf(s)
+	v := viewtest.View(0, s)
 	read(v, at(0))
 	for i := range 10 {
-		s.row(at(float64(i)))
+		s.Tick(at(float64(i)))
 	}
 	read(v, at(10))
 	if len(a.rows) != 4 || r.Overruns() != 6 {
 		t.Errorf("%d rows and %d overruns, want 4 and 6", len(a.rows), r.Overruns())
 	}
-	read(viewOf(), at(11))
+	read(viewtest.View(0), at(11))
 	if r.Overruns() != 6 {
 		t.Errorf("%d overruns after the ring has left, want 6", r.Overruns())
 	}
@@ -231,8 +202,8 @@ func TestViewsBetween(t *testing.T) {
 	a := follow(r)
 	for i := range 5 {
 		s := newSource(fmt.Sprint("s", i), 16, []string{"a"})
-		s.row(at(float64(i)))
-		board.Store(viewOf(s))
+		s.Tick(at(float64(i)))
+		board.Store(viewtest.View(0, s))
 	}
 	r.Sync(at(5))
 	a.want(t, "five sessions", "s0 0: a=1000", "s1 1: a=1000", "s2 2: a=1000", "s3 3: a=1000", "s4 4: a=1000")
@@ -241,8 +212,8 @@ func TestViewsBetween(t *testing.T) {
 	}
 	late := follow(r)
 	s := newSource("late", 16, []string{"a"})
-	s.row(at(6))
-	board.Store(viewOf(s))
+	s.Tick(at(6))
+	board.Store(viewtest.View(0, s))
 	r.Sync(at(6))
 	late.want(t, "a follower that came late", "late 6: a=2000")
 	if late.binds != 2 {
@@ -256,7 +227,7 @@ func TestXIDs(t *testing.T) {
 	r, read := newReader(nil)
 	a := follow(r)
 	micros := func(seconds float64) float64 { return float64(at(seconds).UnixMicro()) }
-	newXIDs := func(name string) *source {
+	newXIDs := func(name string) *viewtest.Feed {
 		return newSource(name, 16, []string{"a"}, collector.Column{Field: field.XIDEvent}, collector.Column{Field: field.XIDsSince}, collector.Column{Field: field.XIDsUntil})
 	}
 	f := func(what string, gaps int, want ...float64) {
@@ -267,28 +238,28 @@ func TestXIDs(t *testing.T) {
 		a.xids, a.gaps = nil, 0
 	}
 	one := newXIDs("one")
-	one.cells[2] = micros(0)
-	one.row(at(0))
-	one.cells[1] = 79
-	one.row(at(1), 0)
-	read(viewOf(one), at(1))
+	one.Row[2] = micros(0)
+	one.Tick(at(0))
+	one.Row[1] = 79
+	one.Tick(at(1), 0)
+	read(viewtest.View(0, one), at(1))
 	f("a lost device", 0, 79)
 	two := newXIDs("two")
-	two.cells[2] = micros(10)
-	two.row(at(11))
-	read(viewOf(two), at(11))
+	two.Row[2] = micros(10)
+	two.Tick(at(11))
+	read(viewtest.View(0, two), at(11))
 	f("a source that began later", 1)
 	three := newXIDs("three")
 	for _, x := range []struct{ code, at float64 }{{63, 5}, {64, 10.5}} { // source two reported the second one
-		three.cells[1], three.cells[3] = x.code, micros(x.at)
-		three.row(at(x.at))
+		three.Row[1], three.Row[3] = x.code, micros(x.at)
+		three.Tick(at(x.at))
 	}
-	read(viewOf(three), at(12))
+	read(viewtest.View(0, three), at(12))
 	f("a source with a history", 0, 63)
 	four := newSource("four", 16, []string{"a"}, collector.Column{Field: field.XIDsSince}, collector.Column{Field: field.XIDEvent})
-	four.cells[1], four.cells[2] = micros(5), 65
-	four.row(at(5))
-	read(viewOf(four), at(12))
+	four.Row[1], four.Row[2] = micros(5), 65
+	four.Tick(at(5))
+	read(viewtest.View(0, four), at(12))
 	f("a row in the gap of a source that does not say up to when it has XIDs", 0)
 }
 
@@ -297,13 +268,13 @@ func TestForgotten(t *testing.T) {
 	var told forgotten
 	c := Cursor{forgetters: []Forgetter{&told}}
 	one := newSource("one", 4, []string{"a"})
-	c.Bind(viewOf(one), at(0))
-	c.Bind(viewOf(), at(0))
-	c.Bind(viewOf(), at(86399))
+	c.Bind(viewtest.View(0, one), at(0))
+	c.Bind(viewtest.View(0), at(0))
+	c.Bind(viewtest.View(0), at(86399))
 	if len(c.progress) != 1 {
 		t.Error("a device is forgotten within a day")
 	}
-	c.Bind(viewOf(), at(86401))
+	c.Bind(viewtest.View(0), at(86401))
 	if len(c.progress) != 0 || told != 1 {
 		t.Error("a device is remembered for more than a day")
 	}
@@ -312,7 +283,7 @@ func TestForgotten(t *testing.T) {
 		for j := range ids {
 			ids[j] = fmt.Sprint(i, "-", j)
 		}
-		c.Bind(viewOf(newSource("x", 2, ids)), at(90000))
+		c.Bind(viewtest.View(0, newSource("x", 2, ids)), at(90000))
 	}
 	if got := len(c.progress); got != retainMax+100 || told != forgotten(1+6000-got) {
 		t.Errorf("%d devices are remembered, want %d; followers heard of %d", got, retainMax+100, told)
@@ -328,19 +299,19 @@ func (n *forgotten) Forget(string) { *n++ }
 func TestCursor(t *testing.T) {
 	one, two := newSource("one", 8, []string{"a"}), newSource("two", 8, []string{"b"})
 	for i := range 4 {
-		one.row(at(float64(i)))
-		two.row(at(float64(i)))
+		one.Tick(at(float64(i)))
+		two.Tick(at(float64(i)))
 	}
 	var c Cursor
-	c.Bind(viewOf(one, two, &source{Source: &view.Source{Ring: one.Ring}}), at(4)) // the last source does not fit its ring
+	c.Bind(viewtest.View(0, one, two, &viewtest.Feed{Source: &view.Source{Ring: one.Ring}}), at(4)) // the last source does not fit its ring
 	c.Skip()
 	var row Row
 	if c.Next(&row) {
 		t.Error("there is a row behind the newest")
 	}
-	one.row(at(4))
-	one.row(at(5))
-	two.row(at(4))
+	one.Tick(at(4))
+	one.Tick(at(5))
+	two.Tick(at(4))
 	var got []string
 	for range 3 {
 		if !c.Next(&row) {
@@ -361,13 +332,13 @@ func TestPublished(t *testing.T) {
 		sub := bus.Subscribe(16)
 		r := New(&board, &bus)
 		s := newSource("x", 64, []string{"a"}, collector.Column{Field: field.XIDEvent}, collector.Column{Field: field.ClockEventReasons})
-		board.Store(viewOf(s))
+		board.Store(viewtest.View(0, s))
 		for i, mask := range []float64{4, 0, 5, nan, 5, 1} {
-			s.cells[1], s.cells[2] = nan, mask
+			s.Row[1], s.Row[2] = nan, mask
 			if i == 3 {
-				s.cells[1] = 1e300
+				s.Row[1] = 1e300
 			}
-			s.row(at(float64(i)))
+			s.Tick(at(float64(i)))
 		}
 		r.Sync(at(6))
 		if len(sub.C) != 0 {
@@ -385,8 +356,8 @@ func TestPublished(t *testing.T) {
 		if want := []string{"clock_event x a 0 gpu_idle 2", "clock_event x a 0 power_cap 2", "xid x a -1  3"}; !slices.Equal(got, want) {
 			t.Errorf("got events %q, want %q", got, want)
 		}
-		s.cells[1] = 48
-		s.row(at(7))
+		s.Row[1] = 48
+		s.Tick(at(7))
 		r.Sync(at(7)) // as a scrape does
 		synctest.Wait()
 		if len(sub.C) != 1 {
@@ -434,10 +405,10 @@ func TestHammer(t *testing.T) {
 	writers.Go(func() {
 		for i := range sessions {
 			s := newSource("x", 64, []string{"a"}, collector.Column{Field: field.XIDEvent})
-			board.Store(viewOf(s))
+			board.Store(viewtest.View(0, s))
 			for j := range rows {
-				s.cells[1] = 13
-				s.row(at(float64(i*rows + j)))
+				s.Row[1] = 13
+				s.Tick(at(float64(i*rows + j)))
 			}
 		}
 	})
@@ -464,9 +435,9 @@ func TestFullQueue(t *testing.T) {
 	r, read := newReader(new(events.Bus))
 	r.found = make([]events.Event, maxQueue)
 	s := newSource("x", 16, []string{"a"}, collector.Column{Field: field.XIDEvent})
-	s.cells[1] = 79
-	s.row(at(0))
-	read(viewOf(s), at(0))
+	s.Row[1] = 79
+	s.Tick(at(0))
+	read(viewtest.View(0, s), at(0))
 	if n := r.Dropped(); n != 1 {
 		t.Errorf("%d events were dropped, want 1", n)
 	}
@@ -476,9 +447,9 @@ func TestFullQueue(t *testing.T) {
 func TestSteadyStateAllocatesNothing(t *testing.T) {
 	_, read := newReader(new(events.Bus))
 	s := newSource("x", 64, []string{"a"}, collector.Column{Field: field.XIDEvent}, collector.Column{Field: field.ClockEventReasons})
-	s.cells[2] = 4
-	v, now := viewOf(s), start
-	if n := testing.AllocsPerRun(200, func() { now = now.Add(time.Second); s.row(now); read(v, now) }); n != 0 {
+	s.Row[2] = 4
+	v, now := viewtest.View(0, s), start
+	if n := testing.AllocsPerRun(200, func() { now = now.Add(time.Second); s.Tick(now); read(v, now) }); n != 0 {
 		t.Errorf("%v allocations per row, want 0", n)
 	}
 }
@@ -487,11 +458,11 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 func TestFastWriter(t *testing.T) {
 	one, two := newSource("one", 4, []string{"a"}), newSource("two", 4, []string{"b"})
 	var c Cursor
-	c.Bind(viewOf(one, two), at(0))
-	two.row(at(0))
+	c.Bind(viewtest.View(0, one, two), at(0))
+	two.Tick(at(0))
 	var row Row
 	for i := range 100 {
-		one.row(at(float64(i)))
+		one.Tick(at(float64(i)))
 		if c.Next(&row) && row.Source == 1 {
 			return
 		}
@@ -505,10 +476,10 @@ func TestRowsAfterBinding(t *testing.T) {
 	r, read := newReader(nil)
 	a := follow(r)
 	one, two := newSource("one", 16, []string{"a"}), newSource("two", 16, []string{"a"})
-	one.row(at(9))
-	read(viewOf(one), at(9))
-	read(viewOf(two), at(9))
-	two.row(at(8))
+	one.Tick(at(9))
+	read(viewtest.View(0, one), at(9))
+	read(viewtest.View(0, two), at(9))
+	two.Tick(at(8))
 	read(nil, at(9))
 	a.want(t, "a clock that was set back by a second", "one 9: a=1000", "two 8: a=1000")
 }

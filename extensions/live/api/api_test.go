@@ -242,8 +242,8 @@ func TestTooMuchIsRefused(t *testing.T) {
 	for range maxFields {
 		s.Columns = append(s.Columns, collector.Column{Field: 150})
 	}
-	s.Ring, w.gpus[0].row = ring.Make(2, len(s.Devices), len(s.Columns)), make([]float64, len(s.Columns))
-	w.gpus[0].tick(w.now)
+	s.Ring, w.gpus[0].Row = ring.Make(2, len(s.Devices), len(s.Columns)), make([]float64, len(s.Columns))
+	w.gpus[0].Tick(w.now)
 	a := New(w.options)
 	for _, target := range []string{"fields", "stream"} {
 		got := get(t, a, Prefix+target)

@@ -27,10 +27,10 @@ import (
 	"warpgauge/pkg/exporter"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/lists"
-	"warpgauge/pkg/ring"
 	"warpgauge/pkg/rows"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/view"
+	"warpgauge/pkg/view/viewtest"
 )
 
 var must = testkit.Must
@@ -43,27 +43,12 @@ var fewRules = slices.DeleteFunc(health.Table(), func(r health.Rule) bool {
 // start is the initial time of the simulated node.
 var start = time.Date(2026, 11, 22, 17, 0, 0, 0, time.UTC)
 
-// gpuSource is a source that the test controls.
-type gpuSource struct {
-	*view.Source
-	stamps []int64
-	row    []float64
-}
-
-// tick appends a row in which every device was sampled now.
-func (f *gpuSource) tick(now time.Time) {
-	for i := range f.stamps {
-		f.stamps[i] = now.UnixNano()
-	}
-	f.Ring.Append(now.UnixNano(), f.stamps, f.row)
-}
-
 // world is a simulated node whose clock the test moves.
 type world struct {
 	now     time.Time
 	clock   func() time.Time // now, or a synctest bubble's clock
 	board   view.Board
-	gpus    []*gpuSource
+	gpus    []*viewtest.Feed
 	mu      sync.Mutex // guards states
 	states  []session.CollectorStatus
 	bus     events.Bus
@@ -157,7 +142,7 @@ func newWorld(t testing.TB, n, links int) *world {
 	return w
 }
 
-func newGPU(list field.List, i, links int) *gpuSource {
+func newGPU(list field.List, i, links int) *viewtest.Feed {
 	uuid := fmt.Sprintf("GPU-%08d-7c2f-0e33-89ac-dedf8d7bb611", i)
 	gpu := collector.Device{
 		ID: uuid, Level: field.GPU, GPU: fmt.Sprint(i), UUID: uuid, PCIBusID: fmt.Sprintf("00000000:%02X:00.0", i), Node: fmt.Sprintf("nvidia%d", i),
@@ -175,8 +160,9 @@ func newGPU(list field.List, i, links int) *gpuSource {
 	}
 	s.Explanations = []collector.Explanation{{Reason: collector.ReasonUnsupported, Detail: "the board has no sensor"}}
 	s.Absent = []collector.Absence{{Field: 140}}
-	s.Ring = ring.Make(64, len(s.Devices), len(s.Columns))
-	return &gpuSource{s, make([]int64, len(s.Devices)), []float64{60 + float64(i), 312.5, 1980, 0, 0}}
+	f := viewtest.New(s, 64)
+	f.Row = []float64{60 + float64(i), 312.5, 1980, 0, 0}
+	return f
 }
 
 // tick moves the clock and samples every GPU.
@@ -189,7 +175,7 @@ func (w *world) tick(d time.Duration) {
 func (w *world) sample() {
 	now := w.clock()
 	for _, f := range w.gpus {
-		f.tick(now)
+		f.Tick(now)
 	}
 	w.mu.Lock()
 	for i := range w.states {
@@ -257,11 +243,11 @@ func detailOf(t testing.TB, w *httptest.ResponseRecorder) string {
 // eventful returns a node with events of every kind, recordings and verdicts.
 func eventful(t testing.TB) *world {
 	w := newWorld(t, 2, 1)
-	w.gpus[0].row[3], w.gpus[1].row[4] = 79, 1
+	w.gpus[0].Row[3], w.gpus[1].Row[4] = 79, 1
 	w.bus.Publish(events.Event{Kind: events.XID, Device: &w.gpus[0].Devices[0], Code: 79, Time: w.now, Source: "fake"})
 	w.bus.Publish(events.Event{Kind: events.Clock, Device: &w.gpus[1].Devices[0], Reason: "hw_thermal", Time: w.now})
 	w.tick(time.Second)
-	w.gpus[1].row[1] = math.NaN()
+	w.gpus[1].Row[1] = math.NaN()
 	w.tick(time.Second)
 	w.set(0, session.Lost, session.CauseLost, "GPU is lost")
 	w.past.Recordings = recorder{}

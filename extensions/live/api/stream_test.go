@@ -101,15 +101,15 @@ func TestStream(t *testing.T) {
 		w.sample()
 		first := time.Now().UnixMilli()
 		time.Sleep(100 * time.Millisecond)
-		w.gpus[0].row[0] = math.NaN()
+		w.gpus[0].Row[0] = math.NaN()
 		w.sample()
 		second := time.Now().UnixMilli()
 		r.want(fmt.Sprintf(`rows {"rows":[{"t":%d,"first":0,"v":[60,1980000000]},{"t":%d,"first":0,"v":[null,1980000000]}]}`, first, second))
 
 		// One row without a reading of the device, one row with a value that JSON lacks.
-		w.gpus[0].row[0] = 61
-		w.gpus[0].Ring.Append(time.Now().UnixNano(), w.gpus[0].stamps, w.gpus[0].row)
-		w.gpus[0].row[0] = math.Inf(1)
+		w.gpus[0].Row[0] = 61
+		w.gpus[0].Ring.Append(time.Now().UnixNano(), w.gpus[0].Stamps, w.gpus[0].Row)
+		w.gpus[0].Row[0] = math.Inf(1)
 		time.Sleep(time.Millisecond)
 		w.sample()
 		got := strings.Join(r.next(), "\n")
@@ -118,7 +118,7 @@ func TestStream(t *testing.T) {
 		}
 
 		// The stream omits events of other devices but sends events of the node.
-		w.gpus[0].row[0] = 62
+		w.gpus[0].Row[0] = 62
 		w.bus.Publish(events.Event{Kind: events.XID, Device: &w.gpus[1].Devices[0], Code: 13, Time: time.Now(), Source: "nvml"})
 		w.bus.Publish(events.Event{Kind: events.XID, Device: &w.gpus[0].Devices[0], Code: 79, Time: time.Now(), Source: "nvml"})
 		w.bus.Publish(events.Event{Kind: events.Reload, Text: "reloaded"})
@@ -181,8 +181,8 @@ func TestStreamFollowsTheSessions(t *testing.T) {
 		r.want(`rows {"rows":[{`)
 
 		next := newGPU(w.list, 0, 0)
-		next.row[0] = 70
-		next.tick(sampled) // the previous session had this row
+		next.Row[0] = 70
+		next.Tick(sampled) // the previous session had this row
 		w.gpus[0] = next
 		w.board.Store(&view.View{Version: 2, Sources: []*view.Source{next.Source}})
 		w.sample()
@@ -192,7 +192,7 @@ func TestStreamFollowsTheSessions(t *testing.T) {
 
 		more := newGPU(listOf(t, testList+"DCGM_FI_DEV_MEM_CLOCK, gauge, Clock.\n"), 0, 0)
 		more.Columns = append(more.Columns, collector.Column{Field: 150, Labels: []collector.Label{{Name: "sensor", Value: "2"}}})
-		more.row = append(more.row, 50)
+		more.Row = append(more.Row, 50)
 		more.Ring = ring.Make(64, 1, len(more.Columns))
 		w.gpus[0] = more
 		w.board.Store(&view.View{Version: 3, Sources: []*view.Source{more.Source}})
@@ -283,7 +283,7 @@ func streamsOverHTTP(t *testing.T, two bool) {
 				return
 			case now := <-tick.C:
 				for _, f := range w.gpus {
-					f.tick(now)
+					f.Tick(now)
 				}
 				w.log.Add(&events.Event{Kind: events.Reload, Text: "x"})
 			}
