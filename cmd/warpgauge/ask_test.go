@@ -65,7 +65,7 @@ func TestAskedExporter(t *testing.T) {
 		devices.Want(t, 0, "nvml       lost   gpu", "A?[2Jmodel", "fell off the bus  pod ml/train, container main\n", "job 4711\n", "1 device more: links", "rocm is not in use: no AMD GPU", `doctor says why: warpgauge_mapping_up{mapping="pod_resources"} 0`)
 		page := execute(t, c.env, append([]string{"once"}, c.args...)...)
 		page.Want(t, 0, "page text/plain; version=0.0.4")
-		if devices.Err != asked || page.Err != asked {
+		if devices.Err != asked || page.Err != asked+"warpgauge: GPU 0 (GPU-1) is lost: fell off the bus\n" {
 			t.Errorf("%q: standard error %q and %q, want %q", c.args, devices.Err, page.Err, asked)
 		}
 	}

@@ -118,5 +118,5 @@ func TestAbsentFieldsOnThePage(t *testing.T) {
 	if o := execute(t, nil, flags...); strings.Contains(o.Out, "warpgauge_field_absent") {
 		t.Errorf("without --absent-fields the page has them:\n%s", o.Out)
 	}
-	execute(t, nil, append(flags, "--absent-fields", "--recorder-after=9s")...).Want(t, 0, "--recorder-after has no effect without", line, `field="DCGM_FI_DEV_GPU_UTIL",reason="implausible"} 1`, "\nwarpgauge_field_absent_left_out 0\n")
+	execute(t, nil, append(flags, "--absent-fields", "--recorder-after=9s")...).Want(t, 0, "--recorder-after has no effect without", "GPU 1 ("+ids[1]+") is lost: simulated fault: device lost\n", line, `field="DCGM_FI_DEV_GPU_UTIL",reason="implausible"} 1`, "\nwarpgauge_field_absent_left_out 0\n")
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"warpgauge/pkg/exporter"
@@ -15,6 +14,7 @@ import (
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/exposition"
+	"warpgauge/pkg/field"
 	"warpgauge/pkg/session"
 )
 
@@ -28,7 +28,7 @@ func onceCommand(a *exporter.Program) *cli.Command {
 		Usage: "Print the page of the exporter here, or sample every device and print one",
 		Description: "Asks the exporter that runs on this machine, or the one at --url. If none answers, it opens\n" +
 			"every enabled collector, samples each device, again for rates, which need two samples, and\n" +
-			"makes the page itself. Standard error names the source.\n" +
+			"makes the page itself. Standard error names the source, and GPUs that are not up.\n" +
 			"Ends with code 1 if there is no device.",
 		Flags: append([]cli.Flag{
 			config.TimeoutFlag(10*time.Second, "Longest time to wait for libraries and devices."),
@@ -72,11 +72,30 @@ func showOnce(ctx context.Context, a *exporter.Program, cmd *cli.Command) error 
 		p.AwaitValues(ctx, cmd.Int("samples"), cmd.Duration("timeout"))
 		p.AddPages() // now that the own metrics know of the devices
 		_, err := a.Out.Write(p.Renderer.Page(format, false))
-		if err == nil && !slices.ContainsFunc(p.Engine.Status(), func(c session.CollectorStatus) bool { return len(c.Devices) > 0 }) {
+		up, all := map[string]bool{}, p.Engine.Status()
+		for _, c := range all {
+			for _, d := range c.Devices {
+				up[d.Device.ID] = up[d.Device.ID] || d.State == session.Up
+			}
+		}
+		for _, c := range all {
+			for _, d := range c.Devices {
+				if d.Device.Level == field.GPU && !up[d.Device.ID] {
+					up[d.Device.ID] = true // say it once
+					noticeNotUp(a, d.Device.GPU, d.Device.ID, d.State.String(), d.Reason)
+				}
+			}
+		}
+		if err == nil && len(up) == 0 {
 			err = errNoDevice
 		}
 		return err
 	})
+}
+
+// noticeNotUp names a GPU whose values the page may lack.
+func noticeNotUp(a *exporter.Program, gpu, id, state, reason string) {
+	config.WriteNotice(a.Log, "warpgauge", "GPU %s (%s) is %s: %s", gpu, id, state, reason)
 }
 
 // onceAsked prints the page of a running exporter, if one is to be asked and answers.
@@ -95,7 +114,15 @@ func onceAsked(ctx context.Context, a *exporter.Program, cmd *cli.Command, cfg *
 		return asked, err
 	}
 	_, err = a.Out.Write(page.Bytes())
-	if err == nil && found != nil && len(found.Devices) == 0 {
+	if found == nil || err != nil {
+		return true, err
+	}
+	for _, d := range found.Devices {
+		if d.Kind == field.GPU.String() && d.State != session.Up.String() {
+			noticeNotUp(a, d.GPU, d.ID, d.State, d.Reason)
+		}
+	}
+	if len(found.Devices) == 0 {
 		err = errNoDevice
 	}
 	return true, err

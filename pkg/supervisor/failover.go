@@ -401,10 +401,10 @@ func (f *Failover) want(rest bool) {
 	}
 }
 
-// lacking reports whether the secondary samples GPUs that the primary does not.
+// lacking reports whether the primary has lost a GPU within the last hour, or lacks one that the secondary samples.
 func (f *Failover) lacking() bool {
 	known := devicesOf(sampled(f.primary))
-	return slices.ContainsFunc(gpusOf(f.secondary), func(s *view.Source) bool {
+	return len(known) < len(devicesOf(f.primary)) || slices.ContainsFunc(gpusOf(f.secondary), func(s *view.Source) bool {
 		return slices.ContainsFunc(s.Devices, func(d collector.Device) bool { return d.Level == field.GPU && !known[d.ID] })
 	})
 }
