@@ -33,7 +33,7 @@ DEADCODE     := .tools/deadcode-$(shell awk '$$1 == "golang.org/x/tools" { print
 
 # What make test leaves to make test-all and CI: end-to-end tests of the real binary,
 # and tests that take more than some seconds on a quiet core, by their names.
-LONG_TESTS := TestEachMissingSymbol|TestSoak|TestSimulatedNode|TestSimulatedOldBoard|TestRulesByPromtool|TestBrowser.*
+LONG_TESTS := TestEachMissingSymbol|TestSoak|TestSimulatedNodesAreWell|TestSimulatedNode|TestSimulatedOldBoard|TestRulesByPromtool|TestBrowser.*
 SLOW_TESTS := ^(TestE2E.*|TestTornRows|$(LONG_TESTS))$$
 # End-to-end tests that the race detector does not run: of rules, dashboards and manifests, where the binary only
 # serves, and of limits of memory and times.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/prometheus/prometheus/promql/parser"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/pages"
 	"warpgauge/pkg/field"
 )
@@ -82,9 +83,7 @@ func TestMentions(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if found < 100 {
 		t.Errorf("found %d mentions only", found)
 	}
@@ -151,7 +150,6 @@ var othersFlags = map[string]bool{
 	"server": true, "cert-file": true, "key-file": true, // warpgauge-fleet
 	"timeout": true, "bundle": true, "no-redact": true, "recordings": true, // doctor
 	"listen": true, "at": true, // replay
-	"fail-on":   true,                                                                          // health
 	"device":    true,                                                                          // docker
 	"pause":     true,                                                                          // dcgmi profile
 	"build-arg": true, "cap-drop": true, "read-only": true, "security-opt": true, "user": true, // docker

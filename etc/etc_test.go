@@ -6,18 +6,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"warpgauge/etc"
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/field"
 )
 
 func read(t *testing.T, name string) []byte {
 	t.Helper()
 	text, err := etc.Files().ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return text
 }
 
@@ -28,9 +25,7 @@ func parse(t *testing.T, name string, text []byte) field.List {
 	for _, p := range problems {
 		t.Error(p)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return l
 }
 
@@ -108,12 +103,8 @@ func TestDefaultRows(t *testing.T) {
 		"gauge DCGM_FI_PROF_GR_ENGINE_ACTIVE", "gauge DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "gauge DCGM_FI_PROF_DRAM_ACTIVE",
 		"gauge DCGM_FI_PROF_PCIE_TX_BYTES", "gauge DCGM_FI_PROF_PCIE_RX_BYTES",
 	}
-	if diff := cmp.Diff(want, names(parse(t, etc.Default, etc.DefaultCounters()))); diff != "" {
-		t.Errorf("default rows (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(want, names(parse(t, "dcp", read(t, "dcp-metrics-included.csv")))); diff != "" {
-		t.Errorf("rows of the profiling file (-want +got):\n%s", diff)
-	}
+	testkit.Equal(t, "default rows", want, names(parse(t, etc.Default, etc.DefaultCounters())))
+	testkit.Equal(t, "rows of the profiling file", want, names(parse(t, "dcp", read(t, "dcp-metrics-included.csv"))))
 }
 
 // TestTypes: rows of the shipped lists have the type that the catalogue recommends, including rows that are commented

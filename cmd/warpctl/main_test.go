@@ -35,8 +35,8 @@ func answering(t *testing.T) http.Handler {
 	var mux http.ServeMux
 	for path, answer := range map[string]any{
 		"devices": apiv1.Devices{Hostname: "node-1", Version: "v1", Simulated: true, Collectors: []apiv1.Collector{{Name: "fake", Up: true}}, Devices: []apiv1.Device{
-			{ID: "GPU-1", Kind: "gpu", GPU: "0", Model: "A\x1b[2Jmodel", State: "up", Collector: "fake", Simulated: true},
-			{ID: "GPU-2", Kind: "gpu", GPU: "1", Model: "Amodel", State: "lost", Reason: "fell off the bus", Collector: "fake", Simulated: true},
+			{ID: "GPU-1", Kind: "gpu", GPU: "0", Model: "A\x1b[2Jmodel", State: "up", Status: apiv1.Status{Word: "up"}, Collector: "fake", Simulated: true},
+			{ID: "GPU-2", Kind: "gpu", GPU: "1", Model: "Amodel", State: "lost", Status: apiv1.Status{Word: "failed", Why: "fell off the bus"}, Collector: "fake", Simulated: true},
 		}},
 		"fields": apiv1.Fields{Devices: []apiv1.DeviceFields{{ID: "GPU-1", Fields: fields}}},
 		"health": apiv1.Health{State: "failed", Ready: true}, "list": apiv1.List{Source: "built in"}, "events": apiv1.Events{},
@@ -58,14 +58,12 @@ func TestTopOnce(t *testing.T) {
 	s := httptest.NewServer(answering(t))
 	defer s.Close()
 	o := execute(t, "top", "--url="+s.URL) // a buffer is not a terminal
-	o.Want(t, 0, "GPU  MODEL", "up     ", "lost", "fell off the bus")
+	o.Want(t, 0, "GPU  MODEL", "up     ", "failed", "fell off the bus")
 	if strings.Contains(o.Out, "\x1b") {
 		t.Errorf("table:\n%q", o.Out)
 	}
 	var got top.Report
-	if err := json.Unmarshal([]byte(execute(t, "top", "--url="+s.URL, "--output=json").Out), &got); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal([]byte(execute(t, "top", "--url="+s.URL, "--output=json").Out), &got))
 	if len(got.Nodes) != 1 || got.Nodes[0].Node != "node-1" || len(got.Devices) != 2 || got.Devices[0].Temperature == nil {
 		t.Errorf("report %+v", got)
 	}
@@ -112,7 +110,7 @@ func TestDoctor(t *testing.T) {
 	}
 	found := false
 	for _, f := range got.Findings {
-		found = found || f.Check == "devices" && strings.Contains(f.Finding, "lost: GPU 1: fell off the bus")
+		found = found || f.Check == "devices" && strings.Contains(f.Finding, "failed: GPU 1: fell off the bus")
 	}
 	if !found || !got.Wrong() || o.Code != 1 {
 		t.Errorf("code %d, findings %+v", o.Code, got.Findings)

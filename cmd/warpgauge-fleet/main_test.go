@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/open-telemetry/opamp-go/protobufs"
 	"github.com/urfave/cli/v3"
 	"go.uber.org/goleak"
@@ -129,9 +128,7 @@ func TestYAML(t *testing.T) {
 		_, err := fleet.ReadDirectory(dir, parseYAML)
 		return err
 	}
-	if err := check(good); err != nil {
-		t.Error(err)
-	}
+	must(t, check(good))
 	for _, bad := range []string{"", "version: 2\n", "x: [", good + "server: {maxConcurrentScrapes: 3}\n"} {
 		if err := check(bad); err == nil || !strings.Contains(err.Error(), "a.yaml") {
 			t.Errorf("%q: %v", bad, err)
@@ -155,9 +152,7 @@ func TestDocumentedFlags(t *testing.T) {
 			got = append(got, strings.TrimSuffix(cells[0]+cells[1]+cells[2], "|"))
 		}
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("docs/fleet.md (-want +got):\n%s", diff)
-	}
+	testkit.Equal(t, "docs/fleet.md", want, got)
 }
 
 // TestBadFlags: the program reports bad flags before it serves.

@@ -17,9 +17,9 @@ func answering() http.Handler {
 		_ = json.NewEncoder(w).Encode(apiv1.Devices{ // the client reports errors
 			Collectors: []apiv1.Collector{{Name: "nvml", Up: true}, {Name: "rocm", Reason: "no AMD GPU"}},
 			Devices: []apiv1.Device{
-				{ID: "GPU-1", Kind: "gpu", Collector: "nvml", State: "lost", Reason: "fell off the bus", GPU: "0", UUID: "GPU-1", Model: "A\x1b[2Jmodel", PCIBusID: "00000000:01:00.0",
+				{ID: "GPU-1", Kind: "gpu", Collector: "nvml", State: "lost", Status: apiv1.Status{Word: "failed", Why: "fell off the bus"}, GPU: "0", UUID: "GPU-1", Model: "A\x1b[2Jmodel", PCIBusID: "00000000:01:00.0",
 					Users: []apiv1.User{{Namespace: "ml", Pod: "train", Container: "main"}, {Job: "4711"}}},
-				{ID: "GPU-1/link0", Kind: "link", Collector: "nvml", State: "up", GPU: "0", UUID: "GPU-1", Parent: "GPU-1"},
+				{ID: "GPU-1/link0", Kind: "link", Collector: "nvml", State: "up", Status: apiv1.Status{Word: "up"}, GPU: "0", UUID: "GPU-1", Parent: "GPU-1"},
 			},
 		})
 	})
@@ -62,10 +62,10 @@ func TestAskedExporter(t *testing.T) {
 		args []string
 	}{{here, nil}, {nil, []string{"--url=" + s.URL}}, {simulatedEnvironment(":1"), []string{"--url", s.URL + "/metrics"}}, {here, []string{"--log-level=info"}}} {
 		devices := execute(t, c.env, append([]string{"devices"}, c.args...)...)
-		devices.Want(t, 0, "nvml       lost   gpu", "A?[2Jmodel", "fell off the bus  pod ml/train, container main\n", "job 4711\n", "1 device more: links", "rocm is not in use: no AMD GPU", `doctor says why: warpgauge_mapping_up{mapping="pod_resources"} 0`)
+		devices.Want(t, 0, "nvml       failed  gpu", "A?[2Jmodel", "fell off the bus  pod ml/train, container main\n", "job 4711\n", "1 device more: links", "rocm is not in use: no AMD GPU", `doctor says why: warpgauge_mapping_up{mapping="pod_resources"} 0`)
 		page := execute(t, c.env, append([]string{"once"}, c.args...)...)
 		page.Want(t, 0, "page text/plain; version=0.0.4")
-		if devices.Err != asked || page.Err != asked+"warpgauge: GPU 0 (GPU-1) is lost: fell off the bus\n" {
+		if devices.Err != asked || page.Err != asked+"warpgauge: GPU 0 (GPU-1) is failed: fell off the bus\n" {
 			t.Errorf("%q: standard error %q and %q, want %q", c.args, devices.Err, page.Err, asked)
 		}
 	}

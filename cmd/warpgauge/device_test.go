@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"warpgauge/internal/testkit"
 )
 
 const reasonsCSV = `DCGM_FI_DEV_GPU_TEMP, gauge, t
@@ -40,7 +42,7 @@ func TestCheckSaysWhy(t *testing.T) {
 	flags, _ := simulatedReasons(t, "check", csv)
 	want := csv + `: 8 fields, 0 errors, 0 warnings
 fake: supplies 1 to 4 of 7 fields for 3 devices of kind gpu
-fake: reads 5 fields in addition for health (--health=off: none): DCGM_FI_DEV_GET_GPU_RECOVERY_ACTION, DCGM_FI_DEV_THERMAL_VIOLATION, DCGM_FI_DEV_CLOCKS_EVENT_REASONS, DCGM_FI_DEV_SM_CLOCK, DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION
+fake: reads 8 fields in addition for health (--health=off: none): DCGM_FI_DEV_GET_GPU_RECOVERY_ACTION, DCGM_FI_DEV_INFOROM_CONFIG_VALID, DCGM_FI_DEV_GPU_TEMP_LIMIT, DCGM_FI_DEV_SLOWDOWN_TEMP, DCGM_FI_DEV_CLOCKS_EVENT_REASONS, DCGM_FI_DEV_SM_CLOCK, DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION, DCGM_EXP_GPU_HEALTH_STATUS
 
 WITHOUT VALUE                      REASON       DEVICES    DETAIL
 DCGM_EXP_XID_ERRORS_COUNT          device_lost  gpu 1      simulated fault: device lost
@@ -79,9 +81,7 @@ DCGM_FI_DEV_NVSWITCH_FATAL_ERRORS  unsupported  -          no collector in use h
 		{"DCGM_FI_PROF_GR_ENGINE_ACTIVE", "unsupported", "the simulated gpu does not have it"},
 		{"amd_gpu_voltage_volts", "unsupported", "only AMD GPUs have it"},
 	}
-	if diff := cmp.Diff(wantRows, got.Devices[0].Absent); diff != "" {
-		t.Errorf("JSON of GPU 0 (-want +got):\n%s", diff)
-	}
+	testkit.Equal(t, "JSON of GPU 0", wantRows, got.Devices[0].Absent)
 }
 
 func TestFieldsOfOneGPU(t *testing.T) {

@@ -31,7 +31,7 @@ func TestE2EAlerts(t *testing.T) {
 	kube := kubelet.Start(t)
 	e := serve(t, build(t), withKubelet(kube.Socket(), "--collect-interval=100", "--xid-count-window-size=10000",
 		"-f", file(t, "counters.csv", "DCGM_FI_DEV_GPU_TEMP, gauge, Temperature.\nDCGM_EXP_XID_ERRORS_COUNT, gauge, XIDs.\n"),
-		faults(t, xid.fault("kind: xid, device: 3, xid: 79"), xid.fault("kind: xid, device: 5, xid: 121")))...)
+		faults(t, xid.fault("kind: xid, device: 3, xid: 79"), xid.fault("kind: xid, device: 5, xid: 159")))...)
 	kube.Set(pod("train-0", e.uuids(t)["3"]))
 	rules, err := filepath.Abs("../../deploy/prometheus/rules/*.yml")
 	must(t, err)
@@ -51,9 +51,9 @@ scrape_configs:
 	must(t, err)
 	xid.begin(t)
 	discord.await(t, `"title":"[PAGE] GPUFailed`, "GPU 3 of ", " has failed", "Reason: xid_79: GPU has fallen off the bus", "Do: reboot", "Used by: ml/train-0",
-		"Runbook: https://wiki.example.com/warpgauge/runbooks#gpufailed")
+		"docs/runbooks.md#gpufailed")
 	onCall.await(t, `"alertname":"GPUFailed"`)
-	discord.await(t, `"title":"[TICKET] GPUXIDOther`, "XID 121 on GPU 5 of ", "NVIDIA H100", "on "+name, "XID 121: C2C Link Error")
+	discord.await(t, `"title":"[TICKET] GPUXIDOther`, "XID 159 on GPU 5 of ", "NVIDIA H100", "on "+name, "XID 159: Robust Channel CHI Non-Data Error")
 	// When the count's window ends, the alert ends. The verdict stays, because there was no reset.
 	discord.await(t, `"title":"[OK] GPUXIDOther`)
 	if discord.has(`"title":"[OK] GPUFailed`) {

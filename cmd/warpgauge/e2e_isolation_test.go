@@ -42,7 +42,6 @@ func TestE2EIsolation(t *testing.T) {
 		entries = append(entries, f.fault(keys))
 		return f
 	}
-	leak := fault("kind: leak, rate: 100")
 	ways := []struct {
 		reason, logged string
 		fault          *trouble // nil: a signal instead
@@ -53,9 +52,9 @@ func TestE2EIsolation(t *testing.T) {
 		{"hung", "", fault("kind: spin, device: all, once: true"), 0},
 		{"hung", "", nil, syscall.SIGSTOP},
 		{"signal", "", nil, syscall.SIGKILL},
-		{"memory", "", leak, 0},
+		{"memory", "", fault("kind: leak, rate: 100, once: true"), 0},
 	}
-	e := serve(t, mine, "--isolation=process", "--collect-interval=50", "--stale-after=20s", "--sample-deadline=500ms", "--enable-pprof",
+	e := serve(t, mine, "--isolation=process", "--collect-interval=50", "--stale-after=20s", "--sample-deadline=1s", "--enable-pprof",
 		"--collector-restart-max=100ms", "--collector-memory-limit=250MiB", "-f", file(t, "counters.csv", isolationCSV), faults(t, entries...))
 	write(t, mine, "#!/bin/sh\nexit 42\n")
 	e.await(t, "a page with 8 GPUs", eightGPUs)
@@ -84,7 +83,6 @@ func TestE2EIsolation(t *testing.T) {
 			t.Errorf("the log does not say %q", way.logged)
 		}
 	}
-	leak.end(t)
 	e.oneChild(t)
 	e.manyRestarts(t, int(ends["signal"]))
 	w.stop(t)

@@ -172,9 +172,7 @@ func (n *nvmlNode) release(t *testing.T) {
 			n.awaitFree(t)
 		} else {
 			n.letGo(t, client, "?collector=nvml")
-			if err := gpus()(n.scrape(t, acceptText)); err != nil {
-				t.Error(err)
-			}
+			must(t, gpus()(n.scrape(t, acceptText)))
 		}
 		// The driver goes away and comes back without any call to it.
 		n.ResetCalls()
@@ -231,7 +229,7 @@ func (n *nvmlNode) hang(t *testing.T) {
 	n.othersAdvance(t)
 	eventually.OK(t, "what warpctl doctor says", func() error {
 		code, out := runToEnd(t, buildControl(t), "doctor", "--url="+n.url)
-		for _, text := range []string{"nvml is in use", "stalled: GPU 3", "look for XIDs in the kernel log", "XID 79"} {
+		for _, text := range []string{"nvml is in use", "failed: GPU 3: the device does not return", "look for XIDs in the kernel log", "XID 79"} {
 			if !strings.Contains(out, text) {
 				return fmt.Errorf("code %d, the output lacks %q:\n%s", code, text, out)
 			}

@@ -150,15 +150,6 @@ func write(t *testing.T, path, text string) {
 	must(t, os.Rename(next, path))
 }
 
-// socketDirectory returns a short path: a socket's path has at most 107 bytes.
-func socketDirectory(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "wg") //nolint:usetesting // t.TempDir can be too long
-	must(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return dir
-}
-
 // configMap lays a file out like the kubelet's ConfigMap volume: NAME -> ..data/NAME, ..data ->
 // ..<time>. It replaces existing text by the kubelet's swap of links.
 func configMap(t *testing.T, dir, name, text string) {

@@ -289,9 +289,7 @@ func (n *twoNode) hungInEngine(t *testing.T) {
 func (n *twoNode) releases(t *testing.T) {
 	// With everything released, DCGM's end does not start NVML.
 	n.post(t, "/-/release")
-	if err := gpus()(n.scrape(t, acceptText)); err != nil {
-		t.Error(err)
-	}
+	must(t, gpus()(n.scrape(t, acceptText)))
 	n.free(t)
 	n.await(t, "both released", is(1, "warpgauge_collector_problem", "collector", "nvml", "cause", "released"),
 		is(1, "warpgauge_collector_problem", "collector", "dcgm", "cause", "released"))

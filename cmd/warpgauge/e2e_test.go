@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/eventually"
 )
 
@@ -41,7 +42,7 @@ func TestE2E(t *testing.T) {
 // testFirstPage starts the exporter like its systemd unit (Type=notify), which gets messages when the port is
 // open and when the exporter ends.
 func testFirstPage(t *testing.T, exe string) {
-	path := filepath.Join(socketDirectory(t), "notify")
+	path := filepath.Join(testkit.ShortDir(t), "notify")
 	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
 	must(t, err)
 	t.Cleanup(func() { _ = socket.Close() })

@@ -2,11 +2,11 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/field"
 )
 
@@ -14,9 +14,7 @@ func TestFieldTable(t *testing.T) {
 	f := func(code int, stderr string, patterns []string, want ...string) {
 		t.Helper()
 		o := execute(t, nil, append([]string{"fields"}, patterns...)...)
-		if diff := cmp.Diff(strings.Join(append(want, ""), "\n"), o.Out); diff != "" {
-			t.Errorf("fields %q (-want +got):\n%s", patterns, diff)
-		}
+		testkit.Equal(t, fmt.Sprintf("fields %q", patterns), strings.Join(append(want, ""), "\n"), o.Out)
 		if o.Code != code || !strings.Contains(o.Err, stderr) || (stderr == "") != (o.Err == "") {
 			t.Errorf("fields %q: exit code %d, want %d; standard error %q, want %q", patterns, o.Code, code, o.Err, stderr)
 		}

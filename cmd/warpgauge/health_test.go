@@ -37,6 +37,7 @@ func TestHealth(t *testing.T) {
 	since := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	healthy := apiv1.DeviceHealth{ID: "GPU-0", GPU: "0", State: "ok", Action: "none", Since: &since}
 	degraded := apiv1.DeviceHealth{ID: "GPU-1", GPU: "1", State: "degraded", Reason: "corrected_errors", Text: "many corrected errors", Action: "none", Since: &since}
+	drained := apiv1.DeviceHealth{ID: "GPU-5", GPU: "5", State: "degraded", Reason: "nvlink_errors", Action: "drain", Since: &since}
 	failed := apiv1.DeviceHealth{ID: "GPU-3", GPU: "3", State: "failed", Reason: "xid_79", Text: "the GPU has fallen off the bus", Action: "reboot", Since: &since}
 	part := apiv1.DeviceHealth{ID: "GPU-3/1", GPU: "3", State: "failed", Reason: "xid_79", Action: "reboot"}
 	unknown := apiv1.DeviceHealth{ID: "GPU-2", GPU: "2", State: "unknown", Reason: "released", Action: "none"}
@@ -45,25 +46,23 @@ func TestHealth(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		devices []apiv1.DeviceHealth
-		failOn  string
 		code    int
 		line    string
 	}{
-		{"all well", all(healthy, healthy), "failed", 0, "2 devices, none is failed"},
-		{"degraded is not failed", all(healthy, degraded), "failed", 0, "2 devices, none is failed"},
-		{"degraded counts", all(healthy, degraded), "degraded", 1, "GPU 1 corrected_errors"},
-		{"failed", all(healthy, failed, degraded), "failed", 1, "GPU 3 xid_79: reboot"},
-		{"failed is worse than degraded", all(failed, degraded), "degraded", 1, "GPU 3 xid_79: reboot; GPU 1 corrected_errors"},
-		{"a part of a GPU", all(part), "failed", 1, "GPU-3/1 xid_79: reboot"},
-		{"unknown is not healthy", all(healthy, unknown), "failed", 2, "cannot tell: GPU 2 released"},
-		{"unknown counts", all(healthy, unknown), "unknown", 1, "GPU 2 released"},
-		{"failed is known", all(unknown, failed), "failed", 1, "GPU 3 xid_79: reboot"},
-		{"a state that this version does not know", all(healthy, apiv1.DeviceHealth{ID: "GPU-4", GPU: "4", State: "critical"}), "unknown", 2, "cannot tell: GPU 4 critical"},
-		{"a failed node", all(healthy, apiv1.DeviceHealth{State: "failed"}), "failed", 2, `cannot tell: the verdict on the node is "failed", but no device has it`},
-		{"no verdicts", nil, "failed", 2, "cannot tell: the exporter has no verdict on any device: is its --health off?"},
-		{"many", all(failed, failed, failed, failed, failed, failed), "failed", 1, "GPU 3 xid_79: reboot; GPU 3 xid_79: reboot; GPU 3 xid_79: reboot; 3 more"},
+		{"all well", all(healthy, healthy), 0, "2 devices, none is to be taken out of service"},
+		{"an action that leaves it in service", all(healthy, degraded), 0, "2 devices, none is to be taken out of service"},
+		{"a degraded device that is taken out", all(healthy, degraded, drained), 1, "GPU 5 nvlink_errors: drain"},
+		{"failed", all(healthy, failed, drained), 1, "GPU 3 xid_79: reboot; GPU 5 nvlink_errors: drain"},
+		{"a part of a GPU", all(part), 1, "GPU-3/1 xid_79: reboot"},
+		{"a GPU with its part", all(part, failed, drained), 1, "GPU 3 xid_79: reboot; GPU 5 nvlink_errors: drain"},
+		{"unknown is not healthy", all(healthy, unknown, degraded), 2, "cannot tell: GPU 2 released"},
+		{"failed is known", all(unknown, failed), 1, "GPU 3 xid_79: reboot"},
+		{"a state that this version does not know", all(healthy, apiv1.DeviceHealth{ID: "GPU-4", GPU: "4", State: "critical"}), 2, "cannot tell: GPU 4 critical"},
+		{"a failed node", all(healthy, apiv1.DeviceHealth{State: "failed"}), 2, `cannot tell: the verdict on the node is "failed", but no device has it`},
+		{"no verdicts", nil, 2, "cannot tell: no verdict on any device: none is read, or health is off"},
+		{"many", all(failed, failed, failed, failed, failed, failed), 1, "GPU 3 xid_79: reboot; GPU 3 xid_79: reboot; GPU 3 xid_79: reboot; 3 more"},
 	} {
-		got := execute(t, nil, "health", "--url="+verdicts(t, tt.devices...), "--fail-on="+tt.failOn, "--output=line")
+		got := execute(t, nil, "health", "--url="+verdicts(t, tt.devices...), "--output=line")
 		if got.Code != tt.code || got.Out != tt.line+"\n" || got.Err != "" {
 			t.Errorf("%s: code %d, output %q, error output %q; want code %d, %q", tt.name, got.Code, got.Out, got.Err, tt.code, tt.line)
 		}
@@ -88,7 +87,7 @@ func TestHealthCannotTell(t *testing.T) {
 	foreign := httptest.NewServer(http.NotFoundHandler())
 	defer foreign.Close()
 	for _, args := range [][]string{
-		{"--url=http://127.0.0.1:1"}, {"--url=" + foreign.URL}, {"--url=ftp://x"}, {"--url=none"}, {"--fail-on=sick"}, {"--output=xml"}, {"--no-such-flag"}, {"extra"},
+		{"--url=http://127.0.0.1:1"}, {"--url=" + foreign.URL}, {"--url=ftp://x"}, {"--url=none"}, {"--output=xml"}, {"--no-such-flag"}, {"extra"},
 	} {
 		if got := execute(t, nil, append([]string{"health"}, args...)...); got.Code != 2 || got.Out != "" || got.Err == "" {
 			t.Errorf("%q: code %d, output %q, error output %q", args, got.Code, got.Out, got.Err)
@@ -143,10 +142,11 @@ func TestNodeProblemDetector(t *testing.T) {
 	if r.Condition != kubenode.ConditionType || r.Type != "permanent" || r.Condition != config.Conditions[0].Type || r.Path != "/usr/bin/warpgauge" {
 		t.Errorf("condition %q by %q", r.Condition, r.Path)
 	}
-	for state, want := range map[string]int{"ok": 0, "degraded": 0, "failed": 1, "unknown": 2} {
-		got := execute(t, nil, append(r.Args, "--url="+verdicts(t, apiv1.DeviceHealth{ID: "GPU-1", GPU: "1", State: state, Reason: "reason"}))...)
+	for of, want := range map[string]int{"ok none": 0, "degraded none": 0, "degraded contact_vendor": 0, "degraded drain": 1, "failed reboot": 1, "unknown none": 2} {
+		state, action, _ := strings.Cut(of, " ")
+		got := execute(t, nil, append(r.Args, "--url="+verdicts(t, apiv1.DeviceHealth{ID: "GPU-1", GPU: "1", State: state, Reason: "reason", Action: action}))...)
 		if got.Code != want || len(got.Out) > 80+1 || strings.Count(got.Out, "\n") != 1 {
-			t.Errorf("%s: code %d, output %q, want code %d", state, got.Code, got.Out, want)
+			t.Errorf("%s: code %d, output %q, want code %d", of, got.Code, got.Out, want)
 		}
 	}
 	if got := execute(t, nil, append(r.Args, "--url=http://127.0.0.1:1")...); got.Code != 2 {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+	"time"
 
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/collector"
@@ -15,10 +16,9 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// TestConformance runs the contract's suite on the simulated library and on NVIDIA's engine. No board can hang alone,
-// because the whole engine hangs: see TestEngineFallsSilent and TestDriverHangs. The rig's hooks wait until the engine has
-// noticed the change. The list for NVIDIA's engine has no health field: the engine soon reports that the simulated power
-// is at its limit, and each new reason needs a new Open (TestHealthJudged).
+// TestConformance runs the contract's suite on the simulated library and on NVIDIA's engine. Boards hang only together:
+// see TestEngineFallsSilent and TestDriverHangs. The rig's hooks wait until the engine notices the change. NVIDIA's list
+// has no health field: the engine soon reports the simulated power, and each new reason needs a new Open.
 func TestConformance(t *testing.T) {
 	for kind, newMachine := range map[string]func(testing.TB, hardware) machine{"simulated": newSimulated, "NVIDIA": newReal} {
 		for name, h := range map[string]hardware{
@@ -132,8 +132,8 @@ func (w *witness) Open(ctx context.Context, fields field.List) ([]collector.Sour
 	w.rig.open.hold(sources)
 	for i, s := range sources {
 		w.rig.devices = append(w.rig.devices, s.Devices()...)
-		if w.rig.read {
-			_ = w.rig.open.sample(i)
+		for end := time.Now().Add(10 * time.Second); w.rig.read && errors.Is(w.rig.open.sample(i), errStarting) && time.Now().Before(end); {
+			time.Sleep(20 * time.Millisecond) // the suite needs the engine's first values
 		}
 	}
 	return sources, nil

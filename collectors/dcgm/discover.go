@@ -187,7 +187,7 @@ func (d *discovery) facts(entities []entity) ([][]collector.Label, error) {
 			values, err = d.engine.live(entities, id)
 		}
 		if err != nil {
-			if ofAField(err) {
+			if isStatus(err, statusGeneric, statusBadParam, statusNotSupported, statusUnknownField, statusNoModule) { // of one field of several
 				continue
 			}
 			return nil, err

@@ -10,10 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"warpgauge/collectors/dcgm/dcgmtest"
 	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
@@ -85,13 +84,9 @@ func TestEntities(t *testing.T) {
 		}
 		c := open1(t, o, tt.names...)
 		c.mustSample(t)
-		if diff := cmp.Diff(tt.levels, levels(devices(c))); diff != "" {
-			t.Errorf("%s, %q: devices by level (-want +got):\n%s", tt.preset, tt.names, diff)
-		}
+		testkit.Equal(t, fmt.Sprintf("%s, %q: devices by level", tt.preset, tt.names), tt.levels, levels(devices(c)))
 		for _, want := range tt.devices {
-			if diff := cmp.Diff(want, find(t, c, want.ID)); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", want.ID, diff)
-			}
+			testkit.Equal(t, want.ID, want, find(t, c, want.ID))
 		}
 		for of, want := range tt.values {
 			id, name, _ := strings.Cut(of, " ")
@@ -131,13 +126,9 @@ func TestBlankIdentity(t *testing.T) {
 			e.Set(dcgmtest.GPU(0), 55, dcgmtest.Blank(which))
 			c := open1(t, remote(e), "DCGM_FI_DEV_GPU_TEMP", "label DCGM_FI_DRIVER_VERSION")
 			want := []collector.Device{{ID: "GPU 0", Level: field.GPU, GPU: "0", Node: "nvidia0"}}
-			if diff := cmp.Diff(want, devices(c)); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", blank, diff)
-			}
+			testkit.Equal(t, blank, want, devices(c))
 			c.mustSample(t)
-			if err := c.Close(); err != nil {
-				t.Error(err)
-			}
+			must(t, c.Close())
 		}
 	}
 }
@@ -157,9 +148,7 @@ func TestDevices(t *testing.T) {
 				t.Errorf("devices by level: %v, want %d links", n, links)
 			}
 			for _, want := range []collector.Device{gpu, link} {
-				if diff := cmp.Diff(want, find(t, c, want.ID)); diff != "" {
-					t.Errorf("%s (-want +got):\n%s", want.ID, diff)
-				}
+				testkit.Equal(t, want.ID, want, find(t, c, want.ID))
 			}
 			if changed, err := c.Rescan(t.Context()); changed || err != nil {
 				t.Errorf("rescan without a change: %v, %v", changed, err)
@@ -289,7 +278,5 @@ func (c *opened) wantInstances(tb testing.TB, m machine, layout []string) {
 			tb.Errorf("%s has the UUID %q, want %q of %v", d.ID, d.Instance.UUID, uuid, uuids)
 		}
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		tb.Errorf("instances (-want +got):\n%s", diff)
-	}
+	testkit.Equal(tb, "instances", want, got)
 }

@@ -4,6 +4,7 @@ package dcgm
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +16,7 @@ import (
 
 	"warpgauge/collectors/dcgm/dcgmtest"
 	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/collector/collectortest"
 	"warpgauge/pkg/field"
@@ -46,14 +48,10 @@ func TestConnect(t *testing.T) {
 		if err := c.Close(); err != nil {
 			t.Errorf("engine %q: close again: %v", address, err)
 		}
-		if diff := cmp.Diff(dcgmtest.Counts{Inits: 1}, e.Counts()); diff != "" {
-			t.Errorf("engine %q: left over (-want +got):\n%s", address, diff)
-		}
+		testkit.Equal(t, fmt.Sprintf("engine %q: left over", address), dcgmtest.Counts{Inits: 1}, e.Counts())
 	}
 	for file, level := range map[string]string{"": "", "/var/log/dcgm.log": "DEBUG"} {
-		if err := open1(t, Options{Library: e.Library(), LogFile: file, LogLevel: level}, temperature).Close(); err != nil {
-			t.Error(err)
-		}
+		must(t, open1(t, Options{Library: e.Library(), LogFile: file, LogLevel: level}, temperature).Close())
 		if got, severity, ok := e.Log(); !ok || got != file || severity != severities[level] {
 			t.Errorf("log %q at severity %d (%v), want %q at %s", got, severity, ok, file, level)
 		}

@@ -59,9 +59,7 @@ func TestHeaders(t *testing.T) {
 		must(t, err)
 		files[name] = text
 	}
-	if err := dcgmtest.Compile(t.TempDir(), files, "-std=gnu11", "-fsyntax-only", "check.c"); err != nil {
-		t.Error(err)
-	}
+	must(t, dcgmtest.Compile(t.TempDir(), files, "-std=gnu11", "-fsyntax-only", "check.c"))
 }
 
 // structs pairs the structs of abi_linux.h and dcgm_structs.h, with their fields in order.

@@ -54,7 +54,6 @@ type health struct {
 	group   handleID
 	ids     []uint32 // the GPUs' IDs
 	watches []boundHealth
-	answer  healthAnswer
 	unknown map[uint32]bool // reasons without a column that were logged
 }
 
@@ -101,7 +100,6 @@ func newHealth(e *engine, n *node, list []field.Reading, o Options) (part, error
 			h.bind(d, w)
 		}
 	}
-	h.answer = e.newHealthAnswer()
 	return h, nil
 }
 
@@ -123,7 +121,7 @@ func (h *health) sample(row []float64, due []bool) error {
 	}
 	var incidents []incident
 	err := h.try("cannot read GPU health", func() (err error) {
-		incidents, err = h.engine.health(h.group, h.answer)
+		incidents, err = h.engine.health(h.group)
 		return err
 	})
 	if err != nil {

@@ -99,7 +99,5 @@ func TestAHostileEngine(t *testing.T) {
 		t.Errorf("%d lines about reasons", n)
 	}
 	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	must(t, <-ended)
 }

@@ -13,6 +13,7 @@ import (
 
 	"warpgauge/collectors/dcgm/dcgmtest"
 	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
@@ -67,9 +68,7 @@ func TestHealthJudged(t *testing.T) {
 		check := func() {
 			t.Helper()
 			for gpu := range want {
-				if diff := cmp.Diff(want[gpu], c.cellsOf(field.GPUHealth, gpu, "health_watch")); diff != "" {
-					t.Errorf("GPU %d (-want +got):\n%s", gpu, diff)
-				}
+				testkit.Equal(t, fmt.Sprintf("GPU %d", gpu), want[gpu], c.cellsOf(field.GPUHealth, gpu, "health_watch"))
 			}
 		}
 		check()

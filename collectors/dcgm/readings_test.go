@@ -12,10 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"warpgauge/collectors/dcgm/dcgmtest"
 	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/collector/collectortest"
 	"warpgauge/pkg/field"
@@ -122,12 +121,8 @@ func TestRefusedFields(t *testing.T) {
 		if want, got := slices.Sorted(slices.Values(gone)), slices.Sorted(maps.Keys(explained)); !slices.Equal(got, want) {
 			t.Errorf("the reasons are of %q, want %q", got, want)
 		}
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-		if diff := cmp.Diff(dcgmtest.Counts{Inits: 1}, e.Counts()); diff != "" {
-			t.Errorf("without %q: left over (-want +got):\n%s", gone, diff)
-		}
+		must(t, c.Close())
+		testkit.Equal(t, fmt.Sprintf("without %q: left over", gone), dcgmtest.Counts{Inits: 1}, e.Counts())
 	}
 	f(func(*dcgmtest.Engine) {})
 	f(func(e *dcgmtest.Engine) {

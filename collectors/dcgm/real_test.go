@@ -14,6 +14,7 @@ import (
 	"warpgauge/collectors/dcgm/dcgmtest"
 	"warpgauge/collectors/internal/dl"
 	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/loopback"
 )
 
@@ -72,10 +73,7 @@ func freeAddress(tb testing.TB, tcp bool) string {
 		tb.Cleanup(func() { _ = port.Close() })
 		return port.Address()
 	}
-	dir, err := os.MkdirTemp("", "dcgm-") //nolint:usetesting // tb.TempDir() may be longer than a socket's path
-	must(tb, err)
-	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return filepath.Join(dir, "socket")
+	return filepath.Join(testkit.ShortDir(tb), "socket")
 }
 
 func (m *nvidia) options() Options             { return m.o }

@@ -13,6 +13,7 @@ import (
 
 	"warpgauge/collectors/dcgm/dcgmtest"
 	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/accumulate"
 	"warpgauge/pkg/collector"
@@ -46,9 +47,7 @@ func serve(t *testing.T, o Options) *served {
 	go func() { ended <- s.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		must(t, <-ended)
 	})
 	eventually.True(t, "a collector in service", func() bool { return s.Status().Up })
 	s.sync()
@@ -195,9 +194,7 @@ func (c *opened) stamp(tb testing.TB, gpu int, name string) int64 {
 	tb.Helper()
 	cells := make([]cell, 1)
 	fields := []uint16{uint16(settable[name].id)}
-	if err := c.engine.latest([]entity{{kindGPU, uint32(gpu)}}, fields, false, c.engine.newScratch(1), cells); err != nil {
-		tb.Fatal(err)
-	}
+	testkit.Must(tb, c.engine.latest([]entity{{kindGPU, uint32(gpu)}}, fields, false, c.engine.newScratch(1), cells))
 	return cells[0].micros
 }
 

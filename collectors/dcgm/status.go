@@ -110,11 +110,6 @@ func unsupported(err error) bool {
 		statusNoProfiling, statusProfilingLib, statusMultiPass, statusNoSymbol)
 }
 
-// ofAField reports whether a single field of several may be the cause of an error.
-func ofAField(err error) bool {
-	return isStatus(err, statusGeneric, statusBadParam, statusNotSupported, statusUnknownField, statusNoModule)
-}
-
 func isStatus(err error, wanted ...status) bool {
 	if err == nil {
 		return false // allocates nothing

@@ -2,6 +2,7 @@
 
 package dcgm
 
+// #include <malloc.h>
 // #include <stdlib.h>
 // #include "calls_linux.h"
 import "C"
@@ -100,20 +101,16 @@ func (e *engine) watchHealth(group handleID, systems uint32, every, keep time.Du
 	return answer(C.wg_health_watch(e.table, e.handle, C.uintptr_t(group), C.uint32_t(systems), C.int64_t(every.Microseconds()), C.double(keep.Seconds())))
 }
 
-// healthAnswer is C memory for the incidents of a health check, about 1 MiB.
-type healthAnswer struct{ c *C.wg_health5 }
-
-func (e *engine) newHealthAnswer() healthAnswer {
-	return healthAnswer{(*C.wg_health5)(e.alloc(C.sizeof_wg_health5))}
-}
-
-// health checks a group and returns its incidents. A healthy group has none.
-func (e *engine) health(group handleID, into healthAnswer) (out []incident, err error) {
-	if r := C.wg_health(e.table, e.handle, C.uintptr_t(group), into.c); r != 0 {
+// health checks a group and returns its incidents. A healthy group has none. The answer takes 1 MiB, and libdcgm frees
+// copies of that size: malloc_trim returns them to the kernel.
+func (e *engine) health(group handleID) (out []incident, err error) {
+	into := (*C.wg_health5)(C.malloc(C.sizeof_wg_health5))
+	defer func() { C.free(unsafe.Pointer(into)); C.malloc_trim(0) }()
+	if r := C.wg_health(e.table, e.handle, C.uintptr_t(group), into); r != 0 {
 		return nil, fmt.Errorf("check health: %w", status(r))
 	}
-	for i := range int(into.c.count) {
-		in := &into.c.incidents[i]
+	for i := range int(into.count) {
+		in := &into.incidents[i]
 		out = append(out, incident{entityOf(in.entity), uint32(in.system), int32(in.health), uint32(in.code), text(in.message[:])})
 	}
 	return out, nil

@@ -107,6 +107,7 @@ func (g *gpu) amdColumns() map[field.ID][]amdColumn {
 		field.AMDBelowLimitShare:    numbered("xcc", amdXCCs, capped, "reason", "host_limit"),
 		field.AMDBadPages:           named("state", []string{"retired", "pending", "failed"}, never),
 		field.AMDRecordAge:          named("severity", []string{"fatal", "non_fatal_corrected"}, fixed(54000)), // 15 hours
+		field.AMDRecordsUndated:     named("severity", []string{"fatal"}, never),
 		field.AMDUnread:             named("what", []string{"gpu_metrics", "attributes", "partitions"}, never),
 	}
 	for i := range g.board.links {

@@ -76,20 +76,6 @@ func (c *fixedClock) advance(d time.Duration) { c.t = c.t.Add(d) }
 
 const temperature = "DCGM_FI_DEV_GPU_TEMP"
 
-// list asks for the named fields as gauges.
-func list(tb testing.TB, names ...string) field.List {
-	tb.Helper()
-	var l field.List
-	for _, name := range names {
-		d, scale, ok := field.ByName(name)
-		if !ok {
-			tb.Fatalf("no field %q", name)
-		}
-		l.Fields = append(l.Fields, field.Field{Desc: d, Name: name, Scale: scale})
-	}
-	return l
-}
-
 // node is an open collector with helpers that read one device or field.
 type node struct {
 	tb        testing.TB

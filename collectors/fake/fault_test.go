@@ -16,6 +16,7 @@ import (
 
 	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/collector/collectortest"
 	"warpgauge/pkg/field"
 )
 
@@ -52,7 +53,7 @@ func TestFaults(t *testing.T) {
 		util, _, _ := field.ByName("DCGM_FI_DEV_GPU_UTIL")
 		temp, _, _ := field.ByName(temperature)
 		const s = time.Second
-		n := scripted(t, list(t, util.Name, temperature, "DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT"),
+		n := scripted(t, collectortest.Gauges(t, util.Name, temperature, "DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT"),
 			Fault{Kind: Absurd, At: 5 * s, For: 5 * s, GPUs: index(1), Field: util, Value: 808e6},
 			Fault{Kind: Blank, At: 7 * s, For: 5 * s, GPUs: index(1), Field: temp},
 			Fault{Kind: Blank, At: 20 * s, GPUs: index(1)},
@@ -89,11 +90,11 @@ func TestFaults(t *testing.T) {
 			}
 			time.Sleep(s)
 		}
-		if got := len(openNode(t, n.world, list(t, temperature)).sources); got != 10 {
+		if got := len(openNode(t, n.world, collectortest.Gauges(t, temperature)).sources); got != 10 {
 			t.Errorf("%d sources in the end, want 10", got)
 		}
 		inject(t, n.world, Fault{Kind: Devices})
-		if _, err := n.world.Collector().Open(t.Context(), list(t, temperature)); !errors.Is(err, collector.ErrNoDevices) {
+		if _, err := n.world.Collector().Open(t.Context(), collectortest.Gauges(t, temperature)); !errors.Is(err, collector.ErrNoDevices) {
 			t.Errorf("open without devices: %v", err)
 		}
 	})
@@ -102,7 +103,7 @@ func TestFaults(t *testing.T) {
 // TestHang checks that a hanging call returns when its fault ends, when the fault is healed, and when the node is released.
 func TestHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := scripted(t, list(t, temperature), Fault{Kind: Hang, At: 10 * time.Second, GPUs: index(3)},
+		n := scripted(t, collectortest.Gauges(t, temperature), Fault{Kind: Hang, At: 10 * time.Second, GPUs: index(3)},
 			Fault{Kind: Hang, At: 10 * time.Second, For: time.Minute, GPUs: index(1)})
 		time.Sleep(25 * time.Second)
 		start := time.Now()
@@ -141,7 +142,7 @@ func TestHang(t *testing.T) {
 // also has natural XIDs.
 func TestXID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := list(t, "DCGM_EXP_XID_ERRORS_COUNT", "DCGM_FI_DEV_XID_ERRORS")
+		l := collectortest.Gauges(t, "DCGM_EXP_XID_ERRORS_COUNT", "DCGM_FI_DEV_XID_ERRORS")
 		n := scripted(t, l, Fault{Kind: XID, At: 5 * time.Second, GPUs: index(0), XID: 79}, Fault{Kind: XID, At: 5 * time.Second, GPUs: index(0), XID: 48},
 			Fault{Kind: XID, At: 2 * time.Second, GPUs: index(0), XID: 31})
 		wantEvent := []float64{0, 0, 31, 0, 0, 79, 48, 0}
@@ -178,7 +179,7 @@ func TestXID(t *testing.T) {
 // TestHealthChangesColumns checks that a health fault changes the columns, because a watch's error code is a label.
 func TestHealthChangesColumns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := list(t, "DCGM_EXP_GPU_HEALTH_STATUS")
+		l := collectortest.Gauges(t, "DCGM_EXP_GPU_HEALTH_STATUS")
 		before := scripted(t, l, Fault{Kind: Health, At: 10 * time.Second, For: 10 * time.Second, GPUs: index(2), Watch: "MEM", Fail: true})
 		time.Sleep(10 * time.Second)
 		for i := range 8 {
@@ -215,7 +216,7 @@ func switchFile(t *testing.T) (path string, on, off func()) {
 // TestWhile checks that a fault lasts while its file exists, and that an XID happens once.
 func TestWhile(t *testing.T) {
 	path, on, off := switchFile(t)
-	l := list(t, temperature, "DCGM_EXP_XID_ERRORS_COUNT")
+	l := collectortest.Gauges(t, temperature, "DCGM_EXP_XID_ERRORS_COUNT")
 	n := scripted(t, l, Fault{Kind: Hang, While: path, GPUs: index(1)}, Fault{Kind: OpenFails, While: path, Message: "no driver yet"},
 		Fault{Kind: XID, While: path, GPUs: index(3), XID: 79})
 	events := 0
@@ -283,7 +284,7 @@ func TestOnce(t *testing.T) {
 func TestLeak(t *testing.T) {
 	now := time.Now()
 	w := newWorld(t, Options{Spec: &Spec{Faults: []Fault{{Kind: Leak, At: time.Second, Rate: 8}}}, Isolated: true, Now: func() time.Time { return now }})
-	n := openNode(t, w, list(t, temperature))
+	n := openNode(t, w, collectortest.Gauges(t, temperature))
 	for second, want := range []int{0, 0, 8, 16, 24} {
 		n.read(0, 0)
 		if got := len(w.process.leaked); got != want {

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
@@ -72,9 +73,7 @@ func TestParseSpec(t *testing.T) {
 			{Kind: Lost, GPUs: index(5), While: "/tmp/lost"},
 		},
 	}
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Fault{}), cmpopts.EquateNaNs()); diff != "" {
-		t.Errorf("spec (-want +got):\n%s", diff)
-	}
+	testkit.Equal(t, "spec", want, got, cmpopts.IgnoreUnexported(Fault{}), cmpopts.EquateNaNs())
 	// The spec overrides the options.
 	w := newWorld(t, Options{Profile: "rtx4090", Devices: 1, Seed: 1, Spec: got, Isolated: true})
 	if w.profile.name != "dgx-a100-mig" || w.gpus != 12 || w.seed != 7 || w.shape(9) != Bursts || w.shape(10) != Inference {

@@ -68,7 +68,7 @@ func equalRows(a, b [][]float64, events bool) bool {
 
 // TestCoupling checks that a board's readings are consistent at any time, and that energy is the integral of power.
 func TestCoupling(t *testing.T) {
-	l := list(t, "DCGM_FI_DEV_POWER_USAGE_INSTANT", "DCGM_FI_DEV_SM_CLOCK", "DCGM_FI_DEV_CLOCKS_EVENT_REASONS",
+	l := collectortest.Gauges(t, "DCGM_FI_DEV_POWER_USAGE_INSTANT", "DCGM_FI_DEV_SM_CLOCK", "DCGM_FI_DEV_CLOCKS_EVENT_REASONS",
 		"DCGM_FI_DEV_FB_TOTAL", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_FREE", "DCGM_FI_DEV_FB_RESERVED", "DCGM_FI_DEV_FB_USED_PERCENT",
 		"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION")
 	b := h100()

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"go.uber.org/zap"
@@ -53,13 +54,14 @@ func (a *assembly) sources(ctx context.Context) ([]collector.Source, error) {
 		v, ended := answers[g.index]
 		switch {
 		case g.err != nil:
-			out[i] = &silentSource{devices, g.err, g.silent}
+			out[i] = &silentSource{devices, g.err, g.silent, time.Now()}
 		case !ended:
-			out[i] = &silentSource{devices, fmt.Errorf("GPU %d %w while NVML reads its supported fields", g.index, errHangs), func() bool { return a.pending.has(g.index) }}
+			err := fmt.Errorf("GPU %d %w while NVML reads its supported fields", g.index, errHangs)
+			out[i] = &silentSource{devices, err, func() bool { return a.pending.has(g.index) }, time.Now()}
 		case v.source != nil:
 			out[i] = v.source
 		default:
-			out[i] = &silentSource{devices, v.err, nil}
+			out[i] = &silentSource{devices: devices, err: v.err}
 			if errors.Is(v.err, collector.ErrOutdated) {
 				outdated = v.err
 			}

@@ -255,7 +255,7 @@ func (c *Processes) Open(ctx context.Context, _ field.List) ([]collector.Source,
 func (c *Processes) source(g *gpu) collector.Source {
 	devices := []collector.Device{g.device}
 	if g.err != nil {
-		return &silentSource{devices, g.err, g.silent}
+		return &silentSource{devices, g.err, g.silent, time.Now()}
 	}
 	for _, in := range g.instances {
 		devices = append(devices, in.device)

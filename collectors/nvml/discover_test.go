@@ -30,9 +30,7 @@ func discoveryOn(tb testing.TB, n *nvmltest.Node) *simulatedNode {
 	d := &discovery{lib: l, o: o, pending: &pending{patience: o.Patience}}
 	tb.Cleanup(func() {
 		d.pending.wait()
-		if err := l.close(); err != nil {
-			tb.Error(err)
-		}
+		must(tb, l.close())
 	})
 	return &simulatedNode{d, l}
 }

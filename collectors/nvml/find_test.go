@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"debug/elf"
 	"encoding/binary"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -13,9 +14,8 @@ import (
 	"strings"
 	"testing"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/tree"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 func TestCandidates(t *testing.T) {
@@ -29,9 +29,7 @@ func TestCandidates(t *testing.T) {
 		for _, c := range o.candidates() {
 			got = append(got, strings.TrimPrefix(c, o.Root))
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("candidates of %v (-want +got):\n%s", files, diff)
-		}
+		testkit.Equal(t, fmt.Sprintf("candidates of %v", files), want, got)
 	}
 	f(Options{Library: "/a/b.so"}, map[string]string{"usr/lib64/libnvidia-ml.so.1": ""}, "/a/b.so")
 	f(Options{}, nil, soname)

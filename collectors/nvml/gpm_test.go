@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
@@ -71,9 +72,7 @@ func (p *profiler) want(t *testing.T, what string, want map[columnID]float64) {
 	for i, c := range p.cols {
 		got[columnID{c.Device, c.Field}] = p.row[i]
 	}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(columnID{}), cmpopts.EquateNaNs(), cmpopts.EquateApprox(0, 1e-9)); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", what, diff)
-	}
+	testkit.Equal(t, what, want, got, cmp.AllowUnexported(columnID{}), cmpopts.EquateNaNs(), cmpopts.EquateApprox(0, 1e-9))
 }
 
 func TestProfiling(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
@@ -61,9 +62,7 @@ func (r *processRig) of(device int) listed {
 
 func (r *processRig) want(t testing.TB, what string, device int, want listed) {
 	t.Helper()
-	if diff := cmp.Diff(want, r.of(device), cmpopts.EquateNaNs(), cmpopts.EquateEmpty()); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", what, diff)
-	}
+	testkit.Equal(t, what, want, r.of(device), cmpopts.EquateNaNs(), cmpopts.EquateEmpty())
 }
 
 // all returns a list that the library reports completely.

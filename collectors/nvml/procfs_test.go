@@ -5,6 +5,7 @@ package nvml
 import (
 	"testing"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/tree"
 
 	"github.com/google/go-cmp/cmp"
@@ -47,9 +48,7 @@ func TestKernelGPUs(t *testing.T) {
 		{busID(0, 0xaf, 0), "", model, "3"},
 		{busID(1, 0x01, 0), "", "", ""},
 	}
-	if diff := cmp.Diff(want, kernelGPUs(root), cmp.AllowUnexported(kernelGPU{})); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	testkit.Equal(t, "", want, kernelGPUs(root), cmp.AllowUnexported(kernelGPU{}))
 	bare := tree.Write(t, map[string]string{"sys/bus/pci/drivers/nvidia/0000:3b:00.0/x": "", "sys/bus/pci/drivers/nvidia/0000:3b:00.1/x": ""})
 	if got := kernelGPUs(bare); len(got) != 1 || got[0].at != busID(0, 0x3b, 0) {
 		t.Errorf("without the driver's files: %v", got)

@@ -5,6 +5,7 @@ package nvml
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
@@ -98,7 +99,6 @@ func newSource(devices []collector.Device, c *costs, events *eventsPart, parts .
 }
 
 func (s *source) Devices() []collector.Device { return s.devices }
-
 func (s *source) Columns() []collector.Column { return s.cols }
 
 // Sample samples the parts in turn. A part that fails loses its own values only. If the GPU is lost or the driver was
@@ -145,21 +145,33 @@ type silentSource struct {
 	devices []collector.Device
 	err     error
 	silent  func() bool // whether it still does not answer; nil if only a rescan can tell
+	since   time.Time
 }
+
+// attaching is how long the driver may take to attach to all GPUs of a node, one after the other.
+const attaching = 30 * time.Second
 
 var _ collector.Source = (*silentSource)(nil)
 
 func (s *silentSource) Devices() []collector.Device { return s.devices }
+func (*silentSource) Columns() []collector.Column   { return nil }
 
-func (*silentSource) Columns() []collector.Column { return nil }
-
-// Sample requests a new Open when the call that hung has returned.
+// Sample returns collector.ErrStalled while the driver may attach to the GPU, then collector.ErrHung. It requests a new
+// Open when the call that hung has returned.
 func (s *silentSource) Sample([]float64, []bool) error {
-	if s.silent != nil && !s.silent() {
-		again := fmt.Errorf("%w: GPU %s answers again", collector.ErrColumnsChanged, s.devices[0].GPU)
-		return errors.Join(again, &collector.DeviceError{Err: s.err}) // it has no values until then
+	if s.silent == nil {
+		return s.err
 	}
-	return s.err
+	why := collector.ErrStalled
+	if time.Since(s.since) > attaching {
+		why = collector.ErrHung
+	}
+	err := fmt.Errorf("%w: %w", why, s.err)
+	if !s.silent() {
+		again := fmt.Errorf("%w: GPU %s answers again", collector.ErrColumnsChanged, s.devices[0].GPU)
+		return errors.Join(again, &collector.DeviceError{Err: err}) // it has no values until then
+	}
+	return err
 }
 
 // closeAll closes sources.

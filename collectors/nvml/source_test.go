@@ -75,6 +75,10 @@ func TestHangs(t *testing.T) {
 			t.Errorf("%s: the GPU that hangs: %v, %d columns", function, err, len(sources[1].Columns()))
 		}
 		equal(t, []collector.Device{h100(1)}, sources[1].Devices(), "%s: the GPU that hangs", function)
+		sources[1].(*silentSource).since = time.Now().Add(-attaching)
+		if err := sources[1].Sample(nil, nil); !errors.Is(err, collector.ErrHung) || !errors.Is(err, errHangs) {
+			t.Errorf("%s: after %v: %v", function, attaching, err)
+		}
 		release()
 		eventually.True(t, "the GPU that hung", func() bool { return errors.Is(sources[1].Sample(nil, nil), collector.ErrColumnsChanged) })
 		must(t, c.Close())

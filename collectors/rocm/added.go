@@ -41,7 +41,7 @@ type addedGPU struct {
 	pci    string
 	all    *added
 	files  *sysfs.Handle
-	needed bool // by the list
+	needed bool // the list has records
 	latest atomic.Pointer[addedRow]
 	said   state // only for added's goroutine
 }
@@ -177,13 +177,6 @@ func addedTexts(f boardFacts) map[field.ID]string {
 	}
 }
 
-// addGPU returns the part for one source. needed says that the list has records.
-func (a *added) addGPU(g *sysfs.GPU, files *sysfs.Handle, needed bool) *addedGPU {
-	out := &addedGPU{pci: g.PCI, files: files, all: a, needed: needed}
-	a.gpus = append(a.gpus, out)
-	return out
-}
-
 // calls returns the cost of the library's calls for all GPUs; only the first GPU reports it.
 func (g *addedGPU) calls() []collector.CallCost {
 	if g != g.all.gpus[0] {
@@ -212,6 +205,7 @@ const (
 	recordCount = iota
 	recordTime  // of the newest, Unix seconds
 	recordAge   // of the newest, seconds
+	recordUndated
 	recordAFID
 )
 
@@ -223,6 +217,10 @@ func (b *bound) ofRecord(f *frame) float64 {
 	switch r := &f.added.records[b.first]; {
 	case b.at == recordCount:
 		return float64(r.Count)
+	case b.at == recordUndated && (r.Count == 0 || !r.Time.IsZero()):
+		return 0
+	case b.at == recordUndated:
+		return 1
 	case b.at >= recordAFID && b.at-recordAFID < len(r.AFIDs):
 		return float64(r.AFIDs[b.at-recordAFID])
 	case b.at >= recordAFID, r.Time.IsZero():
@@ -245,6 +243,7 @@ func addedSpecs(more boardFacts) []spec {
 		add(field.AMDRecords, recordCount)
 		add(field.AMDRecordTime, recordTime)
 		add(field.AMDRecordAge, recordAge)
+		add(field.AMDRecordsUndated, recordUndated)
 		for n := range maxAFIDs {
 			add(field.AMDAFID, recordAFID+n, collector.Label{Name: "index", Value: strconv.Itoa(n)})
 		}
@@ -255,6 +254,6 @@ func addedSpecs(more boardFacts) []spec {
 // addedInterval returns the interval for reading the library: the shortest interval of a list row that needs it, at most
 // the interval of slow fields.
 func addedInterval(fields field.List) time.Duration {
-	values := []field.ID{field.AMDRecords, field.AMDRecordTime, field.AMDRecordAge, field.AMDAFID}
+	values := []field.ID{field.AMDRecords, field.AMDRecordTime, field.AMDRecordAge, field.AMDRecordsUndated, field.AMDAFID}
 	return max(shortestInterval(fields, values, 30*time.Second), time.Second)
 }

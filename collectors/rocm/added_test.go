@@ -181,7 +181,7 @@ func unused(t *testing.T, tree *rocmtest.Tree, library, why string) {
 
 // TestAMDRecords checks the number of records, and the time and AFIDs of the newest.
 func TestAMDRecords(t *testing.T) {
-	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X, GPUs: 1})
+	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X, GPUs: 2})
 	fake := amdFake(t, tree, 2601, "26 5 0")
 	fake.Set(t, "amdsmi_get_gpu_cper_entries", "ok")
 	fake.Set(t, "amdsmi_get_afids_from_cper", "ok 30 24")
@@ -191,13 +191,18 @@ func TestAMDRecords(t *testing.T) {
 		rocmtest.CPER(rocmtest.CPERCorrected, now.Add(-time.Hour)), rocmtest.CPER(rocmtest.CPERFatal, fatal.Add(-time.Hour)),
 		rocmtest.CPER(rocmtest.CPERFatal, fatal), rocmtest.CPER(rocmtest.CPERCorrected, now.Add(time.Hour)),
 	))
+	fake.SetRecords(t, 1, rocmtest.CPER(rocmtest.CPERFatal, now.Add(time.Hour)))
 	s := withAMD(t, tree, fake)
 	s.sample()
+	s.want(1, "amd_gpu_cper_undated", "severity=fatal", 1)
+	s.want(1, "amd_gpu_cper_age_seconds", "severity=fatal", nan)
 	s.want(0, "amd_gpu_cper_records", "severity=fatal", 2)
 	s.want(0, "amd_gpu_cper_records", "severity=non_fatal_corrected", 2)
 	s.want(0, "amd_gpu_cper_records", "severity=non_fatal_uncorrected", 0)
 	s.want(0, "amd_gpu_cper_timestamp_seconds", "severity=fatal", float64(fatal.Unix()))
 	s.want(0, "amd_gpu_cper_timestamp_seconds", "severity=non_fatal_uncorrected", nan)
+	s.want(0, "amd_gpu_cper_undated", "severity=non_fatal_uncorrected", 0)
+	s.want(0, "amd_gpu_cper_undated", "severity=fatal", 0)
 	s.want(0, "amd_gpu_cper_afid", "index=0,severity=fatal", 30)
 	s.want(0, "amd_gpu_cper_afid", "index=1,severity=fatal", 24)
 	s.want(0, "amd_gpu_cper_afid", "index=2,severity=fatal", nan)

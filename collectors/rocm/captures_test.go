@@ -11,9 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"warpgauge/collectors/rocm/rocmtest"
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector/collectortest"
 	"warpgauge/pkg/field"
 )
@@ -256,7 +255,5 @@ func (c *capture) checkInstances(t *testing.T, o *opened) {
 	want := slices.Clone(c.instances)
 	slices.Sort(want)
 	slices.Sort(got)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("instances (-want +got):\n%s", diff)
-	}
+	testkit.Equal(t, "instances", want, got)
 }

@@ -33,9 +33,7 @@ func openProcesses(t *testing.T, o rocmtest.Options) *lookout {
 	sources, err := c.Open(t.Context(), field.List{})
 	must(t, err)
 	t.Cleanup(func() {
-		if err := errors.Join(c.Close(), c.Close()); err != nil {
-			t.Error(err)
-		}
+		must(t, errors.Join(c.Close(), c.Close()))
 	})
 	for _, s := range sources {
 		starts, err := collector.ProcessBlocks(len(s.Devices()), s.Columns())

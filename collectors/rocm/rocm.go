@@ -197,7 +197,8 @@ func (c *Collector) source(n node, g *sysfs.GPU, found *sysfs.Found, fields fiel
 		s.bus = startBus(s.files, shortestInterval(fields, busFields, time.Hour))
 	}
 	if c.added != nil {
-		s.added = c.added.addGPU(g, s.files, records)
+		s.added = &addedGPU{pci: g.PCI, files: s.files, all: c.added, needed: records}
+		c.added.gpus = append(c.added.gpus, s.added)
 	}
 	return s
 }

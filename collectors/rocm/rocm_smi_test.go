@@ -107,7 +107,5 @@ func TestWithoutLibrary(t *testing.T) {
 	if _, err := c.Open(t.Context(), field.List{}); !errors.Is(err, collector.ErrNotLoaded) || !strings.Contains(err.Error(), nowhere) {
 		t.Errorf("Open with --rocm-source=smi: %v", err)
 	}
-	if err := c.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, c.Close())
 }

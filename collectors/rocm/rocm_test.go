@@ -150,9 +150,7 @@ func mustOpen(t *testing.T, o Options, fields field.List) *opened {
 	sources, err := c.Open(t.Context(), fields)
 	must(t, err)
 	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
+		must(t, c.Close())
 	})
 	out := &opened{Collector: c, t: t, fields: fields, sources: sources}
 	for _, s := range sources {

@@ -293,9 +293,7 @@ func TestSMIIndices(t *testing.T) {
 				t.Errorf("%s: GPU %d reads %s, want %s", what, i, got, want[i])
 			}
 		}
-		if err := s.close(); err != nil {
-			t.Error(err)
-		}
+		must(t, s.close())
 	}
 	f("another order", []string{"2", "1", "3"}, 3, "ok "+ids[0], "ok "+ids[1], "ok "+ids[2])
 	f("fewer", []string{"2", "1", "none"}, 2, "ok "+ids[0], "ok "+ids[1])
@@ -368,9 +366,7 @@ func TestSMIReadAllocatesNothing(t *testing.T) {
 	r := mustStart(t, tree, fake.Path).reader(t, boards(t, tree)[0], all...)
 	values, due := make([]float64, len(all)), slices.Repeat([]bool{true}, len(all))
 	n := testing.AllocsPerRun(50, func() {
-		if err := r.Read(values, due); err != nil {
-			t.Error(err)
-		}
+		must(t, r.Read(values, due))
 	})
 	if n != 0 {
 		t.Errorf("%v allocations per Read", n)

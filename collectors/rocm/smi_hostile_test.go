@@ -15,6 +15,7 @@ import (
 	"warpgauge/collectors/rocm/rocmtest/smitest"
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/collector/collectortest"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/session"
@@ -36,18 +37,10 @@ func TestAHostileSMI(t *testing.T) {
 	fake.Set(t, "rsmi_dev_memory_total_get", "status -1")
 	fake.Set(t, "rsmi_dev_fan_rpms_get", "status 2147483647")
 	fake.Set(t, "rsmi_dev_power_ave_get", fmt.Sprint("ok ", uint64(math.MaxUint64-1)))
-	var list field.List
-	for _, d := range field.All() {
-		f := field.Field{Desc: d, Name: d.Name, Scale: 1}
-		if d.Kind == field.String {
-			f.Type = field.Label
-		}
-		list.Fields = append(list.Fields, f)
-	}
 	core, logs := observer.New(zap.WarnLevel)
 	s := session.New(func() collector.Collector {
 		return New(Options{Root: tree.Root, Source: SourceSMI, Library: fake.Path, Log: zap.New(core)})
-	}, list, session.Options{Interval: 10 * time.Millisecond, RingSpan: time.Millisecond, Logger: zap.New(core)})
+	}, collectortest.Fields(), session.Options{Interval: 10 * time.Millisecond, RingSpan: time.Millisecond, Logger: zap.New(core)})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
@@ -81,7 +74,5 @@ func TestAHostileSMI(t *testing.T) {
 		t.Errorf("log %v, want one line, for one device", lines)
 	}
 	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	must(t, <-ended)
 }

@@ -14,7 +14,7 @@ func fleet() *builder {
 	b.stat(3, "GPUs", "Whole GPUs that are sampled. A GPU in MIG mode is one.", "short",
 		fleetWide(`count(count by (cluster, job, instance, UUID) (DCGM_FI_DEV_GPU_TEMP{S}))`)).empty("No GPUs")
 	b.stat(3, "Nodes", "", "short", fleetWide(`count(count by (cluster, instance) (DCGM_FI_DEV_GPU_TEMP{S}))`)).empty("No nodes")
-	b.stat(3, "Failed", "Devices that must get no work, by the exporters' verdicts.", "short",
+	b.stat(3, "Failed", "Devices with the verdict failed.", "short",
 		fleetWide(`count(`+ofTheModel(`warpgauge_device_health{state="failed", N}`)+`) or vector(0)`), from(1, "red"))
 	b.stat(3, "Utilisation", "Mean over all GPUs, of the time with at least one kernel running. A GPU in MIG mode counts with its instances' engines, by slices.", "percentunit",
 		fleetWide(`avg(`+utilisation+`)`)).empty(needsRules)

@@ -2,6 +2,7 @@ package helm_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,8 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
+
+	"warpgauge/internal/testkit"
 )
 
 func TestLint(t *testing.T) {
@@ -76,9 +78,7 @@ func TestGenerated(t *testing.T) {
 		t.Fatalf("generate wrote %d files", len(want))
 	}
 	for name, text := range want {
-		if diff := cmp.Diff(text, string(read(t, filepath.Join("..", name)))); diff != "" {
-			t.Errorf("deploy/%s is out of date; run make generate manifests (-want +got):\n%s", name, diff)
-		}
+		testkit.Equal(t, fmt.Sprintf("deploy/%s is out of date; run make generate manifests", name), text, string(read(t, filepath.Join("..", name))))
 	}
 	for _, folder := range []string{"helm/warpgauge/files", "kubernetes", "openshift"} {
 		for name := range files(t, filepath.Join("..", folder)) {

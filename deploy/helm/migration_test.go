@@ -25,100 +25,18 @@ type their struct {
 	value, shows string
 }
 
-// theirs lists all values of dcgm-exporter's chart 4.8.4, from deployment/values.yaml and deployment/templates of
-// https://github.com/NVIDIA/dcgm-exporter at 8dc9e11b50dd. They include all values of 4.8.2 (d5e5f510a1b6) and 4.8.3
-// (7ad58324b444). The source of chart 4.9.0 was not available: the list has the values in its release notes, and the
-// chart refuses names that are not in values.schema.json.
-var theirs = []their{
-	{"image.repository", `"nvcr.io/nvidia/k8s/dcgm-exporter"`, `"registry.example/gpu"`, "registry.example/gpu@"},
-	{"image.pullPolicy", `"IfNotPresent"`, `"Always"`, "imagePullPolicy: Always"},
-	{"image.tag", `"4.6.1-4.8.4-distroless"`, `"v7"`, ""}, // the digest wins, as in dcgm-exporter's chart
-	{"image.digest", `""`, `"sha256:` + strings.Repeat("ab", 32) + `"`, "@sha256:abab"},
-	{"arguments", `[]`, `["--strict"]`, "--strict"},
-	{"config.enabled", `false`, `true`, "--config-file=/etc/warpgauge/config/list.yaml"},
-	{"config.create", `true`, `true`, `"list.yaml": |`},
-	{"config.name", `""`, `"their-config"`, "configMap: { name: their-config }"},
-	{"config.key", `"config.yaml"`, `"list.yaml"`, "config/list.yaml"},
-	{"config.mountPath", `"/etc/dcgm-exporter/config.yaml"`, `"/etc/dcgm-exporter/config.yaml"`, ""},
-	{"config.data", `"version: 2 …"`, `"version: 2\ncollections:\n  - {name: scrape, every: 31s, metrics: {include: [\"*\"]}}\n"`, "every: 31s"},
-	{"imagePullSecrets", `[]`, `[{"name":"pull-secret"}]`, "pull-secret"},
-	{"nameOverride", `""`, `"their-name"`, "app.kubernetes.io/name: their-name"},
-	{"fullnameOverride", `""`, `"their-full"`, "name: their-full-nvidia"},
-	{"namespaceOverride", `""`, `"their-space"`, "namespace: their-space"},
-	{"hostPID", `false`, `true`, "hostPID: true"},
-	{"runtimeClassName", `""`, `"their-class"`, "runtimeClassName: their-class"},
-	{"priorityClassName", `"system-node-critical"`, `"their-priority"`, "priorityClassName: their-priority"},
-	{"hostNetwork", `false`, `true`, "hostNetwork: true"},
-	{"serviceAccount.create", `true`, `true`, ""},
-	{"serviceAccount.annotations", `{}`, `{"account":"note"}`, "account: note"},
-	{"serviceAccount.name", `null`, `"their-account"`, "serviceAccountName: their-account"},
-	{"serviceAccount.automountServiceAccountToken", `null`, `true`, "automountServiceAccountToken: true"},
-	{"rollingUpdate.maxUnavailable", `1`, `3`, "maxUnavailable: 3"},
-	{"rollingUpdate.maxSurge", `0`, `2`, "maxSurge: 2"},
-	{"podLabels", `{}`, `{"label":"of-pods"}`, "label: of-pods"},
-	{"daemonSetAnnotations", `{}`, `{"note":"of-sets"}`, "note: of-sets"},
-	{"podAnnotations", `{}`, `{"note":"of-pods"}`, "note: of-pods"},
-	{"podSecurityContext", `{}`, `{"fsGroup":2000}`, "fsGroup: 2000"},
-	{"securityContext", `{"runAsNonRoot":false,"runAsUser":0,"capabilities":{"add":["SYS_ADMIN"],"drop":["ALL"]},"allowPrivilegeEscalation":false}`,
-		`{"runAsNonRoot":false,"runAsUser":0,"capabilities":{"add":["SYS_ADMIN"],"drop":["ALL"]},"allowPrivilegeEscalation":false}`, "- SYS_ADMIN"},
-	{"service.enable", `true`, `true`, ""},
-	{"service.type", `"ClusterIP"`, `"NodePort"`, "type: NodePort"},
-	{"service.internalTrafficPolicy", `"Cluster"`, `"Local"`, "internalTrafficPolicy: Local"},
-	{"service.clusterIP", `""`, `"10.0.0.7"`, `clusterIP: "10.0.0.7"`},
-	{"service.port", `9400`, `9407`, "containerPort: 9407"},
-	{"service.address", `":9400"`, `":9407"`, "--address=:9407"},
-	{"service.webReadTimeout", `"10s"`, `"11s"`, "--web-read-timeout=11s"},
-	{"service.webWriteTimeout", `"30s"`, `"31s"`, "--web-write-timeout=31s"},
-	{"service.annotations", `{}`, `{"note":"of-services"}`, "note: of-services"},
-	{"resources", `{"limits":{"cpu":"200m","memory":"512Mi"},"requests":{"cpu":"100m","memory":"128Mi"}}`, `{"limits":{"memory":"777Mi"}}`, "memory: 777Mi"},
-	{"serviceMonitor.apiVersion", `"monitoring.coreos.com/v1"`, `"monitoring.coreos.com/v1"`, "apiVersion: monitoring.coreos.com/v1"},
-	{"serviceMonitor.enabled", `true`, `true`, "kind: ServiceMonitor"},
-	{"serviceMonitor.interval", `"30s"`, `"33s"`, "interval: 33s"},
-	{"serviceMonitor.scrapeTimeout", `"25s"`, `"22s"`, "scrapeTimeout: 22s"},
-	{"serviceMonitor.honorLabels", `false`, `false`, "honorLabels: false"},
-	{"serviceMonitor.additionalLabels", `{}`, `{"label":"of-monitors"}`, "label: of-monitors"},
-	{"serviceMonitor.relabelings", `[]`, `[{"targetLabel":"nodename","sourceLabels":["a"]}]`, "targetLabel: nodename"},
-	{"serviceMonitor.metricRelabelings", `[]`, `[{"targetLabel":"renamed","sourceLabels":["b"]}]`, "targetLabel: renamed"},
-	{"nodeSelector", `{}`, `{"node":"gpu"}`, "node: gpu"},
-	{"tolerations", `[{"effect":"NoSchedule","key":"node-role.kubernetes.io/control-plane","operator":"Exists"}]`, `[{"operator":"Exists","key":"their-taint"}]`, "key: their-taint"},
-	{"affinity", `{}`, `{"podAffinity":{"preferredDuringSchedulingIgnoredDuringExecution":[{"weight":7,"podAffinityTerm":{"topologyKey":"their-key"}}]}}`, "topologyKey: their-key"},
-	{"extraHostVolumes", `[]`, `[{"name":"host-binaries","hostPath":"/opt/their"}]`, "path: /opt/their"},
-	{"extraConfigMapVolumes", `[{"configMap":{"items":[{"key":"metrics","path":"default-counters.csv"}],"name":"exporter-metrics-config-map"},"name":"exporter-metrics-volume"}]`,
-		`[{"name":"more","configMap":{"name":"their-map"}}]`, "name: their-map"},
-	{"extraVolumeMounts", `[{"mountPath":"/etc/dcgm-exporter/default-counters.csv","name":"exporter-metrics-volume","subPath":"default-counters.csv"}]`,
-		`[{"name":"more","mountPath":"/their/mount"},{"name":"host-binaries","mountPath":"/opt/bin"}]`, "mountPath: /their/mount"},
-	{"extraEnv", `[]`, `[{"name":"THEIR_NAME","value":"b"}]`, "name: THEIR_NAME"},
-	{"initContainers", ``, `[{"name":"their-init","image":"b"}]`, "name: their-init"},
-	{"kubeletPath", `"/var/lib/kubelet/pod-resources"`, `"/their/pod-resources"`, "path: /their/pod-resources"},
-	{"tlsServerConfig.enabled", `false`, `true`, "tls_server_config:"},
-	{"tlsServerConfig.autoGenerated", `true`, `true`, ""}, // existingSecret wins, as in dcgm-exporter's chart
-	{"tlsServerConfig.existingSecret", `""`, `"their-cert"`, "secretName: their-cert"},
-	{"tlsServerConfig.certFilename", `"tls.crt"`, `"their.crt"`, "cert_file: /etc/warpgauge/tls/their.crt"},
-	{"tlsServerConfig.keyFilename", `"tls.key"`, `"their.key"`, "key_file: /etc/warpgauge/tls/their.key"},
-	{"tlsServerConfig.caFilename", `"ca.crt"`, `"their.ca"`, "client_ca_file: /etc/warpgauge/tls/their.ca"},
-	{"tlsServerConfig.clientAuthType", `""`, `"RequireAndVerifyClientCert"`, "client_auth_type: RequireAndVerifyClientCert"},
-	{"tlsServerConfig.key", `""`, `"a"`, ""},
-	{"tlsServerConfig.cert", `""`, `"a"`, ""},
-	{"tlsServerConfig.ca", `""`, `"a"`, ""},
-	{"basicAuth.users", `{}`, `{"their-user":"b"}`, `"their-user": "$2a$`},
-	{"kubernetes.enablePodLabels", `false`, `true`, "--kubernetes-enable-pod-labels"},
-	{"kubernetes.enablePodUID", `false`, `true`, "--kubernetes-enable-pod-uid"},
-	{"kubernetes.podLabelAllowlistRegex", `[]`, `["^their$"]`, "--kubernetes-pod-label-allowlist-regex=^their$"},
-	{"kubernetes.rbac.create", `true`, `true`, "kind: ClusterRoleBinding"},
-	{"debugDump.enabled", `false`, `true`, ""},
-	{"debugDump.directory", `"/tmp/dcgm-exporter-debug"`, `"/tmp/their-dumps"`, ""},
-	{"debugDump.retention", `24`, `48`, ""},
-	{"debugDump.compression", `true`, `false`, ""},
-	{"kubernetesDRA.enabled", `false`, `true`, "--kubernetes-enable-dra"},
-	{"customMetrics", ``, `"DCGM_FI_DEV_SM_CLOCK, gauge, Their clock."`, "Their clock."},
-	{"livenessProbe.initialDelaySeconds", `45`, `46`, "initialDelaySeconds: 46"},
-	{"livenessProbe.periodSeconds", `5`, `7`, "periodSeconds: 7"},
-	{"livenessProbe.timeoutSeconds", ``, `4`, "timeoutSeconds: 4"},
-	{"livenessProbe.failureThreshold", ``, `9`, "failureThreshold: 9"},
-	{"readinessProbe.initialDelaySeconds", `45`, `47`, "initialDelaySeconds: 47"},
-	{"readinessProbe.periodSeconds", ``, `8`, "periodSeconds: 8"},
-	{"readinessProbe.timeoutSeconds", ``, `5`, "timeoutSeconds: 5"},
-	{"readinessProbe.failureThreshold", ``, `11`, "failureThreshold: 11"},
+// theirs returns the values of dcgm-exporter's chart.
+func theirs(t *testing.T) (out []their) {
+	t.Helper()
+	for line := range strings.Lines(string(read(t, "testdata/their-values.tsv"))) {
+		if f := strings.Split(strings.TrimSuffix(line, "\n"), "\t"); !strings.HasPrefix(line, "#") {
+			out = append(out, their{f[0], f[1], f[2], f[3]})
+		}
+	}
+	if len(out) != 86 {
+		t.Fatalf("%d cases", len(out))
+	}
+	return out
 }
 
 // sets returns the arguments of template that set values by path.
@@ -137,14 +55,14 @@ func TestMigrationFromTheirChart(t *testing.T) {
 		t.Fatalf("%v\n%s", err, before)
 	}
 	values := map[string]string{}
-	for _, v := range theirs {
+	for _, v := range theirs(t) {
 		values[v.path] = v.value
 	}
 	after, err := template(t, "", sets(values)...)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, after)
 	}
-	for _, v := range theirs {
+	for _, v := range theirs(t) {
 		if v.shows != "" && (strings.Contains(string(before), v.shows) || !strings.Contains(string(after), v.shows)) {
 			t.Errorf("%s=%s: %q is in the release without it, or not in the one with it", v.path, v.value, v.shows)
 		}
@@ -166,7 +84,7 @@ func TestMigrationFromTheirChart(t *testing.T) {
 // TestTheirDefaults: given dcgm-exporter's whole values.yaml, the chart reports all unsupported values at once.
 func TestTheirDefaults(t *testing.T) {
 	values := map[string]string{}
-	for _, v := range theirs {
+	for _, v := range theirs(t) {
 		if v.def != "" {
 			values[v.path] = v.def
 		}

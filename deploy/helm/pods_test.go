@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/urfave/cli/v3"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -20,6 +19,7 @@ import (
 	"warpgauge/extensions/live"
 	recorder "warpgauge/extensions/recorder/extension"
 	"warpgauge/extensions/remote"
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/config"
 )
 
@@ -34,7 +34,7 @@ type pod struct {
 	Env   []string // "name" or "name=value", without variables from the downward API
 }
 
-const kubelet = "/var/lib/kubelet/pod-resources"
+const kubelet, remembered = "/var/lib/kubelet/pod-resources", "/var/lib/warpgauge/health/"
 
 // TestPods pins the permissions of the variants that are not among the plain manifests, which TestGenerated compares. Each
 // added line is an added permission.
@@ -46,80 +46,80 @@ func TestPods(t *testing.T) {
 		want      pod
 	}{
 		{"shared", "nvidia", pod{
-			Host: []string{kubelet},
+			Host: []string{kubelet, remembered + "nvidia"},
 			Args: []string{"--kubernetes", "--kubernetes-virtual-gpus", "--process-values=false"},
 		}},
 		{"mig", "nvidia", pod{
-			Host: []string{kubelet, "SYS_ADMIN"},
+			Host: []string{kubelet, remembered + "nvidia", "SYS_ADMIN"},
 			Args: []string{"--kubernetes"}, Env: []string{"NVIDIA_MIG_MONITOR_DEVICES=all"},
 		}},
 		{"amd-partitions", "amd", pod{
-			Host: []string{kubelet, "privileged"}, Args: []string{"--collectors=/etc/warpgauge/amd-counters.csv", "--kubernetes"},
+			Host: []string{kubelet, remembered + "amd", "privileged"}, Args: []string{"--collectors=/etc/warpgauge/amd-counters.csv", "--kubernetes"},
 		}},
 		{"slurm", "nvidia", pod{
 			User: 65532, Host: []string{"/run/warpgauge/jobs"},
-			Args: []string{"--hpc-job-mapping-dir=/run/warpgauge/jobs"},
+			Args: []string{"--hpc-job-mapping-dir=/run/warpgauge/jobs", "--health-directory=/var/lib/warpgauge-health/state"},
 		}},
 		{"gpu-operator-dra", "nvidia", pod{
 			Kinds: []string{"ClusterRole", "ClusterRoleBinding", "ResourceClaimTemplate"}, Rules: []string{"resourceslices: list watch", "resourceclaims: get"}, Token: true,
-			Host: []string{kubelet, "claim gpus"}, Args: []string{"--kubernetes", "--kubernetes-enable-dra"},
+			Host: []string{kubelet, remembered + "nvidia", "claim gpus"}, Args: []string{"--kubernetes", "--kubernetes-enable-dra"},
 		}},
 		{"profiling", "nvidia", pod{
-			Host: []string{kubelet, "SYS_ADMIN"},
+			Host: []string{kubelet, remembered + "nvidia", "SYS_ADMIN"},
 			Args: []string{"--collectors=/etc/warpgauge/recommended-counters.csv", "--kubernetes"},
 		}},
 		{"host-engine", "nvidia", pod{
-			Host: []string{kubelet, "network"},
+			Host: []string{kubelet, remembered + "nvidia", "network"},
 			Args: []string{"--kubernetes", "--remote-hostengine-info=localhost:5555"},
 		}},
 		{"gke", "nvidia", pod{
-			Host: []string{"/home/kubernetes/bin/nvidia", kubelet, "privileged"},
+			Host: []string{"/home/kubernetes/bin/nvidia", kubelet, remembered + "nvidia", "privileged"},
 			Args: []string{"--kubernetes", "--nvml-driver-root=/driver-root"},
 		}},
 		{"prometheus-operator", "nvidia", pod{
 			Kinds: []string{"ConfigMap", "ConfigMap", "ConfigMap", "ConfigMap", "ConfigMap", "ConfigMap", "PrometheusRule", "PrometheusRule", "ServiceMonitor"},
-			Host:  []string{kubelet}, Args: []string{"--collectors=/etc/warpgauge/recommended-counters.csv", "--kubernetes"},
+			Host:  []string{kubelet, remembered + "nvidia"}, Args: []string{"--collectors=/etc/warpgauge/recommended-counters.csv", "--kubernetes"},
 		}},
 		{"https", "nvidia", pod{
-			Kinds: []string{"NetworkPolicy", "PodMonitor", "Secret"}, Host: []string{kubelet},
+			Kinds: []string{"NetworkPolicy", "PodMonitor", "Secret"}, Host: []string{kubelet, remembered + "nvidia"},
 			Args: []string{"--web-config-file=/etc/warpgauge/web/web-config.yaml", "--kubernetes"},
 		}},
 		{"counters", "nvidia", pod{
-			Kinds: []string{"ConfigMap"}, Host: []string{kubelet},
+			Kinds: []string{"ConfigMap"}, Host: []string{kubelet, remembered + "nvidia"},
 			Args: []string{"--collectors=/etc/warpgauge/counters/counters.csv", "--kubernetes"},
 		}},
 		{"health", "nvidia", pod{
 			Kinds: []string{"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}, Rules: []string{"nodes/status: patch", "events: create"}, Token: true,
-			Host: []string{kubelet, "/var/lib/warpgauge/health/nvidia"},
+			Host: []string{kubelet, remembered + "nvidia"},
 			Args: []string{"--kubernetes", "--health-node-condition", "--health-node-events"},
 		}},
 		{"health", "amd", pod{
 			Kinds: []string{"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}, Rules: []string{"nodes/status: patch", "events: create"}, Token: true,
-			Host: []string{"/var/lib/amd-metrics-exporter", kubelet, "/var/lib/warpgauge/health/amd"},
+			Host: []string{"/var/lib/amd-metrics-exporter", kubelet, remembered + "amd"},
 			Args: []string{
 				"--collectors=/etc/warpgauge/amd-counters.csv", "--kubernetes",
 				"--health-amd-socket=/var/lib/amd-metrics-exporter/amdgpu_device_metrics_exporter_grpc.socket", "--health-node-condition", "--health-node-events",
 			},
 		}},
-		{"kernel-log", "nvidia", pod{Host: []string{"/dev/kmsg", kubelet, "privileged"}, Args: []string{"--kubernetes", "--kernel-log=/dev/kmsg"}}},
+		{"kernel-log", "nvidia", pod{Host: []string{"/dev/kmsg", kubelet, remembered + "nvidia", "privileged"}, Args: []string{"--kubernetes", "--kernel-log=/dev/kmsg"}}},
 		{"remote", "nvidia", pod{
-			Host: []string{kubelet},
+			Host: []string{kubelet, remembered + "nvidia"},
 			Args: []string{
-				"--kubernetes", "--remote-config=apply", "--remote-url=https://lists.example/gpu.csv", "--remote-directory=/var/lib/warpgauge-remote",
+				"--kubernetes", "--remote-config=apply", "--remote-url=https://lists.example/gpu.csv", "--remote-directory=/var/lib/warpgauge-remote/state",
 				"--remote-limit=cost=0.2,series=20000", "--node-label=node=$(NODE_NAME)", "--node-label=pool=training",
 				"--remote-token-file=/etc/warpgauge/remote-token/token", "--remote-ca-file=/etc/warpgauge/remote-ca/ca.crt",
 			},
 		}},
 		{"fleet", "nvidia", pod{
-			Kinds: []string{"ConfigMap", "ConfigMap", "Deployment", "NetworkPolicy", "PersistentVolumeClaim", "ServiceMonitor"}, Host: []string{kubelet},
+			Kinds: []string{"ConfigMap", "ConfigMap", "Deployment", "NetworkPolicy", "PersistentVolumeClaim", "ServiceMonitor"}, Host: []string{kubelet, remembered + "nvidia"},
 			Args: []string{
-				"--kubernetes", "--remote-config=apply", "--remote-url=opamp+https://gpu-warpgauge-fleet.monitoring.svc:4320/v1/opamp", "--remote-directory=/var/lib/warpgauge-remote",
+				"--kubernetes", "--remote-config=apply", "--remote-url=opamp+https://gpu-warpgauge-fleet.monitoring.svc:4320/v1/opamp", "--remote-directory=/var/lib/warpgauge-remote/state",
 				"--node-label=pool=training", "--remote-token-file=/etc/warpgauge/remote-token/token", "--remote-ca-file=/etc/warpgauge/remote-ca/ca.crt",
 			},
 		}},
 		{"amd-exporter", "amd", pod{
 			Kinds: roles, Rules: []string{"nodes: get update"}, Token: true,
-			Host: []string{"/var/lib/amd-metrics-exporter", kubelet, "/var/run/exporter", "privileged"},
+			Host: []string{"/var/lib/amd-metrics-exporter", kubelet, remembered + "amd", "/var/run/exporter", "privileged"},
 			Args: []string{
 				"--address=:5000", "--collectors=/etc/warpgauge/amd-counters.csv", "--amd-config=/etc/warpgauge/amd/config.json", "--kubernetes",
 				"--hpc-job-mapping-dir=/var/run/exporter", "--hpc-job-labels=user,partition",
@@ -133,9 +133,7 @@ func TestPods(t *testing.T) {
 			if d == nil {
 				t.Fatalf("there is no DaemonSet for %s", c.component)
 			}
-			if diff := cmp.Diff(c.want, summary(t, o, d)); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			testkit.Equal(t, "", c.want, summary(t, o, d))
 		})
 	}
 }

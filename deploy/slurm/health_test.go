@@ -44,7 +44,7 @@ func TestHealthCheck(t *testing.T) {
 			must(t, err)
 			n.script = script
 			n.set("WARPGAUGE_HEALTH_TIMEOUT=0") // one second is added
-			n.set("WARPGAUGE_HEALTH_FLAGS='--fail-on=degraded --ca-file=/ca'")
+			n.set("WARPGAUGE_HEALTH_FLAGS='--token-file=/t --ca-file=/ca'")
 			n.program("warpgauge", `printf '%s\n' "$*" >>"`+n.root+`/asked"; `+tt.health)
 			show, update := "exit 1", "exit 0"
 			if tt.node != "" {
@@ -63,7 +63,7 @@ func TestHealthCheck(t *testing.T) {
 			if got := n.text("log"); !strings.Contains(got, tt.log) || tt.log == "" && got != "" {
 				t.Errorf("log %q, want %q", got, tt.log)
 			}
-			if got, want := n.text("asked"), "health --output=line --timeout=0s --fail-on=degraded --ca-file=/ca"; got != want {
+			if got, want := n.text("asked"), "health --output=line --timeout=0s --token-file=/t --ca-file=/ca"; got != want {
 				t.Errorf("warpgauge %q, want %q", got, want)
 			}
 		})

@@ -13,8 +13,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/programtest"
 )
@@ -139,9 +137,7 @@ func (n *node) jobs() map[string]string {
 
 func (n *node) want(when string, want map[string]string) {
 	n.t.Helper()
-	if diff := cmp.Diff(want, n.jobs()); diff != "" {
-		n.t.Errorf("%s (-want +got):\n%s", when, diff)
-	}
+	testkit.Equal(n.t, when, want, n.jobs())
 }
 
 func TestJobs(t *testing.T) {
@@ -181,9 +177,7 @@ func TestAbout(t *testing.T) {
 			must(t, err)
 			got = append(got, filepath.Base(p)+": "+strings.Join(strings.Fields(string(text)), " "))
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", when, diff)
-		}
+		testkit.Equal(t, when, want, got)
 	}
 	n.prolog("17", "0", "SLURM_JOB_USER=anna", "SLURM_JOB_PARTITION=gpu", "SLURM_CLUSTER_NAME=c1")
 	n.prolog("18", "0,1", "SLURM_ARRAY_JOB_ID=15", "SLURM_ARRAY_TASK_ID=3", "SLURM_JOB_USER=bert")

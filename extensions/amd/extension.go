@@ -60,7 +60,7 @@ func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, 
 	if e.operator {
 		c.Log.Info("started as by AMD's GPU Operator; using the defaults of AMD's exporter",
 			zap.String("address", c.Config.Web.Address), zap.String("names", c.Config.FieldNames), zap.String("config", e.path),
-			zap.String("health_socket", e.flag("health-amd-socket")), zap.String("jobs", c.Config.HPCJobDir), zap.Bool("kubernetes", c.Config.Kubernetes.Enabled))
+			zap.String("health_socket", e.flag("health-amd-socket")), zap.String("health_directory", e.flag("health-directory")), zap.String("jobs", c.Config.HPCJobDir), zap.Bool("kubernetes", c.Config.Kubernetes.Enabled))
 	}
 	if e.failed != nil {
 		c.Log.Error("cannot use the configuration of AMD's exporter", zap.Error(e.failed))

@@ -46,7 +46,7 @@ func trees(v *view.View, staleAfter time.Duration) []map[string]any {
 	gpus := map[string]values{}
 	var order []string
 	for _, s := range v.Sources {
-		if !s.Ring.Latest(&row) || len(row.Cells) != len(s.Columns) || len(row.Stamps) != len(s.Devices) {
+		if !s.Latest(&row) {
 			continue
 		}
 		for i := range s.Columns {

@@ -30,6 +30,9 @@ const (
 	jobDirectory        = "/var/run/exporter"
 )
 
+// operatorDirectory is a directory of the node, which the operator mounts.
+var operatorDirectory = filepath.Dir(pluginSocket)
+
 // Headings and origin of the flags in help and documentation.
 const (
 	group  config.Group  = "In place of AMD's exporter"
@@ -126,8 +129,13 @@ func (e *Extension) setDefaults(s *config.Set) error {
 		c.Kubernetes.Facts = f.names.podFacts()
 	}
 	if e.operator {
-		if (e.start == nil || !e.start.noHealth) && e.flag("health") != "off" {
-			set("health-amd-socket", pluginSocket, config.FromExtension)
+		if e.flag("health") != "off" {
+			if e.start == nil || !e.start.noHealth {
+				set("health-amd-socket", pluginSocket, config.FromExtension)
+			}
+			if _, err := os.Stat(operatorDirectory); err == nil {
+				set("health-directory", operatorDirectory+"/warpgauge", config.FromExtension)
+			}
 		}
 		if e.jobs {
 			set("hpc-job-mapping-dir", jobDirectory, config.FromExtension)

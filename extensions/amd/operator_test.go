@@ -19,7 +19,7 @@ import (
 func operatorConfig(t *testing.T, env environment, args ...string) (*Extension, *config.Config, error) {
 	t.Helper()
 	e, set := &Extension{}, config.NewSet(env.Lookup)
-	for _, name := range []string{"health", "health-amd-socket"} { // flags of another extension
+	for _, name := range []string{"health", "health-amd-socket", "health-directory"} { // flags of another extension
 		if !slices.ContainsFunc(set.Flags(), func(f *config.Flag) bool { return f.Name == name }) {
 			set.Add(config.Section{Origin: config.Own, Flags: []config.Flag{{Name: name, Value: config.Text(new(string))}}})
 		}
@@ -62,6 +62,11 @@ func TestOperatorDefaults(t *testing.T) {
 	}
 	as := row{":4999", "as-written,amd", pluginSocket, jobDirectory, "warn", "g:1"}
 	f("as the operator starts it", as, true, env())
+	t.Cleanup(func() { operatorDirectory = filepath.Dir(pluginSocket) })
+	operatorDirectory = dir
+	if x, _, err := operatorConfig(t, env()); err != nil || x.flag("health-directory") != dir+"/warpgauge" {
+		t.Errorf("the node's directory: %q, %v", x.flag("health-directory"), err)
+	}
 	with := func(change func(*row)) row { r := as; change(&r); return r }
 	f("behind the proxy", with(func(r *row) { r.address = "127.0.0.1:4999" }), true, env(), "--bind=127.0.0.1")
 	f("a dash", with(func(r *row) { r.address = "127.0.0.1:4999" }), true, env(), "-bind", "127.0.0.1")

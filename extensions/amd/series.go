@@ -245,14 +245,14 @@ func (l *layout) value(name string, d *collector.Device, o *view.Owner) string {
 	return ""
 }
 
-// health returns 0 if the device or its GPU has failed, 1 if at least one of them works, and NaN otherwise.
+// health returns 0 if the device or its GPU must get no new work, 1 if at least one of them works, and NaN otherwise.
 func health(s *events.Snapshot, d *collector.Device) float64 {
 	out := math.NaN()
 	for i := range s.Verdicts {
 		v := &s.Verdicts[i]
 		switch {
 		case v.Device.ID != d.ID && v.Device.ID != d.Parent:
-		case v.State == events.Failed:
+		case events.OutOfService(v.State.String(), v.Action):
 			return 0
 		case v.State != events.Unknown:
 			out = 1

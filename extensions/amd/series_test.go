@@ -97,7 +97,7 @@ func amdFeed(list field.List) *viewtest.Feed {
 // TestFormats: both dialects on one page, in each format. AMD's metrics are all gauges, even counters.
 func TestFormats(t *testing.T) {
 	f := amdFeed(field.List{})
-	verdicts := &events.Snapshot{Verdicts: []events.Verdict{{Device: f.Devices[0], State: events.Failed}, {Device: f.Devices[1], State: events.Unknown}}}
+	verdicts := &events.Snapshot{Verdicts: []events.Verdict{{Device: f.Devices[0], State: events.Failed, Action: events.ActionReset}, {Device: f.Devices[1], State: events.Unknown}}}
 	names, _ := NewNames(Settings{Fields: amdFields}, func() *events.Snapshot { return verdicts })
 	f.Fields = amdList(t, amdCounters, names, false)
 	f.Tick(time.Now())
@@ -110,7 +110,7 @@ func TestFormats(t *testing.T) {
 	if got := leftOut(t, reg); len(got) > 0 {
 		t.Errorf("left out: %v", got)
 	}
-	verdicts = &events.Snapshot{Verdicts: []events.Verdict{{Device: f.Devices[0], State: events.OK}, {Device: f.Devices[1], State: events.Degraded}}}
+	verdicts = &events.Snapshot{Verdicts: []events.Verdict{{Device: f.Devices[0], State: events.OK}, {Device: f.Devices[1], State: events.Degraded, Action: events.ActionNone}}}
 	f.Tick(time.Now())
 	if got := pageOf(t, viewtest.Board(1, f), exposition.Options{}, exposition.Text); strings.Count(got, "gpu_health{") != 2 || strings.Contains(got, `serial_number="S0"} 0`) {
 		t.Errorf("healthy and degraded devices:\n%s", got)

@@ -28,6 +28,7 @@ type tracked struct {
 	seen      time.Time // when a collector last reported it
 	valued    bool      // it has had values
 	blank     bool      // it answers, but every reading is blank
+	gone      bool      // it is lost or absent, or returns from no call
 	restored  bool      // restored from the file; no collector has reported it since
 
 	conditions []*condition
@@ -56,9 +57,11 @@ type reported struct {
 type condition struct {
 	rule   *Rule
 	active bool
-	holds  time.Time // since when the rule's test has held continuously, or zero
-	since  time.Time
-	last   time.Time
+	// logOnly is set while only the kernel's log reports it. That does not fail a device that is there.
+	logOnly bool
+	holds   time.Time // since when the rule's test has held continuously, or zero
+	since   time.Time
+	last    time.Time
 	// evidence is replaced, never changed, because published Conditions share it.
 	evidence []events.Evidence
 }
@@ -162,8 +165,8 @@ func (t *tracked) recordReset(now time.Time) {
 	}
 }
 
-// makeVerdict builds the verdict from the active conditions. order maps rules to their place in the table.
-func (t *tracked) makeVerdict(now time.Time, parent *tracked, order func(*Rule) int) {
+// makeVerdict builds the verdict from the active conditions.
+func (t *tracked) makeVerdict(now time.Time, parent *tracked) {
 	var all []*condition
 	for _, c := range t.conditions {
 		if c.active {
@@ -178,17 +181,22 @@ func (t *tracked) makeVerdict(now time.Time, parent *tracked, order func(*Rule) 
 		}
 	}
 	slices.SortFunc(all, func(a, b *condition) int {
-		return cmp.Or(-cmp.Compare(a.rule.State, b.rule.State), cmp.Compare(order(a.rule), order(b.rule)))
+		doubt := map[bool]int{true: 1}
+		return cmp.Or(cmp.Compare(b.state(t), a.state(t)), doubt[a.doubtful(t)]-doubt[b.doubtful(t)], cmp.Compare(a.rule.rank, b.rule.rank))
 	})
 	v := events.Verdict{Device: t.device, Collector: t.collector, Action: events.ActionNone, Unjudged: t.unjudged}
 	for _, c := range all {
+		action, text := c.rule.Action, c.text()
+		if c.doubtful(t) {
+			action, text = events.ActionNone, text+" (only the kernel's log says so)"
+		}
 		v.Conditions = append(v.Conditions, events.Condition{
-			Reason: c.rule.Name, State: c.rule.State, Action: c.rule.Action, Text: c.text(), Since: c.since, Last: c.last, Evidence: c.evidence,
+			Reason: c.rule.Name, State: c.state(t), Action: action, Text: text, Since: c.since, Last: c.last, Evidence: c.evidence,
 		})
 	}
 	switch {
-	case len(all) > 0 && all[0].rule.State == events.OK && t.valued: // an informational rule
-	case len(all) > 0 && (t.valued || all[0].rule.State > events.Unknown):
+	case len(all) > 0 && v.Conditions[0].State == events.OK && t.valued: // an informational rule
+	case len(all) > 0 && (t.valued || v.Conditions[0].State > events.Unknown):
 		first := &v.Conditions[0]
 		v.State, v.Reason, v.Text, v.Action = first.State, first.Reason, first.Text, first.Action
 	case len(all) > 0: // the reason why there are no values yet
@@ -204,6 +212,17 @@ func (t *tracked) makeVerdict(now time.Time, parent *tracked, order func(*Rule) 
 		}
 	}
 	t.verdict, t.dirty, t.touched = v, false, false
+}
+
+// doubtful reports whether only the kernel's log reports the condition, although the device is there.
+func (c *condition) doubtful(t *tracked) bool { return c.logOnly && !t.gone }
+
+// state returns how bad the condition is for a device.
+func (c *condition) state(t *tracked) events.State {
+	if c.doubtful(t) {
+		return min(c.rule.State, events.Degraded)
+	}
+	return c.rule.State
 }
 
 func (c *condition) inactive() bool { return c == nil || !c.active }

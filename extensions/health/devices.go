@@ -16,8 +16,13 @@ import (
 // updateDevices applies the device states of all collectors.
 func (w *Watch) updateDevices(all []session.CollectorStatus, now time.Time) {
 	for i := range all {
-		for j := range all[i].Devices {
-			w.updateDevice(&all[i], &all[i].Devices[j], now)
+		devices := all[i].Devices
+		hung := func(id string) bool { t := w.byID[id]; return t != nil && !t.find(ruleHung).inactive() } // while others worked
+		w.othersWork[all[i].Name] = len(devices) == 1 || slices.ContainsFunc(devices, func(d session.DeviceStatus) bool {
+			return d.Device.Level == field.GPU && (d.Cause != session.CauseHung || hung(d.Device.ID))
+		})
+		for j := range devices {
+			w.updateDevice(&all[i], &devices[j], now)
 		}
 	}
 	kept := w.devices[:0]
@@ -62,7 +67,7 @@ func (w *Watch) trackDevice(d *collector.Device, of string) *tracked {
 	if len(w.devices) >= maxDevices {
 		return nil
 	}
-	t := &tracked{device: *d, collector: of, dirty: true}
+	t := &tracked{device: *d, collector: of, dirty: true, gone: of == ""}
 	w.devices = append(w.devices, t)
 	w.byID[d.ID] = t
 	w.bindDevice(t, d, of)
@@ -106,13 +111,9 @@ func (w *Watch) forget(t *tracked) {
 
 // setCondition sets or clears a condition that depends on device states.
 func (w *Watch) setCondition(t *tracked, name string, holds bool, now time.Time, why string) {
-	i, on := w.order[name]
-	if !on {
-		return
-	}
-	switch c := t.find(name); {
-	case holds:
-		c = t.condition(&w.o.Rules[i])
+	switch c, rule := t.find(name), w.o.Rules.find(name); {
+	case rule != nil && holds:
+		c = t.condition(rule)
 		e := events.Evidence{}
 		if why != "" && c.needsEvidence(now) {
 			e = events.Evidence{Time: now, Source: t.collector, Text: why}
@@ -130,12 +131,16 @@ func (w *Watch) setCondition(t *tracked, name string, holds bool, now time.Time,
 	}
 }
 
+func (t *tracked) setGone(gone bool) { t.gone, t.dirty = gone, t.dirty || gone != t.gone }
+
 // judgeState judges a device by the state in its collector's report.
 func (w *Watch) judgeState(t *tracked, now time.Time) {
 	d := t.status
 	if d.State == session.Up && !d.LastSample.IsZero() && !t.valued {
 		t.valued, t.dirty = true, true
 	}
+	hung := d.Cause == session.CauseStuck || d.Cause == session.CauseHung && w.othersWork[t.collector]
+	t.setGone(hung || d.State == session.Lost || d.State == session.Absent)
 	starting := d.Cause == session.CauseStarting
 	stalled := d.State == session.Stalled && !starting
 	w.setCondition(t, ruleStarting, starting, now, "")
@@ -143,8 +148,11 @@ func (w *Watch) judgeState(t *tracked, now time.Time) {
 	if d.State == session.Up && t.blank {
 		why = "the library answers, and no reading has a value"
 	}
-	w.setCondition(t, ruleStalled, stalled || d.State == session.Up && t.blank, now, why)
-	w.setCondition(t, ruleHung, stalled, now, d.Reason)
+	w.setCondition(t, ruleStalled, stalled || d.State == session.Absent && now.Sub(d.LastSample) > handover || d.State == session.Up && t.blank, now, why)
+	w.setCondition(t, ruleFrozen, stalled, now, d.Reason)
+	if hung || !stalled { // a device that is stalled for another reason since has not answered
+		w.setCondition(t, ruleHung, hung, now, d.Reason)
+	}
 	w.setCondition(t, ruleLost, d.State == session.Lost, now, d.Reason)
 	w.setCondition(t, ReasonMissing, d.State == session.Absent, now, d.Reason)
 	w.setCondition(t, ruleReleased, d.State == session.Released, now, d.Reason)
@@ -173,8 +181,10 @@ func (w *Watch) judgeAbsence(t *tracked, all []session.CollectorStatus, now time
 	case !all[i].Up:
 		w.setCondition(t, ruleNotServed, true, now, all[i].Reason)
 	default:
+		t.setGone(true)
 		w.setCondition(t, ruleStarting, false, now, "")
 		w.setCondition(t, ruleNotServed, false, now, "")
+		w.setCondition(t, ruleStalled, now.Sub(t.seen) > handover, now, "the driver does not have it")
 		w.setCondition(t, ReasonMissing, true, now, "the driver does not have it")
 	}
 	return true

@@ -24,9 +24,6 @@ type Derived interface {
 	Evidence(device string, of field.Derived) string
 }
 
-// sourceDerived is the evidence source of derived readings.
-const sourceDerived = "early signs"
-
 // sourceRules maps the cells of a source to the rules that judge them.
 type sourceRules struct {
 	*view.Source
@@ -47,6 +44,7 @@ type ruleInput struct {
 	*evaluation
 	device    int
 	cell      int             // -1 for a derived reading
+	limit     int             // the cell with the threshold; -1: it is fixed
 	name      string          // reading and labels, for evidence
 	condition field.Condition // the rule's condition with the column's threshold
 }
@@ -93,9 +91,6 @@ type gpuColumns struct {
 	fresh  bool // a row came since the last judgement
 }
 
-// minCells is the minimum number of cells for a blank GPU to count as a fault.
-const minCells = 3
-
 // bindRules connects the readings of a source with the rules that judge them. derived reports whether
 // there are derived readings.
 func bindRules(s *rows.Source, table Rules, derived bool, all evaluations) *sourceRules {
@@ -112,7 +107,11 @@ func bindRules(s *rows.Source, table Rules, derived bool, all evaluations) *sour
 		for j := range table {
 			if r := &table[j]; r.judges(c) {
 				key := evaluationKey{r.Name, s.Collector, s.Devices[c.Device].ID, fmt.Sprint(c.Labels), c.Field}
-				in := ruleInput{all.bind(key), c.Device, i, nameOf(&s.Devices[c.Device], c), r.Condition}
+				limit := -1
+				if r.Limit != 0 {
+					limit = slices.IndexFunc(s.Columns, func(x collector.Column) bool { return x.Device == c.Device && x.Field == r.Limit })
+				}
+				in := ruleInput{all.bind(key), c.Device, i, limit, nameOf(&s.Devices[c.Device], c), r.Condition}
 				in.condition.Threshold = r.threshold(c)
 				out.add(board, r, in)
 			}
@@ -125,10 +124,10 @@ func bindRules(s *rows.Source, table Rules, derived bool, all evaluations) *sour
 		}
 		for j := range table {
 			if r := &table[j]; derived && r.Derived != field.NotDerived {
-				out.add(boardOf(s.Source, i), r, ruleInput{all.bind(evaluationKey{rule: r.Name, device: d.ID}), i, -1, "", r.Condition})
+				out.add(boardOf(s.Source, i), r, ruleInput{all.bind(evaluationKey{rule: r.Name, device: d.ID}), i, -1, -1, "", r.Condition})
 			}
 		}
-		if cells := valueColumns(s.Source, i); d.Level == field.GPU && len(cells) >= minCells {
+		if cells := valueColumns(s.Source, i); d.Level == field.GPU && len(cells) >= 3 { // fewer blank cells are no fault
 			out.gpus = append(out.gpus, gpuColumns{id: d.ID, device: i, cells: cells})
 		}
 	}
@@ -160,11 +159,11 @@ func (s *sourceRules) add(board string, r *Rule, in ruleInput) {
 	s.conditions[i].inputs = append(s.conditions[i].inputs, in)
 }
 
-// valueColumns returns the indexes of a device's columns, without event fields.
+// valueColumns returns the indexes of a device's columns, without event fields and health watches.
 func valueColumns(s *view.Source, device int) (out []int) {
 	for i := range s.Columns {
 		c := &s.Columns[i]
-		if d, known := field.ByID(c.Field); c.Device == device && c.Buffer == 0 && known && !d.Event {
+		if d, known := field.ByID(c.Field); c.Device == device && c.Buffer == 0 && known && !d.Event && c.Field != field.GPUHealth {
 			out = append(out, i)
 		}
 	}
@@ -197,12 +196,11 @@ func nameOf(d *collector.Device, c *collector.Column) string {
 	if desc, known := field.ByID(c.Field); known {
 		name = desc.Name
 	}
+	labels := c.Labels
 	if d.Level == field.Link {
-		for _, l := range d.Labels {
-			name += " " + l.Name + "=" + l.Value
-		}
+		labels = slices.Concat(d.Labels, labels)
 	}
-	for _, l := range c.Labels {
+	for _, l := range labels {
 		name += " " + l.Name + "=" + l.Value
 	}
 	return name
@@ -253,6 +251,9 @@ func (s *sourceRules) evaluate(row *rows.Row) {
 		c := &s.conditions[i]
 		for j := range c.inputs {
 			if in := &c.inputs[j]; in.cell >= 0 && row.Devices[in.device].Sampled {
+				if in.limit >= 0 && row.Cells[in.limit] > 0 { // false for NaN
+					in.condition.Threshold = row.Cells[in.limit]
+				}
 				in.evaluate(row.Cells[in.cell], at)
 			}
 		}
@@ -321,7 +322,7 @@ func (s *sourceRules) applyCondition(c *judgedCondition, t *tracked, derived Der
 			if known.needsEvidence(now) {
 				e := events.Evidence{Time: now, Source: s.Collector, Text: in.name + " is " + strconv.FormatFloat(in.value, 'g', -1, 64)}
 				if in.cell < 0 {
-					e.Source, e.Text = sourceDerived, derived.Evidence(s.Devices[in.device].ID, c.rule.Derived)
+					e.Source, e.Text = "early signs", derived.Evidence(s.Devices[in.device].ID, c.rule.Derived)
 				}
 				known.addEvidence(e)
 			}
@@ -332,6 +333,7 @@ func (s *sourceRules) applyCondition(c *judgedCondition, t *tracked, derived Der
 	}
 	switch {
 	case worst == field.Unwell, worst == field.Between && !known.inactive():
+		t.dirty, known.logOnly = t.dirty || known.logOnly, false
 		t.raise(known, now, events.Evidence{})
 	case worst != field.Silent && known != nil:
 		t.clear(known, now)

@@ -57,11 +57,13 @@ type savedCondition struct {
 	Since    time.Time         `json:"since"`
 	Last     time.Time         `json:"last"`
 	Evidence []events.Evidence `json:"evidence,omitempty"`
+	LogOnly  bool              `json:"log_only,omitempty"`
 }
 
 // files is the directory with a slot for the next content.
 type files struct {
 	file.Private
+	lock   *os.File    // locks out other writers; nil: not locked yet
 	next   chan []byte // one slot
 	saved  time.Time
 	failed atomic.Bool // the last write failed
@@ -114,11 +116,11 @@ func (w *Watch) restoreDevice(t *tracked, d *savedDevice, rebooted bool) {
 		t.reported = reported{}
 	}
 	for _, c := range d.Conditions {
-		rule := w.o.Rules.find(c.Reason, 0)
+		rule := w.o.Rules.find(c.Reason)
 		if rule == nil || len(c.Evidence) > maxEvidence || t.find(c.Reason) != nil {
 			continue // the rule is off now, or the file is not ours
 		}
-		t.conditions = append(t.conditions, &condition{rule: rule, active: true, holds: c.Since, since: c.Since, last: c.Last, evidence: c.Evidence})
+		t.conditions = append(t.conditions, &condition{rule: rule, active: true, holds: c.Since, since: c.Since, last: c.Last, evidence: c.Evidence, logOnly: c.LogOnly})
 	}
 	if rebooted {
 		t.recordReset(time.Now())
@@ -158,7 +160,7 @@ func (w *Watch) content() *saved {
 		d := savedDevice{Device: t.device, Collector: t.collector, Seen: t.seen, Reset: t.reset, Resets: t.resets, Told: t.reported}
 		for _, c := range t.conditions {
 			if c.active && c.rule.State > events.Unknown {
-				d.Conditions = append(d.Conditions, savedCondition{Reason: c.rule.Name, Since: c.since, Last: c.last, Evidence: c.evidence})
+				d.Conditions = append(d.Conditions, savedCondition{Reason: c.rule.Name, Since: c.since, Last: c.last, Evidence: c.evidence, LogOnly: c.logOnly})
 			}
 		}
 		out.Devices = append(out.Devices, d)
@@ -166,12 +168,19 @@ func (w *Watch) content() *saved {
 	return out
 }
 
-// write writes the content from save.
+// write locks the directory, and writes the content from save.
 func (w *Watch) write(f *files) {
 	for data := range f.next {
-		err := f.Write(fileName, data)
+		var err error
+		if f.lock == nil {
+			f.lock, err = f.Lock("lock")
+		}
+		if err == nil {
+			err = f.Write(fileName, data)
+		}
 		if failed := f.failed.Swap(err != nil); err != nil && !failed {
 			w.log.Warn("cannot save the health of devices", zap.String("directory", w.o.Directory), zap.Error(err))
 		}
 	}
+	_ = f.lock.Close() // unlocks
 }

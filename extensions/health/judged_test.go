@@ -17,7 +17,7 @@ import (
 // without a break.
 func TestForIsWaited(t *testing.T) {
 	n := newNode(t, 1, Options{}, field.GPUTemperature)
-	hot := n.o.Rules.find("hot", 0)
+	hot := n.o.Rules.find("hot")
 	if hot.For != time.Minute || hot.Threshold != 95 {
 		t.Fatalf("the rule is %+v", hot)
 	}
@@ -29,6 +29,29 @@ func TestForIsWaited(t *testing.T) {
 	if since := n.of("GPU-a").Since; !since.Equal(n.now.Add(-time.Minute)) {
 		t.Errorf("since %v, want a minute before %v", since, n.now)
 	}
+}
+
+// TestLimitOfTheBoard: the board's own limit replaces the rule's threshold where it has a value, unless an operator sets one.
+func TestLimitOfTheBoard(t *testing.T) {
+	f := func(rules []string, temperature, limit float64, want string) {
+		t.Helper()
+		table, err := Select(rules)
+		must(t, err)
+		n := newNode(t, 1, Options{Rules: table}, field.GPUTemperature, field.SlowdownTemperature)
+		n.rows[0][1] = limit
+		n.step(temperature, 60, time.Second, events.OK, "")
+		n.rows[0][0] = temperature
+		n.tick(time.Second)
+		if v := n.of("GPU-a"); v.Reason != want {
+			t.Errorf("%v degrees, limit %v, rules %v: %q, want %q", temperature, limit, rules, v.Reason, want)
+		}
+	}
+	f(nil, 90, 89, "hot")
+	f(nil, 90, 105, "")
+	f(nil, 96, 105, "")
+	f(nil, 96, blank, "hot")
+	f(nil, 94, 0, "")
+	f([]string{"hot=80"}, 81, 89, "hot")
 }
 
 // TestTheSupplierCounts: if two collectors report a device, the one that supplies its values
@@ -104,8 +127,8 @@ func TestGrowthOverSessions(t *testing.T) {
 	n.view.Sources[0] = &next
 	n.board.Store(&view.View{Version: 2, Sources: n.view.Sources})
 	n.step(5900, 1, time.Second, events.OK, "")
-	n.step(6000, 1, time.Second, events.Degraded, "nvlink_crc_errors")
-	n.step(6000, 599, time.Second, events.Degraded, "nvlink_crc_errors") // these errors count once
+	n.step(6000, 1, time.Second, events.Failed, "nvlink_crc_errors")
+	n.step(6000, 599, time.Second, events.Failed, "nvlink_crc_errors") // these errors count once
 	n.step(6000, 1, time.Second, events.OK, "")
 }
 
@@ -123,13 +146,12 @@ func TestStates(t *testing.T) {
 		reason string // "forgotten": there is no verdict
 	}{
 		"starting":       {reported(session.Stalled, session.CauseStarting), 31 * time.Second, events.Unknown, "starting"},
-		"hung":           {reported(session.Stalled, session.CauseHung), time.Second, events.Unknown, "stalled"},
-		"hung minutes":   {reported(session.Stalled, session.CauseHung), 301 * time.Second, events.Degraded, "hung"},
+		"hung":           {reported(session.Stalled, session.CauseHung), time.Second, events.Failed, "hung"},
 		"lost":           {reported(session.Lost, session.CauseLost), time.Second, events.Failed, "lost"},
 		"absent":         {reported(session.Absent, session.CauseVanished), MissingFor + time.Second, events.Failed, ReasonMissing},
 		"free":           {reported(session.Released, session.CauseReleased), time.Second, events.Unknown, "released"},
 		"in service":     {session.CollectorStatus{Name: "test", Up: true}, MissingFor + time.Second, events.Failed, ReasonMissing},
-		"not yet":        {session.CollectorStatus{Name: "test", Up: true}, MissingFor - time.Second, events.OK, ""},
+		"not yet":        {session.CollectorStatus{Name: "test", Up: true}, MissingFor - time.Second, events.Unknown, ruleStalled},
 		"standby":        {session.CollectorStatus{Name: "test", Cause: session.CauseStandby}, MissingFor + time.Second, events.Failed, ReasonMissing},
 		"released":       {session.CollectorStatus{Name: "test", Cause: session.CauseReleased}, time.Second, events.Unknown, "released"},
 		"cannot open":    {session.CollectorStatus{Name: "test", Cause: session.CauseError}, 31 * time.Second, events.Unknown, "not_served"},
@@ -195,19 +217,19 @@ func TestEvidence(t *testing.T) {
 	}
 }
 
-// spareRows has the numbers of banks without spare rows.
-type spareRows map[string]float64
+// slowed has the seconds with clocks held down.
+type slowed map[string]float64
 
-func (spareRows) Update(time.Time)                               {}
-func (s spareRows) Value(device string, _ field.Derived) float64 { return s[device] }
-func (spareRows) Evidence(device string, _ field.Derived) string { return "banks of " + device }
+func (slowed) Update(time.Time)                               {}
+func (s slowed) Value(device string, _ field.Derived) float64 { return s[device] }
+func (slowed) Evidence(device string, _ field.Derived) string { return "clocks of " + device }
 
 // TestDerived: a derived reading decides its rule, with its own explanation as evidence.
 func TestDerived(t *testing.T) {
-	n := newNode(t, 2, Options{Derived: spareRows{"GPU-b": 1}, Rules: Rules{*Table().find("spare_rows_low", 0)}}, remapPending)
+	n := newNode(t, 2, Options{Derived: slowed{"GPU-b": 900}, Rules: Rules{*Table().find("throttled")}}, remapPending)
 	n.step(1, 62, time.Second, events.OK, "")
-	n.want("GPU-b", events.Degraded, "spare_rows_low")
-	if e := n.of("GPU-b").Conditions[0].Evidence; len(e) != 1 || e[0].Source != sourceDerived || e[0].Text != "banks of GPU-b" {
+	n.want("GPU-b", events.Degraded, "throttled")
+	if e := n.of("GPU-b").Conditions[0].Evidence; len(e) != 1 || e[0].Source != "early signs" || e[0].Text != "clocks of GPU-b" {
 		t.Errorf("evidence %+v", e)
 	}
 }

@@ -5,6 +5,9 @@ import (
 	"cmp"
 	"context"
 	"maps"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,12 +43,20 @@ type Observation struct {
 	PCIBusID string // in any usual form
 	Time     time.Time
 	Source   string
-	Text     string
-	Over     bool // the fault is over, for rules that end WhenTold
+	Text     string // evidence; for an XID the driver's log line, which may name its kind
+	Over     bool   // the fault is over, for rules that end WhenTold
+	Confirms bool   // a library and the kernel's log both report the XID; without Text the log has reported it before
 }
 
-// Reasons of Observations: a device was reset; a board has no driver or collector.
+// SourceKernelLog is the Source of faults that the kernel log reports. Alone it does not fail a device that answers.
+const SourceKernelLog = "kernel log"
+
+// doubtFor is how long such a condition holds after the last line.
+const doubtFor = time.Hour
+
+// Reasons of Observations: a device was reset; a board has no driver or collector; an XID.
 const (
+	ReasonXID     = "xid"
 	ReasonReset   = "reset"
 	ReasonMissing = "missing"
 )
@@ -87,29 +98,23 @@ type Watch struct {
 	evaluations evaluations
 
 	// Used by Run's goroutine only.
-	lost      uint64            // dropped XIDs and Observations, as last logged
-	regrouped bool              // the devices changed since the last judgement
-	supplies  map[string]string // suppliers at the last judgement
-	devices   []*tracked
-	byID      map[string]*tracked
-	byPCI     map[pci.Address]*tracked // boards by address
-	order     map[string]int           // position of rules by name
-	round     uint64
-	refresh   time.Time // last publication of repeated sightings
-	unsaved   bool
+	lost       uint64            // dropped XIDs and Observations, as last logged
+	regrouped  bool              // the devices changed since the last judgement
+	supplies   map[string]string // suppliers at the last judgement
+	devices    []*tracked
+	byID       map[string]*tracked
+	byPCI      map[pci.Address]*tracked // boards by address
+	othersWork map[string]bool          // collectors with a GPU that does not hang; if all hang, one may block the others
+	round      uint64
+	refresh    time.Time // last publication of repeated sightings
+	unsaved    bool
 }
 
-// New returns a Watch. Run starts it. New panics if two rules have the same name.
+// New returns a Watch. Run starts it.
 func New(o Options) *Watch {
 	w := &Watch{
 		o: o, board: cmp.Or(o.Board, new(events.Board)), log: o.Logger.Named("health"), observed: make(chan Observation, maxObservations),
-		shown: make(chan struct{}, 1), evaluations: evaluations{}, byID: map[string]*tracked{}, byPCI: map[pci.Address]*tracked{}, order: map[string]int{},
-	}
-	for i := range o.Rules {
-		if _, twice := w.order[o.Rules[i].Name]; twice {
-			panic("health: two rules " + o.Rules[i].Name)
-		}
-		w.order[o.Rules[i].Name] = i
+		shown: make(chan struct{}, 1), evaluations: evaluations{}, byID: map[string]*tracked{}, byPCI: map[pci.Address]*tracked{}, othersWork: map[string]bool{},
 	}
 	w.o.Rows.Follow(w)
 	if o.Events != nil {
@@ -145,6 +150,8 @@ func (w *Watch) Run(ctx context.Context) error {
 		w.save(files, time.Now(), false)
 		select {
 		case <-ctx.Done():
+			w.applyObservations(time.Now()) // not Sync: collectors may have stopped
+			w.conclude(time.Now())
 			w.save(files, time.Now(), true)
 			writer.Wait()
 			return nil
@@ -236,7 +243,9 @@ func (w *Watch) advance(t *tracked, c *condition, now time.Time) {
 	switch {
 	case c.rule.End == WhenTold && !c.active && !c.holds.IsZero():
 		t.raise(c, now, events.Evidence{})
-	case c.rule.Test == field.Observed, c.rule.Test == field.AtMost:
+	case c.active && c.doubtful(t) && now.Sub(c.last) >= doubtFor:
+		t.end(c)
+	case c.rule.Test == field.Observed, slices.Contains(c.rule.Readings, field.AMDRecordAge):
 		t.expire(c, now)
 	}
 }
@@ -253,15 +262,21 @@ func (w *Watch) applyObservations(now time.Time) {
 		w.log.Warn("too many observations at a time; dropping some", zap.Uint64("left_out", dropped-w.lost))
 		w.lost = dropped
 	}
-	for {
+	var all []Observation
+	for more := true; more; {
 		select {
 		case e := <-xids:
-			w.applyObservation(&Observation{Reason: "xid", Code: e.Code, Device: e.Device.ID, PCIBusID: e.Device.PCIBusID, Time: e.Time, Source: e.Source, Text: e.Evidence}, now)
+			all = append(all, Observation{Reason: ReasonXID, Code: e.Code, Device: e.Device.ID, PCIBusID: e.Device.PCIBusID, Time: e.Time, Source: e.Source, Text: e.Evidence})
 		case o := <-w.observed:
-			w.applyObservation(&o, now)
+			all = append(all, o)
 		default:
-			return
+			more = false
 		}
+	}
+	last := map[string]int{SourceKernelLog: 1} // the log's lines say more of the same XIDs
+	slices.SortStableFunc(all, func(a, b Observation) int { return cmp.Or(last[a.Source]-last[b.Source], a.Time.Compare(b.Time)) })
+	for i := range all {
+		w.applyObservation(&all[i], now)
 	}
 }
 
@@ -271,13 +286,27 @@ func (w *Watch) applyObservation(o *Observation, now time.Time) {
 	if at.IsZero() || at.After(now) {
 		at = now
 	}
-	rule := w.o.Rules.find(o.Reason, o.Code)
+	name := o.Reason
+	if o.Code != 0 {
+		name += "_" + strconv.Itoa(o.Code)
+		if kind := kindOf(o.Code, o.Text); kind != "" {
+			w.refine(o, name, at)
+			name += "_" + kind
+		}
+	}
+	rule := w.o.Rules.find(name)
 	t := w.boardNamed(o, rule != nil && !o.Over)
 	switch {
 	case t == nil:
 	case o.Reason == ReasonReset:
 		if at.After(t.reset) {
 			t.recordReset(at)
+		}
+	case o.Confirms && o.Text == "":
+		for _, c := range t.conditions {
+			if strings.HasPrefix(c.rule.Name+"_", name+"_") {
+				c.logOnly, t.dirty = false, true
+			}
 		}
 	case rule == nil:
 	case o.Over:
@@ -287,7 +316,22 @@ func (w *Watch) applyObservation(o *Observation, now time.Time) {
 	case rule.End == AfterReset && !at.After(t.reset):
 		// It happened before the reset.
 	default:
-		t.raise(t.condition(rule), at, events.Evidence{Time: at, Source: o.Source, Text: cmp.Or(o.Text, rule.Text)})
+		c := t.condition(rule)
+		c.logOnly = o.Source == SourceKernelLog && !o.Confirms && (c.logOnly || !c.active)
+		t.dirty = true
+		t.raise(c, at, events.Evidence{Time: at, Source: o.Source, Text: cmp.Or(o.Text, rule.Text)})
+	}
+}
+
+// refine ends the condition that the driver's XID raised, because the log line names its kind. A new recovery action ends the
+// former one.
+func (w *Watch) refine(o *Observation, name string, at time.Time) {
+	t := w.boardNamed(o, false)
+	for i := 0; t != nil && i < len(t.conditions); i++ {
+		c := t.conditions[i]
+		if c.rule.Name == name && c.since.Sub(at).Abs() < time.Minute || o.Code == recoveryXID && strings.HasPrefix(c.rule.Name, name+"_") {
+			t.end(c)
+		}
 	}
 }
 
@@ -332,7 +376,7 @@ func (w *Watch) conclude(now time.Time) {
 		if parent == t {
 			parent = nil
 		}
-		t.makeVerdict(now, parent, func(r *Rule) int { return w.order[r.Name] })
+		t.makeVerdict(now, parent)
 		changed = true
 		w.report(t)
 	}
@@ -421,7 +465,7 @@ func (w *Watch) Collect(ch chan<- prometheus.Metric) {
 			continue
 		}
 		for j := range v.Conditions {
-			if r := w.o.Rules.find(v.Conditions[j].Reason, 0); r != nil && r.Derived != field.NotDerived {
+			if r := w.o.Rules.find(v.Conditions[j].Reason); r != nil && r.Derived != field.NotDerived {
 				ch <- prometheus.MustNewConstMetric(descSign, prometheus.GaugeValue, 1, v.Device.ID, v.Device.GPU, r.Name)
 			}
 		}

@@ -43,13 +43,22 @@ func TestRulesAreConsistent(t *testing.T) {
 	}
 }
 
+// TestFailedHasAnAction: the action of a failed device says what to do.
+func TestFailedHasAnAction(t *testing.T) {
+	for _, r := range Table() {
+		if r.State == events.Failed && (r.Action == events.ActionNone || r.Action == events.ActionContact) || r.State < events.Degraded && r.Action != events.ActionNone {
+			t.Errorf("rule %s: %v, %s", r.Name, r.State, r.Action)
+		}
+	}
+}
+
 func TestSelect(t *testing.T) {
 	rules, err := Select([]string{"row_remap_pending=off", "hot=80", "lost=on"})
 	must(t, err)
-	if rules.find("row_remap_pending", 0) != nil || rules.find("lost", 0) == nil || rules.find("hot", 0).Threshold != 80 {
-		t.Errorf("the rules are %v", rules.names())
+	if rules.find("row_remap_pending") != nil || rules.find("lost") == nil || rules.find("hot").Threshold != 80 {
+		t.Errorf("the rules are %v", rules)
 	}
-	if Table().find("hot", 0).Threshold == 80 {
+	if Table().find("hot").Threshold == 80 {
 		t.Error("the table itself has changed")
 	}
 	f := func(change string, want ...string) {
@@ -78,7 +87,7 @@ func TestSelect(t *testing.T) {
 	must(t, err)
 	for block, want := range map[string]float64{"umc": 6, "gfx": 2, "sdma": 3} {
 		c := collector.Column{Field: field.AMDRASErrors, Labels: []collector.Label{{Name: "block", Value: block}, {Name: "severity", Value: "ue"}}}
-		if r := rules.find("ras_uncorrected", 0); !r.judges(&c) || r.threshold(&c) != want || Table().find("ras_uncorrected", 0).threshold(&c) != 1 {
+		if r := rules.find("ras_uncorrected"); !r.judges(&c) || r.threshold(&c) != want || Table().find("ras_uncorrected").threshold(&c) != 1 {
 			t.Errorf("block %s: threshold %v, want %v", block, r.threshold(&c), want)
 		}
 	}
@@ -88,7 +97,7 @@ func TestSelect(t *testing.T) {
 }
 
 func TestReadingsAreCheap(t *testing.T) {
-	for _, r := range Table().Readings(30 * time.Second) {
+	for _, r := range Table().Readings(field.List{}, 30*time.Second, true) {
 		if strings.Contains(r.Desc.Name, "_PROF_") || r.Desc.Level > field.ComputeInstance {
 			t.Errorf("%s is read for health", r.Desc.Name)
 		}
@@ -96,7 +105,7 @@ func TestReadingsAreCheap(t *testing.T) {
 			t.Errorf("%s is read every %v", r.Desc.Name, r.Interval)
 		}
 	}
-	if n := len(Rules(nil).Readings(time.Second)); n > 0 {
+	if n := len(Rules(nil).Readings(field.List{}, time.Second, true)); n > 0 {
 		t.Errorf("without rules %d readings are taken", n)
 	}
 }
@@ -139,7 +148,7 @@ func TestABlankKeepsTheCondition(t *testing.T) {
 	n.step(blank, 10, time.Minute, events.Degraded, "row_remap_pending")
 	n.step(0, 1, time.Second, events.OK, "")
 	n.rows[0][1] = 16
-	n.step(0, 1, time.Second, events.Degraded, "retired_pages")
+	n.step(0, 1, time.Second, events.Failed, "retired_pages")
 }
 
 // TestAGPUWithoutAnyValue: a GPU that answers without any value is up, but faulty.
@@ -168,13 +177,13 @@ func TestXIDs(t *testing.T) {
 	n.rows[0][0], n.rows[1][0] = 1e9, 1e9
 	n.tick(time.Second)
 	n.Observe(Observation{Reason: "xid", Code: 31, Device: "GPU-a", Time: n.now}) // an application error
-	n.Observe(Observation{Reason: "xid", Code: 79, PCIBusID: "PCI:0000:02:00", Time: n.now, Source: "kernel log", Text: "NVRM: Xid 79"})
+	n.Observe(Observation{Reason: "xid", Code: 79, PCIBusID: "PCI:0000:02:00", Time: n.now, Source: "nvml", Text: "NVRM: Xid 79"})
 	n.Observe(Observation{Reason: "sxid_fatal", PCIBusID: "nonsense", Time: n.now})
 	n.tick(time.Second)
 	n.want("GPU-a", events.OK, "")
 	n.want("GPU-b", events.Failed, "xid_79")
 	v := n.of("GPU-b")
-	if v.Action != events.ActionReboot || len(v.Conditions[0].Evidence) != 1 || v.Conditions[0].Evidence[0].Source != "kernel log" {
+	if v.Action != events.ActionReboot || len(v.Conditions[0].Evidence) != 1 || v.Conditions[0].Evidence[0].Source != "nvml" {
 		t.Errorf("the verdict is %+v", v)
 	}
 	if len(n.heard) != 1 {

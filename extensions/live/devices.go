@@ -144,8 +144,8 @@ func (l *deviceList) writeTable(w io.Writer, all bool) error {
 		if len(users) > 0 {
 			first = "\t" + strings.Join(users, "\n\t\t\t\t\t\t\t\t")
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s%s\n", d.Collector, d.State, d.Kind,
-			cmp.Or(d.GPU, "-"), d.ID, cmp.Or(d.Model, "-"), cmp.Or(d.PCIBusID, "-"), d.Reason, first)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s%s\n", d.Collector, d.Status.Word, d.Kind,
+			cmp.Or(d.GPU, "-"), d.ID, cmp.Or(d.Model, "-"), cmp.Or(d.PCIBusID, "-"), d.Status.Why, first)
 	}
 	if hidden > 0 {
 		fmt.Fprintf(t, "%s more: links and cores (--all lists them)\n", config.Counted(hidden, "device"))
@@ -154,8 +154,8 @@ func (l *deviceList) writeTable(w io.Writer, all bool) error {
 		fmt.Fprintln(t, "no device found")
 	}
 	for _, c := range l.Collectors {
-		if !c.Up {
-			fmt.Fprintf(t, "%s is not in use: %s\n", c.Name, c.Reason)
+		if c.Reason != "" {
+			fmt.Fprintf(t, "%s is %s: %s\n", c.Name, map[bool]string{true: "in use", false: "not in use"}[c.Up], c.Reason)
 		}
 	}
 	_, _ = fmt.Fprint(t, l.problems.String())

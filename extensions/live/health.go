@@ -35,16 +35,10 @@ func healthCommand(a *exporter.Program) *cli.Command {
 		Name:  "health",
 		Usage: "Report whether the devices of this node are healthy, for people and health checks",
 		Description: "Asks the exporter that runs on this machine, or the one at --url, for its verdicts.\n" +
-			"Ends with code 0 if all are better than --fail-on, 1 if one is not, and 2 if it cannot tell:\n" +
+			"Ends with code 0 if none must be taken out of service, 1 if one must, and 2 if it cannot tell:\n" +
 			"no exporter answers, the exporter has no verdicts yet, or a device is unknown.\n" +
 			"docs/health.md describes states, reasons and actions.",
 		Flags: append([]cli.Flag{
-			&cli.StringFlag{Name: "fail-on", Value: events.Failed.String(), Usage: "Mildest state that makes the code 1: failed, degraded, or unknown (any state except ok).", Validator: func(s string) error {
-				if !slices.Contains(failStates, s) {
-					return errors.New("write failed, degraded or unknown")
-				}
-				return nil
-			}},
 			&cli.StringFlag{Name: "output", Value: "table", Usage: "table, for people; json, for scripts; line: one line of at most 80 bytes, for health checks.", Validator: func(s string) error {
 				if err := config.CheckOutput(s); err != nil && s != lineForm {
 					return fmt.Errorf("%w, or %s", err, lineForm)
@@ -66,9 +60,6 @@ func healthCommand(a *exporter.Program) *cli.Command {
 	}
 }
 
-// failStates lists the values of --fail-on. Each causes code 1 for itself and for those before it.
-var failStates = []string{events.Failed.String(), events.Degraded.String(), events.Unknown.String()}
-
 func printHealth(ctx context.Context, a *exporter.Program, cmd *cli.Command) error {
 	form := cmd.String("output")
 	if err := config.NoArguments(cmd); err != nil {
@@ -76,9 +67,9 @@ func printHealth(ctx context.Context, a *exporter.Program, cmd *cli.Command) err
 	}
 	found, err := askHealth(ctx, a, cmd)
 	if err == nil && len(found.Devices) == 0 {
-		err = errors.New("the exporter has no verdict on any device: is its --health off?")
+		err = errors.New("no verdict on any device: none is read, or health is off")
 	}
-	if err == nil && found.State != events.OK.String() && len(withStates(found.Devices, found.State)) == 0 {
+	if err == nil && found.State != events.OK.String() && !slices.ContainsFunc(found.Devices, func(d apiv1.DeviceHealth) bool { return d.State == found.State }) {
 		err = fmt.Errorf("the verdict on the node is %q, but no device has it", found.State)
 	}
 	if err != nil {
@@ -87,10 +78,15 @@ func printHealth(ctx context.Context, a *exporter.Program, cmd *cli.Command) err
 		}
 		return err
 	}
-	bad := withStates(found.Devices, failStates[:slices.Index(failStates, cmd.String("fail-on"))+1]...)
-	unknown := slices.DeleteFunc(slices.Clone(found.Devices), func(d apiv1.DeviceHealth) bool {
-		return d.State == events.OK.String() || slices.Contains(failStates[:2], d.State) // of another version, too
-	})
+	var bad, unknown []apiv1.DeviceHealth
+	for _, d := range found.Devices {
+		switch {
+		case events.OutOfService(d.State, events.Action(d.Action)):
+			bad = append(bad, d)
+		case d.State != events.OK.String() && d.State != events.Degraded.String(): // of another version, too
+			unknown = append(unknown, d)
+		}
+	}
 	switch {
 	case form != lineForm:
 		err = config.WriteOutput(a.Out, form, found, func(w io.Writer) error { return writeHealth(w, found) })
@@ -99,7 +95,7 @@ func printHealth(ctx context.Context, a *exporter.Program, cmd *cli.Command) err
 	case len(unknown) > 0:
 		err = writeLine(a.Out, "cannot tell: ", summaries(unknown)...)
 	default:
-		err = writeLine(a.Out, config.Counted(len(found.Devices), "device")+", none is "+cmd.String("fail-on"))
+		err = writeLine(a.Out, config.Counted(len(found.Devices), "device")+", none is to be taken out of service")
 	}
 	switch {
 	case err != nil:
@@ -126,14 +122,13 @@ func askHealth(ctx context.Context, a *exporter.Program, cmd *cli.Command) (*api
 	return c.Health(ctx)
 }
 
-func withStates(all []apiv1.DeviceHealth, states ...string) []apiv1.DeviceHealth {
-	return slices.DeleteFunc(slices.Clone(all), func(d apiv1.DeviceHealth) bool { return !slices.Contains(states, d.State) })
-}
-
-// summaries returns problem and action of each device: "GPU 3 xid_79: reboot".
+// summaries returns problem and action of each board, and of each part whose board is well: "GPU 3 xid_79: reboot".
 func summaries(of []apiv1.DeviceHealth) (out []string) {
 	for i := range of {
 		d := &of[i]
+		if slices.ContainsFunc(of, func(o apiv1.DeviceHealth) bool { return strings.HasPrefix(d.ID, o.ID+"/") }) {
+			continue
+		}
 		text := healthName(d) + " " + cmp.Or(d.Reason, d.State)
 		if d.Action != "" && d.Action != string(events.ActionNone) {
 			text += ": " + d.Action

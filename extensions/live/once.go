@@ -119,7 +119,7 @@ func onceAsked(ctx context.Context, a *exporter.Program, cmd *cli.Command, cfg *
 	}
 	for _, d := range found.Devices {
 		if d.Kind == field.GPU.String() && d.State != session.Up.String() {
-			noticeNotUp(a, d.GPU, d.ID, d.State, d.Reason)
+			noticeNotUp(a, d.GPU, d.ID, d.Status.Word, d.Status.Why)
 		}
 	}
 	if len(found.Devices) == 0 {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/programtest"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/exposition"
@@ -80,9 +81,7 @@ func TestWhatIsReadIsWhatWasWritten(t *testing.T) {
 	file := written(t, h, exposition.Options{Hostname: "node", Owners: twoPods{}}, samples)
 	got, err := Read(bytes.NewReader(file))
 	must(t, err)
-	if diff := cmp.Diff(*h, got.Header); diff != "" {
-		t.Errorf("header (-want +got):\n%s", diff)
-	}
+	testkit.Equal(t, "header", *h, got.Header)
 	samples[2] = append(samples[2][:1], samples[2][2:]...)
 	events := samples[6]
 	events[1].Time, events[3].Time = events[1].Time+1, events[3].Time+1

@@ -19,7 +19,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/klauspost/compress/zstd"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
@@ -144,9 +143,7 @@ func TestWhatSetsOffARecording(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			n := newNode(t, private(t))
 			n.run(240, func(second int) { change(n, second) })
-			if diff := cmp.Diff(want, n.recorded()); diff != "" {
-				t.Errorf("%s: recordings (-want +got):\n%s", name, diff)
-			}
+			testkit.Equal(t, fmt.Sprintf("%s: recordings", name), want, n.recorded())
 		})
 	}
 	add := func(e events.Event) func(*node, int) {
@@ -189,18 +186,14 @@ func TestARecordingIsTheHistoryAroundWhatHappened(t *testing.T) {
 		got := n.read(n.List()[0].Name)
 		from, until := at.Add(-time.Minute).UTC(), at.Add(30*time.Second).UTC()
 		want := rows.Recording{Name: "recording-" + at.UTC().Format("20060102-150405.000") + "-xid.om.zst", Time: at.UTC(), Cause: "xid", Device: "GPU-0", From: from, Until: until}
-		if diff := cmp.Diff(want, got.Recording); diff != "" {
-			t.Errorf("header (-want +got):\n%s", diff)
-		}
+		testkit.Equal(t, "header", want, got.Recording)
 		if len(got.Events) != 1 || got.Events[0].Code != 79 || len(got.Devices) != 2 || len(got.Fields) != 1 || len(got.Verdicts) != 2 {
 			t.Errorf("events %+v, %d devices, %d lists, verdicts %v", got.Events, len(got.Devices), len(got.Fields), got.Verdicts)
 		}
 		if d := got.Devices[0]; d.State != "lost" || d.Reason != "gone" || len(d.Users) != 1 || d.Users[0].Job != "job of GPU-0" {
 			t.Errorf("device %+v", d)
 		}
-		if diff := cmp.Diff(string(field.Format(n.src.Fields)), string(field.Format(got.Fields[0]))); diff != "" {
-			t.Errorf("field list (-want +got):\n%s", diff)
-		}
+		testkit.Equal(t, "field list", string(field.Format(n.src.Fields)), string(field.Format(got.Fields[0])))
 		all := n.history.Series("", 0)
 		if len(got.Series) != len(all) {
 			t.Fatalf("%d series, want %d", len(got.Series), len(all))
@@ -240,9 +233,7 @@ func TestOperatorsAndTheEnd(t *testing.T) {
 		time.Sleep(time.Minute)
 		must(t, n.Record(ctx))
 		end() // the pending recording is written
-		if diff := cmp.Diff([]string{"operator ", "operator "}, n.recorded()); diff != "" {
-			t.Errorf("recordings (-want +got):\n%s", diff)
-		}
+		testkit.Equal(t, "recordings", []string{"operator ", "operator "}, n.recorded())
 		cancel()
 		if err := n.Record(ctx); err == nil {
 			t.Error("no error after the end")
@@ -283,9 +274,7 @@ func TestTheOldestAreRemoved(t *testing.T) {
 		}
 		next := newNode(t, directory)
 		must(t, next.tidy(time.Now()))
-		if diff := cmp.Diff(n.List(), next.List()); diff != "" {
-			t.Errorf("the next process lists (-want +got):\n%s", diff)
-		}
+		testkit.Equal(t, "the next process lists", n.List(), next.List())
 		n.o.Bytes = 100
 		n.run(200, xid)
 		if files, _ := filepath.Glob(filepath.Join(directory, "*")); len(files) != 2 {

@@ -1,6 +1,7 @@
 package recorder
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -8,7 +9,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/collector/collectortest"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/rows"
@@ -58,9 +61,7 @@ func TestReplay(t *testing.T) {
 		if got := p.Board.Load().Sources[0].Ring.Latest(&row); got != (want != nil) {
 			t.Fatalf("at %v: a row: %v", at, got)
 		}
-		if diff := cmp.Diff(want, row.Cells, cmp.Comparer(func(a, b float64) bool { return a == b || a != a && b != b })); diff != "" {
-			t.Errorf("at %v (-want +got):\n%s", at, diff)
-		}
+		testkit.Equal(t, fmt.Sprintf("at %v", at), want, row.Cells, cmp.Comparer(func(a, b float64) bool { return a == b || a != a && b != b }))
 	}
 	f(-time.Minute, "lost")
 	f(0, "up", 100, 50, blank, blank)
@@ -79,9 +80,7 @@ func TestReplaysHistoryEqualsTheRecording(t *testing.T) {
 		for at, v := range p.Samples(s, math.MinInt64, math.MaxInt64) {
 			got = append(got, Sample{at, v})
 		}
-		if diff := cmp.Diff(r.Samples[i], got); diff != "" {
-			t.Errorf("series %d (-want +got):\n%s", i, diff)
-		}
+		testkit.Equal(t, fmt.Sprintf("series %d", i), r.Samples[i], got)
 	}
 	if got := p.Series("GPU-a", 155); len(got) != 2 || len(p.Series("GPU-b", 0)) != 0 {
 		t.Errorf("series of power: %v", got)
@@ -97,16 +96,9 @@ func TestReplaysHistoryEqualsTheRecording(t *testing.T) {
 
 // TestReplayOfAReload: the fields of the lists before and after a reload are present.
 func TestReplayOfAReload(t *testing.T) {
-	before, _ := field.ByID(150)
-	after, _ := field.ByID(155)
-	list := func(d ...*field.Descriptor) (l field.List) {
-		for _, d := range d {
-			l.Fields = append(l.Fields, field.Field{Desc: d, Name: d.Name, Scale: 1})
-		}
-		return l
-	}
-	r := &Recording{Fields: []field.List{list(before), list(before, after)}}
-	if got := r.Status().InService.Fields.Fields; len(got) != 2 || got[1].Name != after.Name {
+	const before, after = "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_POWER_USAGE"
+	r := &Recording{Fields: []field.List{collectortest.Gauges(t, before), collectortest.Gauges(t, before, after)}}
+	if got := r.Status().InService.Fields.Fields; len(got) != 2 || got[1].Name != after {
 		t.Errorf("fields %v", got)
 	}
 	if p := NewReplay(&Recording{}, time.Now()); len(p.Status())+len(p.Board.Load().Sources) != 0 { // an operator can record a node without devices

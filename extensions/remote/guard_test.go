@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/collector/collectortest"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/lists"
 	"warpgauge/pkg/view"
@@ -87,13 +88,7 @@ func TestRefusalsAreBounded(t *testing.T) {
 func TestSeries(t *testing.T) {
 	v := gpus(8, listA)
 	s := v.Sources[0]
-	gauge := func(name string) field.Field {
-		d, scale, ok := field.ByName(name)
-		if !ok {
-			t.Fatalf("no field %s", name)
-		}
-		return field.Field{Desc: d, Name: name, Scale: scale}
-	}
+	gauge := func(name string) field.Field { return collectortest.Gauges(t, name).Fields[0] }
 	for name, want := range map[string]int{
 		"DCGM_FI_DEV_GPU_TEMP": 8, "DCGM_FI_DEV_POWER_USAGE": 8, "DCGM_FI_DEV_CONNECTX_HEALTH": maxDevices[field.ConnectX],
 		"DCGM_EXP_XID_ERRORS_COUNT": 8 * codes, "DCGM_EXP_CLOCK_EVENTS_TOTAL": 8 * field.ClockReasons,

@@ -19,15 +19,23 @@ func healthPage() (any, error) {
 	for i := range rules {
 		r := &rules[i]
 		source := r.Source
-		switch name, local := strings.CutPrefix(source, "docs/"); {
-		case local:
+		if name, local := strings.CutPrefix(source, "docs/"); local {
 			source = fmt.Sprintf("[%s](%s)", name, name)
-		default:
+		} else {
 			source = "[" + strings.Split(source, "/")[2] + "](" + source + ")"
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s | %s |\n", r.Name, r.State, r.Action, cell(r.Text), cell(when(r)), cell(ends(r)), source)
 	}
-	return b.String(), nil
+	xids := map[string][]string{}
+	for _, x := range health.XIDs() {
+		if x.Unit == "" {
+			xids[x.Resolution] = append(xids[x.Resolution], strings.TrimSpace(strconv.Itoa(x.Code)+" "+strings.TrimSuffix("("+x.Why+")", "()")))
+		}
+	}
+	return struct {
+		Rules string
+		XIDs  map[string][]string
+	}{b.String(), xids}, nil
 }
 
 // comparisons lists the words for the tests of a reading.
@@ -45,10 +53,7 @@ func when(r *health.Rule) string {
 	}
 	reading := strings.Join(names, " or ")
 	if r.Derived != field.NotDerived {
-		if reading != "" {
-			reading = " (from " + reading + ")"
-		}
-		reading = r.Derived.String() + reading
+		reading = r.Derived.String() + " (from " + reading + ")"
 	}
 	if r.Label.Name != "" {
 		reading += fmt.Sprintf(" with `%s=%q`", r.Label.Name, r.Label.Value)
@@ -59,6 +64,9 @@ func when(r *health.Rule) string {
 	threshold := strconv.FormatFloat(r.Threshold, 'f', -1, 64)
 	if r.Unit != "" {
 		threshold = "**" + threshold + "** " + r.Unit
+	}
+	if d, known := field.ByID(r.Limit); known && r.Limit != 0 {
+		threshold = "`" + d.Name + "` or, without one, " + threshold
 	}
 	out, compared := comparisons[r.Test]
 	switch {

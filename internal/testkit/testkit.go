@@ -3,8 +3,11 @@ package testkit
 
 import (
 	"context"
+	"os"
 	"sync"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // Must ends the test if err is not nil. Only the test's own goroutine may call it.
@@ -12,6 +15,14 @@ func Must(tb testing.TB, err error) {
 	tb.Helper()
 	if err != nil {
 		tb.Fatal(err)
+	}
+}
+
+// Equal fails the test if got is not want. what names the value.
+func Equal(tb testing.TB, what string, want, got any, opts ...cmp.Option) {
+	tb.Helper()
+	if diff := cmp.Diff(want, got, opts...); diff != "" {
+		tb.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }
 
@@ -29,4 +40,13 @@ func Start(tb testing.TB, run func(context.Context) error) (stop func()) {
 	})
 	tb.Cleanup(stop)
 	return stop
+}
+
+// ShortDir returns a temporary directory with a short path: a socket's path has at most 107 bytes.
+func ShortDir(tb testing.TB) string {
+	tb.Helper()
+	dir, err := os.MkdirTemp("", "wg") //nolint:usetesting // TempDir can be too long
+	Must(tb, err)
+	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
 }

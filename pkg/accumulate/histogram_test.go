@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/field"
 )
 
@@ -52,9 +53,7 @@ func plainOf(h *Histogram) plain {
 func plainOfPeer(t *testing.T, h prometheus.Histogram) plain {
 	t.Helper()
 	var m dto.Metric
-	if err := h.Write(&m); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, h.Write(&m))
 	d := m.GetHistogram()
 	p := plain{Count: d.GetSampleCount(), Zero: d.GetZeroCount(), Sum: d.GetSampleSum(), Schema: d.GetSchema(),
 		Classic: map[float64]uint64{}, Native: map[int32]uint64{}}

@@ -4,8 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/ring"
 )
@@ -49,9 +48,7 @@ func TestBufferedSamplesReplaceTheReading(t *testing.T) {
 	row(0, 60, 60, 300)
 	row(1, 60, 3001, 70) // implausible values are not counted
 	h := power(t, s, "GPU-a")
-	if diff := cmp.Diff([]uint64{0, 80, 0, 20, 0}, h.Counts); diff != "" {
-		t.Errorf("classic buckets (-want +got):\n%s", diff)
-	}
+	testkit.Equal(t, "classic buckets", []uint64{0, 80, 0, 20, 0}, h.Counts)
 	if want := 20.0 * (60 + 60 + 300 + 60 + 70); h.Count != 100 || h.Sum != want {
 		t.Errorf("got %d ms and a sum of %v, want 100 and %v", h.Count, h.Sum, want)
 	}

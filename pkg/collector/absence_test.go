@@ -6,8 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/field"
 )
 
@@ -21,9 +20,7 @@ func TestBlanks(t *testing.T) {
 		}
 		// Readers also get it copied through a ring.
 		for _, v := range []float64{v, math.Float64frombits(math.Float64bits(v))} {
-			if diff := cmp.Diff(want, BlankOf(v)); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", what, diff)
-			}
+			testkit.Equal(t, what, want, BlankOf(v))
 		}
 	}
 	f("the first", first, Blank{Explanation: 0})
@@ -64,9 +61,7 @@ func TestAbsences(t *testing.T) {
 		got = append(got, fmt.Sprintf("%d %d %s: %s", x.Device, x.Field, e.Reason, e.Detail))
 	}
 	want := []string{"0 191 no_symbol: lacks a; b: not supported", "0 155 unknown: 0 155", "1 1508 unknown: 1 1508"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("absences (-want +got):\n%s", diff)
-	}
+	testkit.Equal(t, "absences", want, got)
 }
 
 // TestAbsencesAreBounded checks the limits on the number and the length of explanations.

@@ -1,11 +1,12 @@
 package collector
 
 import (
+	"fmt"
 	"math"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"warpgauge/internal/testkit"
 )
 
 // stamped is a sample of a driver's buffer.
@@ -41,9 +42,7 @@ func TestBufferTakesEachSampleOnce(t *testing.T) {
 	b := NewBuffer(60, 0)
 	f := func(want []float64, samples ...stamped) {
 		t.Helper()
-		if diff := cmp.Diff(want, put(t, b, samples...)); diff != "" {
-			t.Errorf("samples %v (-want +got):\n%s", samples, diff)
-		}
+		testkit.Equal(t, fmt.Sprintf("samples %v", samples), want, put(t, b, samples...))
 	}
 	f(nil, stamped{1000, 5})                                                  // the first sample only marks a beginning
 	f([]float64{7, 20, 9, 17}, stamped{1020, 7}, stamped{1037, 9})            //

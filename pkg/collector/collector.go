@@ -48,7 +48,7 @@ type Source interface {
 	// On entry row[i] holds the last value; cells with due[i] false keep it.
 	// Cells of event columns (Descriptor.Event) are NaN on entry.
 	// Neither slice is kept after return. No allocation in steady state.
-	// Errors: ErrDeviceLost, ErrStalled or any other error concern all devices
+	// Errors: ErrDeviceLost, ErrStalled, ErrHung or any other error concern all devices
 	// of the source, unless wrapped in a DeviceError (join several with errors.Join):
 	// the devices not named were sampled. ErrColumnsChanged and
 	// ErrOutdated request another session: devices, columns or labels have changed, or

@@ -7,12 +7,13 @@ import (
 
 // Errors that callers test for.
 var (
-	ErrNotBuiltIn     = errors.New("not built into this binary")        // for example without cgo
-	ErrNotLoaded      = errors.New("library or driver not found")       // from Open
-	ErrNoDevices      = errors.New("no device found")                   // from Open
-	ErrDeviceLost     = errors.New("device lost")                       // fell off the bus, was unbound, reset
-	ErrStalled        = errors.New("device answers without new values") // the vendor's time stamps do not advance
-	ErrColumnsChanged = errors.New("devices or columns changed")        // open again; with ErrNotLoaded, the connection is lost
+	ErrNotBuiltIn     = errors.New("not built into this binary")  // for example without cgo
+	ErrNotLoaded      = errors.New("library or driver not found") // from Open
+	ErrNoDevices      = errors.New("no device found")             // from Open
+	ErrDeviceLost     = errors.New("device lost")                 // fell off the bus, was unbound, reset
+	ErrStalled        = errors.New("stalled")                     // the vendor's time stamps do not advance, or a call of Open has not returned yet
+	ErrHung           = errors.New("hung")                        // a call of Open for the device, for too long
+	ErrColumnsChanged = errors.New("devices or columns changed")  // open again; with ErrNotLoaded, the connection is lost
 
 	// ErrMismatch means that the library and its daemon have incompatible versions. From Open.
 	ErrMismatch = errors.New("library and daemon are of different versions")
@@ -34,5 +35,4 @@ type DeviceError struct {
 }
 
 func (e *DeviceError) Error() string { return fmt.Sprintf("sample device %d: %v", e.Device, e.Err) }
-
 func (e *DeviceError) Unwrap() error { return e.Err }

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/field"
 )
 
@@ -76,12 +77,8 @@ func TestBlocks(t *testing.T) {
 	columns = AppendProcessColumns(columns, 2)
 	columns = AppendProcessColumns(columns, 0)
 	got, err := ProcessBlocks(3, columns)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]int{ProcessWidth, -1, 0}, got); diff != "" {
-		t.Errorf("starts of blocks (-want +got):\n%s", diff)
-	}
+	testkit.Must(t, err)
+	testkit.Equal(t, "starts of blocks", []int{ProcessWidth, -1, 0}, got)
 	if _, err := ProcessBlocks(1, nil); err != nil {
 		t.Errorf("a source without columns: %v", err)
 	}

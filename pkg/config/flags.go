@@ -172,8 +172,7 @@ func (f *Flag) IsLocal() bool { return false }
 
 // IsVisible returns true; Set.Help prints the help.
 func (f *Flag) IsVisible() bool { return true }
-
-func (f *Flag) String() string { return f.Spelling() + "\t" + f.Usage }
+func (f *Flag) String() string  { return f.Spelling() + "\t" + f.Usage }
 
 // Default returns the default as text.
 func (f *Flag) Default() string { return f.initial }

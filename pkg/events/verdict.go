@@ -16,8 +16,8 @@ type State uint8
 const (
 	OK       State = iota
 	Unknown        // no values, or released
-	Degraded       // works, but something is wrong
-	Failed         // must not get work
+	Degraded       // answers, but something is wrong
+	Failed         // what it computes is lost or wrong
 )
 
 func (s State) String() string { return [...]string{"ok", "unknown", "degraded", "failed"}[s] }
@@ -34,6 +34,10 @@ const (
 	ActionReplace Action = "replace"
 	ActionContact Action = "contact_vendor"
 )
+
+// OutOfService reports whether a device with that state and action must get no new work. Other actions on a device that has
+// not failed are for the next opportunity.
+func OutOfService(state string, a Action) bool { return state == Failed.String() || a == ActionDrain }
 
 // Verdict is the verdict on one device's health.
 type Verdict struct {

@@ -14,8 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/golden"
 	"warpgauge/internal/testkit/programtest"
 )
@@ -57,9 +56,7 @@ func TestCoreAlone(t *testing.T) {
 		host, _, _ := strings.Cut(p, "/")
 		return !strings.Contains(host, ".") || slices.Contains(packages, p)
 	})
-	if diff := cmp.Diff(foreign, only); diff != "" {
-		t.Errorf("dependencies of extensions only (-want +got):\n%s", diff)
-	}
+	testkit.Equal(t, "dependencies of extensions only", foreign, only)
 	measured("our packages", 1, float64(len(own)))
 	measured("packages", 2, float64(len(packages)))
 	binary := filepath.Join(t.TempDir(), "core")

@@ -129,8 +129,7 @@ type failoverNode struct {
 	fallback string
 }
 
-func (n *failoverNode) Standby(rest bool) { n.e.Standby(n.fallback, rest) }
-
+func (n *failoverNode) Standby(rest bool)          { n.e.Standby(n.fallback, rest) }
 func (n *failoverNode) TakenOver(collector string) { n.e.takenOver(collector) }
 
 // pages returns a publisher of sources for each collector. A collector and its fallback share one part of the
@@ -297,11 +296,4 @@ func (e *Engine) Costs() (out []session.Costs) {
 		out = append(out, s.Costs())
 	}
 	return out
-}
-
-// readersOpened is session.Opened for the process readers.
-func (e *Engine) readersOpened() bool {
-	return !slices.ContainsFunc(e.readers, func(s processReader) bool {
-		return !session.Opened([]session.CollectorStatus{s.Status()})
-	})
 }

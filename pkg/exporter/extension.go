@@ -37,9 +37,9 @@ type Extension interface {
 
 // Reader is an Extension that needs readings which the field list may lack.
 type Reader interface {
-	// Readings returns the additional readings. It is called after the flags were checked, in the exporter
+	// Readings returns the readings that it needs in addition to a list. It is called after the flags were checked, in the exporter
 	// and in the child processes that run collectors.
-	Readings(*config.Config) []field.Reading
+	Readings(*config.Config, field.List) []field.Reading
 }
 
 // ProcessViewer is an Extension that shows the processes on devices.

@@ -81,18 +81,13 @@ func listFields(a *Program, form string, patterns []string) error {
 	err = config.WriteOutput(a.Out, form, map[string]any{"fields": rows}, func(w io.Writer) error { return writeFieldTable(w, rows) })
 	for i, p := range patterns {
 		if !matched[i] && err == nil {
-			err = fmt.Errorf("no field matches %q%s", p, suggestion(p))
+			err = fmt.Errorf("no field matches %q", p)
+			if best, ok := field.Suggest(p); ok {
+				err = fmt.Errorf("%w (did you mean %s?)", err, best)
+			}
 		}
 	}
 	return err
-}
-
-// suggestion names the field that is most likely meant.
-func suggestion(name string) string {
-	if best, ok := field.Suggest(name); ok {
-		return fmt.Sprintf(" (did you mean %s?)", best)
-	}
-	return ""
 }
 
 // matches reports whether a field's id, name, alias, unit or help contains the lower-case pattern, or whether

@@ -17,6 +17,7 @@ import (
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/kube"
 	"warpgauge/pkg/owner"
+	"warpgauge/pkg/session"
 )
 
 // Owners finds the users of devices. It has clients of the servers that know users, and the table that joins
@@ -135,7 +136,7 @@ func (o *Owners) addProcesses(cfg *config.Config, e *Engine, table *owner.Option
 func polledAfter(e *Engine, p *owner.Processes) func() bool {
 	var since time.Time
 	return func() bool {
-		if !e.readersOpened() {
+		if slices.ContainsFunc(e.readers, func(s processReader) bool { return !session.Opened([]session.CollectorStatus{s.Status()}) }) {
 			return false
 		}
 		if since.IsZero() {

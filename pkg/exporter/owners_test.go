@@ -76,9 +76,7 @@ func TestAMappingThatEndsIsNotTheEnd(t *testing.T) {
 			t.Errorf("%d lines of its end, want 1", n)
 		}
 		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		must(t, <-done)
 	})
 }
 

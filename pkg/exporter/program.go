@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -105,7 +107,7 @@ func (a *Program) extend(cfg *config.Config, list field.List) field.List {
 	list.Hidden = nil
 	for _, e := range a.Extensions {
 		if r, ok := e.(Reader); ok {
-			list.Hidden = append(list.Hidden, r.Readings(cfg)...)
+			list.Hidden = append(list.Hidden, r.Readings(cfg, list)...)
 		}
 	}
 	return list
@@ -213,6 +215,13 @@ func (a *Program) Serve(ctx context.Context) error {
 		log.Warn("built without cgo, so this program loads no vendor's library; build with a C compiler, or use a package or the image")
 	}
 	a.logNotices(log)
+	if _, set := a.Lookup("GOGC"); !set {
+		debug.SetGCPercent(50)
+	}
+	if _, set := a.Lookup("GOMAXPROCS"); !set {
+		runtime.GOMAXPROCS(1) // further processors would only look for work, at each of many short ticks
+	}
+	defer time.AfterFunc(dropAfter, dropStart).Stop()
 	stages, err := a.stages(ctx, cfg, log, level, sig)
 	if err != nil {
 		return err

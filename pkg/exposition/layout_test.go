@@ -4,8 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/accumulate"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
@@ -30,9 +29,7 @@ func TestLayout(t *testing.T) {
 	f := func(what, want string, stats layoutStats, all ...*feed) {
 		t.Helper()
 		r := New(viewtest.Board(1, all...), Options{})
-		if diff := cmp.Diff(want, pageOf(t, r, Text)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", what, diff)
-		}
+		testkit.Equal(t, what, want, pageOf(t, r, Text))
 		if r.layout.stats != stats {
 			t.Errorf("%s: got %+v, want %+v", what, r.layout.stats, stats)
 		}
@@ -136,9 +133,7 @@ T{cpu="0"} 1
 # TYPE V untyped
 V{cpu="0",xid="79"} 7
 `
-	if diff := cmp.Diff(want, pageOf(t, r, Text)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	testkit.Equal(t, "", want, pageOf(t, r, Text))
 	if want := (layoutStats{series: 5, duplicates: 2, misfits: 5}); r.layout.stats != want {
 		t.Errorf("got %+v, want %+v", r.layout.stats, want)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/view"
 	"warpgauge/pkg/view/viewtest"
 
@@ -49,9 +50,7 @@ func TestShares(t *testing.T) {
 	want := func(text string) {
 		t.Helper()
 		got := pageOf(t, r, Text)
-		if diff := cmp.Diff(text, got); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
-		}
+		testkit.Equal(t, "", text, got)
 		for _, format := range []Format{OpenMetrics, Protobuf} {
 			if diff := cmp.Diff(parse(t, got, Text).Values, parse(t, pageOf(t, r, format), format).Values); diff != "" {
 				t.Errorf("%v says something else (-text +it):\n%s", format, diff)

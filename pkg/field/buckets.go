@@ -31,14 +31,9 @@ func bucketsFor(d *Descriptor, scale float64) (out []float64) {
 	}
 	for _, b := range in {
 		if b >= d.Min && b <= d.Max {
-			out = append(out, tidy(b*scale))
+			v, _ := strconv.ParseFloat(strconv.FormatFloat(b*scale, 'g', 12, 64), 64) // 0.7, not 0.7000000000000001
+			out = append(out, v)
 		}
 	}
 	return out
-}
-
-// tidy rounds to twelve digits, so that 70 % does not get a bucket of 0.7000000000000001.
-func tidy(v float64) float64 {
-	v, _ = strconv.ParseFloat(strconv.FormatFloat(v, 'g', 12, 64), 64)
-	return v
 }

@@ -13,6 +13,7 @@ type Condition struct {
 	Readings  []ID
 	Test      Test
 	Threshold float64
+	Limit     ID // a reading of the same device: its newest value replaces Threshold once it has one
 	// Within is the time in which a counter Rises. For AtLeast, it is the time that readings must cover
 	// before a low value clears the condition.
 	Within time.Duration
@@ -28,9 +29,7 @@ type Derived uint8
 // Derived readings. docs/health.md says how each is computed.
 const (
 	NotDerived Derived = iota
-	CorrectedErrorLevel
 	LinkBudgetUsed
-	BanksWithoutSpareRow
 	ThrottledTime // seconds
 	ClockLag      // share
 	DerivedReadings
@@ -38,11 +37,9 @@ const (
 
 func (d Derived) String() string {
 	return [DerivedReadings]string{
-		CorrectedErrorLevel:  "the level of a leaky bucket of corrected errors",
-		LinkBudgetUsed:       "the share of an hour's budget of errors that the worst link has used",
-		BanksWithoutSpareRow: "the number of memory banks without a spare row",
-		ThrottledTime:        "the number of seconds of the last hour with clocks held down",
-		ClockLag:             "the share by which the clock is below the median of GPUs with the same work",
+		LinkBudgetUsed: "the share of an hour's budget of errors that the worst link has used",
+		ThrottledTime:  "the number of seconds of the last hour with clocks held down",
+		ClockLag:       "the share by which the clock is below the median of GPUs with the same work",
 	}[d]
 }
 
@@ -54,7 +51,7 @@ const (
 	Observed Test = iota // no reading
 	OfState              // the state of a device or its collector, from the session
 	AtLeast              // the value is the threshold or more
-	AtMost               // an age is at most the threshold; without a threshold it ends as an observation does
+	AtMost               // the value, often an age, is at most the threshold
 	Equal                // the value is the threshold
 	Rises                // the counter has grown by the threshold or more Within a time
 	Falls                // the value is below the threshold, and was not before
@@ -78,13 +75,17 @@ const EffectiveBER = 1e-12
 // Memory. The limits come from DCGM (common/DcgmGPUHardwareLimits.h).
 var (
 	RowRemapFailed         = flag(RowRemapFailure)
+	NoSpareRows            = flag(SpareRowsNone)
 	RowRemapAwaited        = flag(RowRemapPending)
 	UnrepairableMemory     = flag(MemoryUnrepairable)
 	SRAMThreshold          = flag(SRAMThresholdExceeded)
 	AnyUncorrectedError    = flag(UncorrectedErrors)
 	PageRetirementPending  = flag(RetiredPagesPending)
 	ManyUncorrectablePages = Condition{Readings: []ID{RetiredPagesUncorrected}, Test: AtLeast, Threshold: 16}
-	ManyRemappedRows       = Condition{Readings: []ID{RemappedRows}, Test: AtLeast, Threshold: 512}
+	// Limits of Azure's node health checks (Azure/azurehpc#649) for SRAM, and for all memory.
+	ManyCorrectedSRAM = Condition{Readings: []ID{CorrectedSRAMErrors}, Test: Rises, Threshold: 10_000, Within: 24 * time.Hour}
+	ManyCorrected     = Condition{Readings: []ID{CorrectedErrors}, Test: Rises, Threshold: 10_000_000, Within: 24 * time.Hour}
+	ManyRemappedRows  = Condition{Readings: []ID{RemappedRows}, Test: AtLeast, Threshold: 512}
 )
 
 // Actions that the driver recommends (nvmlDeviceGetFieldValues, NVML_FI_DEV_GET_GPU_RECOVERY_ACTION).
@@ -128,11 +129,9 @@ var (
 // Heat, power and the board.
 var (
 	InfoROMCorrupt = equals(InfoROMValid, 0)
-	Hot            = Condition{Readings: []ID{GPUTemperature}, Test: AtLeast, Threshold: 95}
+	Hot            = Condition{Readings: []ID{GPUTemperature}, Test: AtLeast, Threshold: 95, Limit: SlowdownTemperature}
 	SlowedByHeat   = Condition{Readings: []ID{ThermalViolation}, Test: Rises, Threshold: 1, Within: time.Minute}
 	SlowedByPower  = Condition{Readings: []ID{PowerViolation}, Test: Rises, Threshold: 1, Within: time.Minute}
-	// SlowedByHeatLong is a quarter of the time, in ns.
-	SlowedByHeatLong = Condition{Readings: []ID{ThermalViolation}, Test: Rises, Threshold: 900e9, Within: time.Hour}
 )
 
 // ThrottlingReasons are the clock event reasons that are a fault if they last: hw_slowdown, sw_thermal, hw_thermal and
@@ -152,10 +151,6 @@ func Throttles(reason string) bool {
 // Budgets of early signs: the maximum for a healthy device within a time. docs/health.md explains how each is
 // computed, and when a healthy device exceeds it.
 const (
-	// CorrectedErrorsPerDay is the limit for corrected errors of SRAM in Azure's node health checks
-	// (Azure/azurehpc#649). Here it covers all memory.
-	CorrectedErrorsPerDay = 10_000
-
 	// DCGM calls a replay or another error of a link in the last minute critical: one in each minute of an
 	// hour spends the budget. A recovery stops the link: one in six minutes spends the budget.
 	LinkCRCErrorsPerHour  = 3600 * CRCErrorsPerSecond
@@ -165,19 +160,12 @@ const (
 
 // Early signs.
 var (
-	CorrectedErrorStorm = Condition{
-		Readings: []ID{CorrectedErrors},
-		Derived:  CorrectedErrorLevel, Test: AtLeast, Threshold: CorrectedErrorsPerDay, Clear: CorrectedErrorsPerDay / 2, Within: 12 * time.Hour,
-	}
 	LinkBudgetSpent = Condition{
 		Readings: []ID{
 			NVLinksFlitErrors, NVLinksDataErrors, NVLinksReplays, NVLinksRecoveries,
 			NVLinks5Errors, NVLinks5Recoveries, NVLinks5EffectiveBER, NVLinks5EffectiveErrors,
 		},
 		Derived: LinkBudgetUsed, Test: AtLeast, Threshold: 1, Clear: 0.5, Within: time.Hour,
-	}
-	NoSpareRows = Condition{
-		Readings: []ID{SpareRowsNone}, Derived: BanksWithoutSpareRow, Test: AtLeast, Threshold: 1,
 	}
 	Throttled = Condition{
 		Readings: []ID{ClockEventReasons}, Derived: ThrottledTime, Test: AtLeast, Threshold: 15 * 60, Clear: 5 * 60, Within: time.Hour,

@@ -79,7 +79,7 @@ func TestReadingsHaveNames(t *testing.T) {
 		FabricManagerStatus: "FABRIC_MANAGER_STATUS", FabricHealthMask: "FABRIC_HEALTH_MASK", FabricHealthSummary: "FABRIC_HEALTH_SUMMARY",
 		PCIeReplays: "PCIE_REPLAY", GPUUtilization: "GPU_UTIL", PCIeGeneration: "LINK_GEN", PCIeWidth: "LINK_WIDTH",
 		PowerViolation: "POWER_VIOLATION", ThermalViolation: "THERMAL_VIOLATION", CorrectedErrors: "ECC_SBE_VOL_TOTAL",
-		UncorrectedErrors: "ECC_DBE_VOL_TOTAL", CorrectedErrorsLife: "ECC_SBE_AGG_TOTAL",
+		UncorrectedErrors: "ECC_DBE_VOL_TOTAL", CorrectedSRAMErrors: "ECC_SBE_VOL_SRM",
 		SRAMThresholdExceeded: "THRESHOLD_SRM", SpareRowsNone: "AVAIL_NONE", RetiredPagesCorrected: "RETIRED_SBE",
 		RetiredPagesUncorrected: "RETIRED_DBE", RetiredPagesPending: "RETIRED_PENDING", RemappedRows: "UNCORRECTABLE_REMAPPED_ROWS",
 		RowRemapFailure: "ROW_REMAP_FAILURE", RowRemapPending: "ROW_REMAP_PENDING", SwitchFatalErrors: "NVSWITCH_FATAL_ERRORS",

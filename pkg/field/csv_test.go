@@ -2,12 +2,15 @@ package field
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"warpgauge/internal/testkit"
 )
 
 // row holds the parts of a Field that tests compare.
@@ -47,12 +50,8 @@ func TestParse(t *testing.T) {
 	f := func(name, in string, want []row, say ...string) {
 		t.Helper()
 		l, problems, err := Parse(strings.NewReader(in), ParseOptions{File: "f.csv", Strict: strict})
-		if diff := cmp.Diff(say, texts(problems)); diff != "" {
-			t.Errorf("%s: problems of %q (-want +got):\n%s", name, in, diff)
-		}
-		if diff := cmp.Diff(want, rows(l)); diff != "" {
-			t.Errorf("%s: fields of %q (-want +got):\n%s", name, in, diff)
-		}
+		testkit.Equal(t, fmt.Sprintf("%s: problems of %q", name, in), say, texts(problems))
+		testkit.Equal(t, fmt.Sprintf("%s: fields of %q", name, in), want, rows(l))
 		if fails := slices.ContainsFunc(say, func(s string) bool { return strings.Contains(s, " error: ") }); (err != nil) != fails {
 			t.Errorf("%s: error %v", name, err)
 		}
@@ -175,9 +174,7 @@ func TestOptions(t *testing.T) {
 		t.Helper()
 		in := temp + ",histogram,h," + options
 		l, problems, err := Parse(strings.NewReader(in), ParseOptions{})
-		if diff := cmp.Diff(say, texts(problems)); diff != "" {
-			t.Errorf("problems of %q (-want +got):\n%s", in, diff)
-		}
+		testkit.Equal(t, fmt.Sprintf("problems of %q", in), say, texts(problems))
 		if len(say) > 0 {
 			if err == nil {
 				t.Errorf("%q: no error", in)
@@ -242,9 +239,7 @@ func TestAllAtOnce(t *testing.T) {
 		`f.csv:4: error: 2 cells instead of field, type, help`,
 		`f.csv:5:30: error: bad interval "soon"; write it as 100ms, 5s or 1m`,
 	}
-	if diff := cmp.Diff(want, texts(problems)); diff != "" {
-		t.Errorf("problems (-want +got):\n%s", diff)
-	}
+	testkit.Equal(t, "problems", want, texts(problems))
 	if l.Fields != nil {
 		t.Errorf("fields %v and an error", l.Fields)
 	}
@@ -262,9 +257,7 @@ func TestLimits(t *testing.T) {
 	f := func(what, in string, want ...string) {
 		t.Helper()
 		_, problems, err := Parse(strings.NewReader(in), ParseOptions{})
-		if diff := cmp.Diff(want, texts(problems)); diff != "" {
-			t.Errorf("%s: problems (-want +got):\n%s", what, diff)
-		}
+		testkit.Equal(t, fmt.Sprintf("%s: problems", what), want, texts(problems))
 		if err == nil {
 			t.Errorf("%s: no error", what)
 		}

@@ -1,12 +1,13 @@
 package field
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"warpgauge/internal/testkit"
 )
 
 // readings returns the readings of l as text: name, shortest interval, and whether the default also applies.
@@ -34,9 +35,7 @@ func mustParse(t *testing.T, text string) List {
 func TestReadings(t *testing.T) {
 	f := func(text string, want ...string) {
 		t.Helper()
-		if diff := cmp.Diff(want, readings(mustParse(t, text))); diff != "" {
-			t.Errorf("readings of %q (-want +got):\n%s", text, diff)
-		}
+		testkit.Equal(t, fmt.Sprintf("readings of %q", text), want, readings(mustParse(t, text)))
 	}
 	f("DCGM_FI_DEV_GPU_TEMP,gauge,h", "DCGM_FI_DEV_GPU_TEMP 0s default")
 	// Both dialects and a histogram use one reading.
@@ -60,9 +59,7 @@ func TestBuckets(t *testing.T) {
 	f := func(row string, want ...float64) {
 		t.Helper()
 		got := mustParse(t, row).Fields[0].Buckets
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("buckets of %q (-want +got):\n%s", row, diff)
-		}
+		testkit.Equal(t, fmt.Sprintf("buckets of %q", row), want, got)
 	}
 	f("DCGM_FI_DEV_GPU_UTIL,histogram,h", 0, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 100)
 	f("DCGM_FI_DEV_GPU_UTIL_RATIO,histogram,h", 0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1)

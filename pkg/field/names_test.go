@@ -2,12 +2,11 @@ package field
 
 import (
 	"encoding/csv"
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"warpgauge/internal/testkit"
 )
@@ -110,9 +109,7 @@ func TestNamed(t *testing.T) {
 		for _, p := range problems {
 			got = append(got, p.Error())
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s of %q (-want +got):\n%s", wanted, in, diff)
-		}
+		testkit.Equal(t, fmt.Sprintf("%s of %q", wanted, in), want, got)
 	}
 	const clock, hertz = "DCGM_FI_DEV_SM_CLOCK,gauge,in MHz\n", "DCGM_FI_DEV_SM_CLOCK_HERTZ,gauge,in Hz\n"
 	// With another unit the help comes from the catalogue, with another name from the file.

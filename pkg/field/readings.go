@@ -5,8 +5,10 @@ const (
 	InfoROMValid            ID = 84
 	SMClock                 ID = 100
 	GPUTemperature          ID = 150
+	TemperatureMargin       ID = 153 // to the temperature at which the GPU slows down (T.Limit)
 	PowerUsage              ID = 155
 	TotalEnergy             ID = 156
+	SlowdownTemperature     ID = 158
 	FabricManagerStatus     ID = 170
 	FabricHealthMask        ID = 174
 	FabricHealthSummary     ID = 175
@@ -18,7 +20,7 @@ const (
 	ThermalViolation        ID = 241
 	CorrectedErrors         ID = 310 // since the driver was loaded
 	UncorrectedErrors       ID = 311 // since the driver was loaded
-	CorrectedErrorsLife     ID = 312 // in the GPU's life
+	CorrectedSRAMErrors     ID = 342 // since the driver was loaded
 	SRAMThresholdExceeded   ID = 346
 	SpareRowsNone           ID = 389 // banks
 	RetiredPagesCorrected   ID = 390 // for single-bit errors

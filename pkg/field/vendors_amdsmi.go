@@ -7,13 +7,14 @@ const (
 	AMDRecordAge                      // by severity
 	AMDAFID                           // by index, severity
 	AMDMemoryWidth                    //
-	AMDManufacturer                   // a text, as all that follow
+	AMDManufacturer                   // a text, as the next six
 	AMDFRU
 	AMDVBIOSName
 	AMDVBIOSDate
 	AMDVBIOSPart
 	AMDMemoryKind
 	AMDMemoryMaker
+	AMDRecordsUndated // by severity
 )
 
 // amdSMIFields lists these fields by ascending id.
@@ -30,4 +31,5 @@ var amdSMIFields = [...]Descriptor{
 	{ID: AMDVBIOSPart, Name: "amd_gpu_vbios_part_number", Kind: String, Level: GPU, Cost: Static, Help: "Part number of the VBIOS"},
 	{ID: AMDMemoryKind, Name: "amd_gpu_memory_type", Kind: String, Level: GPU, Cost: Static, Help: "Kind of memory: HBM3, GDDR6"},
 	{ID: AMDMemoryMaker, Name: "amd_gpu_memory_vendor", Kind: String, Level: GPU, Cost: Static, Help: "Manufacturer of the memory"},
+	{ID: AMDRecordsUndated, Name: "amd_gpu_cper_undated", Kind: Int64, Level: GPU, Cost: Slow, Max: 1, Help: "1 if the driver keeps records of errors of that severity and none has a valid time"},
 }

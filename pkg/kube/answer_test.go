@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/kube/kubetest"
 )
@@ -135,9 +136,7 @@ func TestPodsThatAreMissingAfterARestart(t *testing.T) {
 		}
 		r.begin(start)
 		for _, s := range steps {
-			if diff := cmp.Diff(s.kept, missing(last, s.says, start.Add(s.at))); diff != "" {
-				t.Errorf("%s after %v (-want +got):\n%s", name, s.at, diff)
-			}
+			testkit.Equal(t, fmt.Sprintf("%s after %v", name, s.at), s.kept, missing(last, s.says, start.Add(s.at)))
 		}
 	}
 	sec := time.Second
@@ -169,9 +168,7 @@ func TestADeviceIsHeldByThePodThatCameLast(t *testing.T) {
 			pods = slices.Clone(pods)
 			sortPods(pods)
 			got, h = h.assign(pods)
-			if diff := cmp.Diff(want[i], got, cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("%s, answer %d (-want +got):\n%s", name, i, diff)
-			}
+			testkit.Equal(t, fmt.Sprintf("%s, answer %d", name, i), want[i], got, cmpopts.EquateEmpty())
 		}
 	}
 	rest := own("old", "GPU-2")

@@ -25,10 +25,8 @@ const (
 	ReasonTLS          = "tls"          // no trust: certificate, authority, or a wrong clock
 )
 
-func apiReasons() []string {
-	return []string{ReasonNoNode, ReasonNoConfig, ReasonUnauthorized, ReasonForbidden, ReasonNotServed,
-		ReasonUnreachable, ReasonTLS, ReasonTooLarge, ReasonMalformed}
-}
+var apiReasons = []string{ReasonNoNode, ReasonNoConfig, ReasonUnauthorized, ReasonForbidden, ReasonNotServed,
+	ReasonUnreachable, ReasonTLS, ReasonTooLarge, ReasonMalformed}
 
 var (
 	errNoNode = errors.New("the name of this node is unknown: " +

@@ -95,7 +95,7 @@ func NewAPIServer(o APIOptions) *APIServer {
 }
 
 func (s *APIServer) addFeed(mapping string, r resource, k kind) {
-	f := &feed{resource: r, s: s, mirror: mirror{kind: k}, health: NewHealth(mapping, s.o.Log, apiReasons()...)}
+	f := &feed{resource: r, s: s, mirror: mirror{kind: k}, health: NewHealth(mapping, s.o.Log, apiReasons...)}
 	s.feeds, s.Health = append(s.feeds, f), append(s.Health, f.health)
 }
 

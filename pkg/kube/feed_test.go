@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/kube/kubetest/apitest"
 
 	"github.com/google/go-cmp/cmp"
@@ -155,9 +156,7 @@ func TestPodsComeAndGo(t *testing.T) {
 		s.Pods(apitest.Pod("ml", "train-0", "uid-3", nil))
 		s.RemovePod(static)
 		synctest.Wait()
-		if diff := cmp.Diff(map[PodName]PodMeta{{"ml", "train-0"}: {UID: "uid-3"}}, c.Snapshot().Pods); diff != "" {
-			t.Errorf("pods (-want +got):\n%s", diff)
-		}
+		testkit.Equal(t, "pods", map[PodName]PodMeta{{"ml", "train-0"}: {UID: "uid-3"}}, c.Snapshot().Pods)
 		if got := c.said(); !slices.Equal(got, []string{"mapping works"}) {
 			t.Errorf("said %q", got)
 		}
@@ -388,9 +387,7 @@ func TestLateDeleteKeepsTheSuccessor(t *testing.T) {
 		want    string
 	}{{"first", false, "first"}, {"second", false, "second"}, {"first", true, "second"}, {"second", true, ""}} {
 		var next Metadata
-		if err := m.put(podNamed("train-0", e.uid, ""), e.deleted); err != nil {
-			t.Error(err)
-		}
+		must(t, m.put(podNamed("train-0", e.uid, ""), e.deleted))
 		m.kind.store(m.objects, &next)
 		if got := next.Pods[PodName{"ml", "train-0"}].UID; got != e.want {
 			t.Errorf("after an event of pod %s (deleted: %v) there is pod %q, want %q", e.uid, e.deleted, got, e.want)

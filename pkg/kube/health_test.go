@@ -12,6 +12,8 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+
+	"warpgauge/internal/testkit"
 )
 
 func TestHealthLogsEachChangeOnce(t *testing.T) {
@@ -24,9 +26,7 @@ func TestHealthLogsEachChangeOnce(t *testing.T) {
 			for _, e := range logs.TakeAll() {
 				got = append(got, e.Message)
 			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("log (-want +got):\n%s", diff)
-			}
+			testkit.Equal(t, "log", want, got)
 		}
 		state := func(want State) {
 			t.Helper()

@@ -115,7 +115,7 @@ func NewKubelet(o KubeletOptions) *Kubelet {
 	}
 	k := &Kubelet{
 		o:      o,
-		Health: NewHealth(MappingPodResources, o.Log, socketReasons()...),
+		Health: NewHealth(MappingPodResources, o.Log, socketReasons...),
 		limits: kubeletLimits{timeout: 10 * time.Second, steady: 15 * time.Second, distrust: 5 * time.Minute, maxBytes: 16 << 20},
 	}
 	k.connect = func(ctx context.Context) (lister, *failure) { return dial(ctx, o.Socket, k.limits) }

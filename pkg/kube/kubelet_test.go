@@ -7,10 +7,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"warpgauge/internal/testkit"
 )
 
 // actor is a kubelet without a socket, for tests of time, and the Kubelet that calls it.
@@ -105,9 +106,7 @@ func TestSilenceOfAMinute(t *testing.T) {
 		if s := a.Health.State(); a.Snapshot() != good || s.Age != time.Minute || s.Failing != ReasonTimeout {
 			t.Errorf("the snapshot is %v, want still %v; state %+v", a.Snapshot(), good, s)
 		}
-		if diff := cmp.Diff(seconds(10, 25, 40, 55), a.took()); diff != "" {
-			t.Errorf("lists, 10 s long with 5 s between (-want +got):\n%s", diff)
-		}
+		testkit.Equal(t, "lists, 10 s long with 5 s between", seconds(10, 25, 40, 55), a.took())
 		if n := a.logs.FilterMessageSnippet("mapping failed").Len(); n != 1 || a.dials != 2 {
 			t.Errorf("%d lines in the log, want 1; %d connections, want another one after three calls without an answer", n, a.dials)
 		}

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -10,10 +11,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/kube/kubetest/apitest"
 )
 
@@ -128,9 +129,7 @@ func TestClaims(t *testing.T) {
 			for i := range asked {
 				asked[i] = "GET " + strings.Replace(asked[i], "/", "/resourceclaims/", 1)
 			}
-			if diff := cmp.Diff(asked, got); diff != "" {
-				t.Errorf("%s: asked (-want +got):\n%s", what, diff)
-			}
+			testkit.Equal(t, fmt.Sprintf("%s: asked", what), asked, got)
 		}
 		check("before the kubelet has answered", 0, false, false)
 		give(1, user, looker, claim("op", "another"))

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/field"
 
 	"github.com/google/go-cmp/cmp"
@@ -54,9 +55,7 @@ func TestWhatDriversPublish(t *testing.T) {
 			{"vfio-0", SliceDevice{PCIBusID: "0000:1b:02.0"}},
 		}}},
 	} {
-		if diff := cmp.Diff(test.want, readFile(t, test.file), cmp.AllowUnexported(slice{}, namedDevice{})); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", test.file, diff)
-		}
+		testkit.Equal(t, test.file, test.want, readFile(t, test.file), cmp.AllowUnexported(slice{}, namedDevice{}))
 	}
 }
 
@@ -65,9 +64,7 @@ func TestAttributesWithAndWithoutADomain(t *testing.T) {
 		t.Helper()
 		var a attributes
 		must(t, decode([]byte(text), &a))
-		if diff := cmp.Diff(want, readDevice(vendor, name, a)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", text, diff)
-		}
+		testkit.Equal(t, text, want, readDevice(vendor, name, a))
 	}
 	f(field.VendorNVIDIA, "x", `{"uuid": {"string": "a"}}`, SliceDevice{UUID: "a"})
 	f(field.VendorNVIDIA, "x", `{"gpu.nvidia.com/uuid": {"string": "a"}, "gpu.nvidia.com/type": {"string": "mig"}}`, SliceDevice{UUID: "a", Kind: MIGDevice})

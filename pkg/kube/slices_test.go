@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"warpgauge/internal/testkit"
 )
 
 // part returns a slice of pool node-1. devices holds UUIDs by device name.
@@ -57,9 +57,7 @@ func TestGenerations(t *testing.T) {
 	} {
 		before := joinSlices(map[string]slice{"was": part(0, test.before)}, nil)
 		for range 3 { // map order is random
-			if diff := cmp.Diff(test.want, uuids(joinSlices(test.slices, before))); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", test.name, diff)
-			}
+			testkit.Equal(t, test.name, test.want, uuids(joinSlices(test.slices, before)))
 		}
 	}
 }

@@ -36,10 +36,8 @@ const (
 	ReasonRecovering    = "recovering"    // the kubelet has restarted and does not list all pods yet
 )
 
-func socketReasons() []string {
-	return []string{ReasonAbsent, ReasonDenied, ReasonNotASocket, ReasonRefused, ReasonNotGRPC, ReasonTimeout,
-		ReasonClosed, ReasonRateLimited, ReasonTooLarge, ReasonUnimplemented, ReasonError, ReasonMalformed, ReasonRecovering}
-}
+var socketReasons = []string{ReasonAbsent, ReasonDenied, ReasonNotASocket, ReasonRefused, ReasonNotGRPC, ReasonTimeout,
+	ReasonClosed, ReasonRateLimited, ReasonTooLarge, ReasonUnimplemented, ReasonError, ReasonMalformed, ReasonRecovering}
 
 // advice returns the remedy for a reason in parentheses; "" if there is none.
 func advice(reason string) string {

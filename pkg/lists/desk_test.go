@@ -15,7 +15,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
 	"go.uber.org/goleak"
@@ -465,7 +464,5 @@ func TestDelivered(t *testing.T) {
 	b.SetDelivery(Delivery{Status: Refused, Text: "line 3: no such field", Down: "no route", Since: now}) // the answer stays the same
 	b.SetDelivery(Delivery{Status: Applied, Since: now.Add(1)})
 	want := []string{"list of the server is refused: line 3: no such field; line 4: x true", "list of the server is applied: it is in service false"}
-	if diff := cmp.Diff(want, b.events); diff != "" {
-		t.Errorf("events (-want +got):\n%s", diff)
-	}
+	testkit.Equal(t, "events", want, b.events)
 }

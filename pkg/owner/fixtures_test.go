@@ -8,8 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/kube"
@@ -259,9 +258,7 @@ func labelText(o view.Owner) string {
 // wants checks the labels of the users of a device.
 func (r *rig) wants(tb testing.TB, what, device string, want ...string) {
 	tb.Helper()
-	if diff := cmp.Diff(want, r.owners(tb, device)); diff != "" {
-		tb.Errorf("%s (-want +got):\n%s", what, diff)
-	}
+	testkit.Equal(tb, what, want, r.owners(tb, device))
 }
 
 // measured returns a source whose devices report 40 °C, 80 % and 1000 MiB.

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/view"
 
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
 
 	"warpgauge/pkg/collector"
@@ -35,17 +35,13 @@ func TestAMDJobFiles(t *testing.T) {
 	now := time.Now()
 	j.readDirectory(now)
 	said := j.Snapshot()
-	if diff := cmp.Diff(map[string][]string{"0": {"17"}, "1": {"17"}, "2": {"18"}, "3": {"19", "20"}}, said.ByDevice); diff != "" {
-		t.Errorf("jobs (-want +got):\n%s", diff)
-	}
+	testkit.Equal(t, "jobs", map[string][]string{"0": {"17"}, "1": {"17"}, "2": {"18"}, "3": {"19", "20"}}, said.ByDevice)
 	want := map[string][]collector.Label{
 		"17": {{Name: "cluster_name", Value: "c1"}, {Name: "job_partition", Value: "mi300"}, {Name: "job_user", Value: "anna"}},
 		"18": {{Name: "cluster_name", Value: "c1"}, {Name: "job_user", Value: "bert"}},
 		"19": {{Name: "job_partition", Value: "debug"}, {Name: "job_user", Value: "cleo"}},
 	}
-	if diff := cmp.Diff(want, said.About); diff != "" {
-		t.Errorf("labels (-want +got):\n%s", diff)
-	}
+	testkit.Equal(t, "labels", want, said.About)
 
 	// A truncated file keeps its job; another user is a change.
 	write("0", `{ "SLURM_JOB_ID": "17", "SLU`)
@@ -61,9 +57,7 @@ func TestAMDJobFiles(t *testing.T) {
 		{Labels: []collector.Label{{Name: "hpc_job", Value: "17"}, {Name: "job_user", Value: "anna"}}, Facts: want["17"]},
 		{Labels: []collector.Label{{Name: "hpc_job", Value: "20"}}},
 	}
-	if diff := cmp.Diff(want2, r.withJobs(nil, []string{"17", "20"})); diff != "" {
-		t.Errorf("owners (-want +got):\n%s", diff)
-	}
+	testkit.Equal(t, "owners", want2, r.withJobs(nil, []string{"17", "20"}))
 }
 
 // TestAboutText: invalid label values are dropped.

@@ -70,9 +70,7 @@ func (r *jobRig) replace(name, text string) {
 
 func (r *jobRig) want(when string, want jobsBy) {
 	r.t.Helper()
-	if diff := cmp.Diff(want, r.Snapshot().ByDevice); diff != "" {
-		r.t.Errorf("%s: jobs (-want +got):\n%s", when, diff)
-	}
+	testkit.Equal(r.t, fmt.Sprintf("%s: jobs", when), want, r.Snapshot().ByDevice)
 }
 
 func (r *jobRig) soon(what string, want jobsBy) {
@@ -223,14 +221,10 @@ func TestWhatIsNoJobFile(t *testing.T) {
 			t.Errorf("%d jobs of a file with too many, want %d", n, maxJobs)
 		}
 		delete(got, "6")
-		if diff := cmp.Diff(jobsBy{"0": {"17"}, "2": {"18"}, "5": {"19"}, "15": {"17"}}, got); diff != "" {
-			t.Errorf("jobs (-want +got):\n%s", diff)
-		}
+		testkit.Equal(t, "jobs", jobsBy{"0": {"17"}, "2": {"18"}, "5": {"19"}, "15": {"17"}}, got)
 		want := []string{ReasonBadContent, ReasonBadName, ReasonNotAFile, ReasonManyJobs, ReasonTooLarge}
 		slices.Sort(want)
-		if diff := cmp.Diff(want, r.skipped()); diff != "" {
-			t.Errorf("log (-want +got):\n%s", diff)
-		}
+		testkit.Equal(t, "log", want, r.skipped())
 		r.stop()
 		wantErrors(t, r.Health, map[string]int{ReasonBadName: 5, ReasonBadContent: 4, ReasonManyJobs: 1, ReasonTooLarge: 1, ReasonNotAFile: 8})
 	})
@@ -244,9 +238,7 @@ func wantErrors(t *testing.T, h *kube.Health, want map[string]int) {
 	for _, reason := range jobReasons() {
 		fmt.Fprintf(&text, "warpgauge_mapping_errors_total{mapping=\"hpc_jobs\",reason=%q} %d\n", reason, want[reason])
 	}
-	if err := testutil.CollectAndCompare(kube.Healths{h}, strings.NewReader(text.String()), "warpgauge_mapping_errors_total"); err != nil {
-		t.Error(err)
-	}
+	must(t, testutil.CollectAndCompare(kube.Healths{h}, strings.NewReader(text.String()), "warpgauge_mapping_errors_total"))
 }
 
 func socket(t *testing.T, path string) {

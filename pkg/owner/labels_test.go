@@ -7,8 +7,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
-
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 )
 
@@ -17,9 +16,7 @@ func TestPodLabels(t *testing.T) {
 	f := func(what string, in map[string]string, want []collector.Label, lost losses) {
 		t.Helper()
 		var got losses
-		if diff := cmp.Diff(want, podLabels(in, k.reserved, &got)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", what, diff)
-		}
+		testkit.Equal(t, what, want, podLabels(in, k.reserved, &got))
 		if got != lost {
 			t.Errorf("%s: lost %+v, want %+v", what, got, lost)
 		}

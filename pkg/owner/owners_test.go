@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/kube"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/zap"
@@ -186,9 +186,7 @@ func TestDescribe(t *testing.T) {
 		schedule(map[string][]string{"0": {"4711"}})
 	f := func(device string, want ...string) {
 		t.Helper()
-		if diff := cmp.Diff(want, r.Describe(r.device(t, device))); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", device, diff)
-		}
+		testkit.Equal(t, device, want, r.Describe(r.device(t, device)))
 	}
 	f(uuid(0), "pod ml/a, container main (share 3, nvidia.com/gpu.shared)", "job 4711")
 	f(uuid(0)+"/link1", "pod ml/a, container main (share 3, nvidia.com/gpu.shared)", "job 4711")

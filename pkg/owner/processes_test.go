@@ -2,24 +2,23 @@ package owner
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 )
 
 // wants compares the devices of a snapshot, without times.
 func (w *world) wants(what string, s *Usage, want map[string]DeviceUse) {
 	w.t.Helper()
-	if diff := cmp.Diff(want, s.Devices, cmpopts.IgnoreFields(DeviceUse{}, "Time"), cmpopts.EquateNaNs(), cmpopts.EquateEmpty()); diff != "" {
-		w.t.Errorf("%s: devices (-want +got):\n%s", what, diff)
-	}
+	testkit.Equal(w.t, fmt.Sprintf("%s: devices", what), want, s.Devices, cmpopts.IgnoreFields(DeviceUse{}, "Time"), cmpopts.EquateNaNs(), cmpopts.EquateEmpty())
 }
 
 // at returns process 10 in the pod with this UID; "" if it is not located.

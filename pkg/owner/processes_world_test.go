@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -87,7 +88,7 @@ func (w *world) run(pid int, start time.Duration, cgroup string) {
 	w.t.Helper()
 	dir := filepath.Join(w.root, strconv.Itoa(pid))
 	w.must(os.MkdirAll(dir, 0o755))
-	stat := fmt.Sprintf("%d (a) b) S 1 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 %d 171798691 3 1\n", pid, start/(10*time.Millisecond))
+	stat := fmt.Sprintf("%d (a) b) S 1 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 %d 171798691 3"+strings.Repeat(" 1", 28)+"\n", pid, start/(10*time.Millisecond))
 	w.must(os.WriteFile(filepath.Join(dir, "stat"), []byte(stat), 0o644))
 	w.must(os.WriteFile(filepath.Join(dir, "cgroup"), []byte(expand.Replace(cgroup)+"\n"), 0o644))
 	w.must(os.WriteFile(filepath.Join(dir, "comm"), []byte("python3\n"), 0o644))

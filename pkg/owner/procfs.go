@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	linux "github.com/prometheus/procfs"
 )
 
 // errGone means that the process does not exist.
@@ -21,11 +23,14 @@ type procfs string
 // readFile returns the content of a file.
 func (p procfs) readFile(name string) ([]byte, error) {
 	text, err := os.ReadFile(string(p) + "/" + name)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) { // at open or at read
+	if gone(err) {
 		return nil, errGone
 	}
 	return text, err
 }
+
+// gone reports whether a process did not exist when a file of it was opened or read.
+func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) }
 
 func (p procfs) file(pid int, name string) ([]byte, error) {
 	return p.readFile(strconv.Itoa(pid) + "/" + name)
@@ -33,26 +38,21 @@ func (p procfs) file(pid int, name string) ([]byte, error) {
 
 // start returns when a process started, in ticks since the machine's start. PID and start identify a process.
 func (p procfs) start(pid int) (uint64, error) {
-	file, err := p.file(pid, "stat")
-	if err != nil {
-		return 0, err
+	var stat linux.ProcStat
+	files, err := linux.NewFS(string(p))
+	if err == nil {
+		var process linux.Proc
+		if process, err = files.Proc(pid); err == nil {
+			stat, err = process.Stat()
+		}
 	}
-	if start, ok := parseStart(file); ok {
-		return start, nil
+	switch {
+	case gone(err):
+		err = errGone
+	case err != nil:
+		err = fmt.Errorf("read state of process %d: %w", pid, err)
 	}
-	return 0, fmt.Errorf("read state of process %d: %q has no start time", pid, file[:min(len(file), 80)])
-}
-
-// parseStart parses field 22 of /proc/<pid>/stat (proc_pid_stat(5)). The second field is a name in parentheses that may
-// contain any byte, including parentheses and spaces.
-func parseStart(stat []byte) (uint64, bool) {
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	const first, start = 3, 22 // number of the first field in fields
-	if len(fields) <= start-first || !bytes.Contains(stat, []byte(")")) {
-		return 0, false
-	}
-	n, err := strconv.ParseUint(string(fields[start-first]), 10, 63)
-	return n, err == nil
+	return stat.Starttime, err
 }
 
 // uptime returns the time since the machine's start; 0 if it cannot be read.

@@ -88,16 +88,11 @@ func (k *Keeper) publish(series []view.Share, values []float64) {
 	case last == nil && len(series) == 0:
 	case last == nil:
 		k.shares.Store(&view.Shares{Set: 1, Series: series, Values: values})
-	case !slices.EqualFunc(last.Series, series, equalShares):
+	case !slices.EqualFunc(last.Series, series, func(a, b view.Share) bool {
+		return a.Device == b.Device && a.Field == b.Field && equalOwners(a.Owner, b.Owner)
+	}):
 		k.shares.Store(&view.Shares{Set: last.Set + 1, Series: series, Values: values})
-	case !slices.EqualFunc(last.Values, values, sameValue):
+	case slices.Compare(last.Values, values) != 0:
 		k.shares.Store(&view.Shares{Set: last.Set, Series: last.Series, Values: values})
 	}
 }
-
-func equalShares(a, b view.Share) bool {
-	return a.Device == b.Device && a.Field == b.Field && equalOwners(a.Owner, b.Owner)
-}
-
-// sameValue compares readings; NaN equals NaN.
-func sameValue(a, b float64) bool { return a == b || a != a && b != b }

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/kube"
@@ -53,9 +53,7 @@ func (r *rig) shown(device string) (out []string) {
 // shows checks the values of users of a device.
 func (r *rig) shows(t *testing.T, what, device string, want ...string) {
 	t.Helper()
-	if diff := cmp.Diff(want, r.shown(device), cmpopts.EquateEmpty()); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", what, diff)
-	}
+	testkit.Equal(t, what, want, r.shown(device), cmpopts.EquateEmpty())
 }
 
 // twoPods returns a GPU that two pods share.

@@ -22,15 +22,11 @@ func compareUses(a, b use) int {
 	return cmp.Or(
 		a.pod.Compare(b.pod),
 		cmp.Compare(a.container, b.container),
-		compareReplicas(a.replica, b.replica),
+		cmp.Compare(len(a.replica), len(b.replica)), // 2 before 10
+		cmp.Compare(a.replica, b.replica),
 		cmp.Compare(a.source, b.source),
 		slices.CompareFunc(a.claim, b.claim, compareLabels),
 	)
-}
-
-// compareReplicas orders 2 before 10.
-func compareReplicas(a, b string) int {
-	return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
 }
 
 func compareLabels(a, b collector.Label) int {

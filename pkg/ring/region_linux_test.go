@@ -12,14 +12,14 @@ import (
 
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/ring"
+
+	"warpgauge/internal/testkit"
 )
 
 func create(t *testing.T, words int) *ring.Region {
 	t.Helper()
 	r, err := ring.CreateRegion(words)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = r.CloseFD() })
 	return r
 }
@@ -28,9 +28,7 @@ func create(t *testing.T, words int) *ring.Region {
 func dup(t *testing.T, fd int) int {
 	t.Helper()
 	n, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return n
 }
 
@@ -67,12 +65,8 @@ func TestOpenRefusesOtherDescriptors(t *testing.T) {
 	f := func(what string, size int64, seals int, want string) {
 		t.Helper()
 		fd, err := unix.MemfdCreate("test", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := unix.Ftruncate(fd, size); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
+		testkit.Must(t, unix.Ftruncate(fd, size))
 		if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
 			t.Fatal(err)
 		}
@@ -97,9 +91,7 @@ func TestOpenRefusesOtherDescriptors(t *testing.T) {
 	f("too large", (ring.MaxRegionWords+1)*8, all, "size is")
 
 	file, err := os.CreateTemp(t.TempDir(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer file.Close()
 	if _, err := ring.OpenRegion(dup(t, int(file.Fd()))); err == nil {
 		t.Error("an ordinary file was taken for shared memory")
@@ -112,17 +104,11 @@ func TestOpenRefusesOtherDescriptors(t *testing.T) {
 func TestProtectedMemoryCanBeReadOnly(t *testing.T) {
 	r := create(t, ring.Words(4, 1, 1))
 	other, err := ring.OpenRegion(dup(t, r.FD()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	reader := ring.New(r.Words(), 4, 1, 1)
-	if err := r.Protect(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, r.Protect())
 	writer, err := ring.Attach(other.Words(), 4, 1, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	writer.Append(1, []int64{2}, []float64{3})
 	var row ring.Row
 	if !reader.Latest(&row) || row.Cells[0] != 3 {
@@ -142,9 +128,7 @@ func TestProtectedMemoryCanBeReadOnly(t *testing.T) {
 func maps(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/maps")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return string(text)
 }
 
@@ -172,12 +156,8 @@ func TestMemoryLivesAsLongAsItsRing(t *testing.T) {
 	awaitMapped(t, 0) // garbage of earlier tests
 	follower := func() *ring.Follower {
 		region, err := ring.CreateRegion(ring.Words(4, 1, 1))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := region.CloseFD(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
+		testkit.Must(t, region.CloseFD())
 		r := ring.New(region.Words(), 4, 1, 1)
 		r.Keep(region)
 		r.Append(1, []int64{2}, []float64{3})
@@ -214,17 +194,13 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	awaitMapped(t, 0)
 	open := func() int {
 		fds, err := os.ReadDir("/proc/self/fd")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return len(fds)
 	}
 	descriptors := open()
 	for range 300 {
 		r, err := ring.CreateRegion(1000)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if _, err := ring.OpenRegion(dup(t, r.FD())); err != nil {
 			t.Fatal(err)
 		}
@@ -241,18 +217,14 @@ func TestCreateSaysWhyThereIsNone(t *testing.T) {
 		}
 	}
 	var was unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &was))
 	none := was
 	none.Cur = 0
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &none); err != nil {
 		t.Skipf("skipped: cannot lower the limit of descriptors: %v", err)
 	}
 	_, err := ring.CreateRegion(8)
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &was))
 	if !errors.Is(err, unix.EMFILE) {
 		t.Errorf("got %v, want %v", err, unix.EMFILE)
 	}

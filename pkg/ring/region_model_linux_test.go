@@ -1,14 +1,15 @@
 package ring_test
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/ring"
 )
 
@@ -19,17 +20,11 @@ func TestModel(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		rows, stamps, cells := 1+random.IntN(20), random.IntN(5), random.IntN(30)
 		region, err := ring.CreateRegion(ring.Words(rows, stamps, cells))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		fd, err := unix.FcntlInt(uintptr(region.FD()), unix.F_DUPFD_CLOEXEC, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		other, err := ring.OpenRegion(fd)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		model := ring.Make(rows, stamps, cells)
 		reader := ring.New(region.Words(), rows, stamps, cells)
 		writer, err := ring.Attach(other.Words(), rows, stamps, cells)
@@ -96,9 +91,7 @@ func checkLayout(t *testing.T, region *ring.Region, model *ring.Ring, rows, stam
 	}
 	header := []uint64{word(0), word(1), word(2), word(3), word(4)}
 	want := []uint64{0x7761_7267_0000_0001, uint64(power), uint64(stamps), uint64(cells), model.Head()}
-	if diff := cmp.Diff(want, header); diff != "" {
-		t.Errorf("header of a ring of %d rows (-want +got):\n%s", rows, diff)
-	}
+	testkit.Equal(t, fmt.Sprintf("header of a ring of %d rows", rows), want, header)
 	var row ring.Row
 	if !model.Latest(&row) {
 		return
@@ -116,7 +109,5 @@ func checkLayout(t *testing.T, region *ring.Region, model *ring.Ring, rows, stam
 	for i := range slot {
 		got = append(got, word(at+i))
 	}
-	if diff := cmp.Diff(slot, got); diff != "" {
-		t.Errorf("slot of row %d of a ring of %d rows (-want +got):\n%s", row.N, rows, diff)
-	}
+	testkit.Equal(t, fmt.Sprintf("slot of row %d of a ring of %d rows", row.N, rows), slot, got)
 }

@@ -13,6 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"warpgauge/pkg/ring"
+
+	"warpgauge/internal/testkit"
 )
 
 // Dimensions of the rings in these tests: the row is long, so that most writers die in the middle of a row,
@@ -35,13 +37,9 @@ func TestWriter(t *testing.T) {
 	}
 	const passed = 3 // the first of exec.Cmd.ExtraFiles
 	region, err := ring.OpenRegion(passed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	r, err := ring.Attach(region.Words(), tornRows, tornStamps, tornCells)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	r.Keep(region)
 	stamps, cells := make([]int64, tornStamps), make([]float64, tornCells)
 	for n := r.Head(); ; n++ {
@@ -91,9 +89,7 @@ func TestTornRows(t *testing.T) {
 	var checking, killing sync.WaitGroup
 	for range lanes {
 		region, err := ring.CreateRegion(ring.Words(tornRows, tornStamps, tornCells))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		r := ring.New(region.Words(), tornRows, tornStamps, tornCells)
 		for i := range readers / lanes {
 			checking.Go(func() {
@@ -151,9 +147,7 @@ func TestTornRows(t *testing.T) {
 func duplicate(t *testing.T, region *ring.Region) *os.File {
 	t.Helper()
 	fd, err := unix.FcntlInt(uintptr(region.FD()), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	f := os.NewFile(uintptr(fd), "memory")
 	t.Cleanup(func() { f.Close() })
 	return f

@@ -8,13 +8,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"google.golang.org/protobuf/encoding/protodelim"
+
+	"warpgauge/internal/testkit"
 )
 
 // TestFormats: each format has all families. A counter whose family name would clash keeps its name in
@@ -41,27 +42,19 @@ test_bytes_total{l="a\"\n"} 3
 # TYPE test_events_total counter
 test_events_total{l="a\"\n"} 3
 `
-	if diff := cmp.Diff(text, string(p.Text())); diff != "" {
-		t.Errorf("text (-want +got):\n%s", diff)
-	}
+	testkit.Equal(t, "text", text, string(p.Text()))
 	open := strings.NewReplacer("} 3", "} 3.0", "bytes 0", "bytes 0.0", "bytes_total counter", "bytes_total unknown", "events_total H", "events H",
 		"TYPE test_events_total", "TYPE test_events", "test_bare counter", "test_bare unknown").Replace(text)
-	if diff := cmp.Diff(open, string(p.OpenMetrics())); diff != "" {
-		t.Errorf("OpenMetrics (-want +got):\n%s", diff)
-	}
+	testkit.Equal(t, "OpenMetrics", open, string(p.OpenMetrics()))
 	var again strings.Builder
 	for in := bytes.NewReader(p.Protobuf()); in.Len() > 0; {
 		var f dto.MetricFamily
-		if err := protodelim.UnmarshalFrom(in, &f); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, protodelim.UnmarshalFrom(in, &f))
 		if _, err := expfmt.MetricFamilyToText(&again, &f); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if diff := cmp.Diff(text, again.String()); diff != "" {
-		t.Errorf("protobuf (-want +got):\n%s", diff)
-	}
+	testkit.Equal(t, "protobuf", text, again.String())
 }
 
 func TestRegistry(t *testing.T) {
@@ -71,14 +64,10 @@ func TestRegistry(t *testing.T) {
 # TYPE warpgauge_build_info gauge
 warpgauge_build_info{goversion=%q,revision="unknown",version="1.2.3"} 1
 `, runtime.Version())
-	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "warpgauge_build_info"); err != nil {
-		t.Error(err)
-	}
+	testkit.Must(t, testutil.GatherAndCompare(reg, strings.NewReader(want), "warpgauge_build_info"))
 	New(reg, Options{Registerer: reg})
 	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	own := slices.DeleteFunc(families, func(f *dto.MetricFamily) bool { return !strings.HasPrefix(f.GetName(), "warpgauge_") })
 	problems, err := promlint.NewWithMetricFamilies(own).Lint()
 	if err != nil || len(problems) != 0 {

@@ -4,7 +4,7 @@
 // documentation. Run is the only goroutine.
 //
 // A gathering costs milliseconds, more than all other work between scrapes. So it runs a second before the next scrape is
-// due, and every five seconds if none comes. A scrape that comes early shows the own metrics of the previous scrape.
+// due, and every ten seconds if none comes. A scrape that comes early shows the own metrics of the previous scrape.
 package selfmetrics
 
 import (
@@ -23,7 +23,7 @@ import (
 const (
 	defaultInterval = time.Second
 	// idle is the number of intervals between gatherings when there are no scrapes, or when gathering is expensive.
-	idle = 5
+	idle = 10
 	// restPerWork limits gatherings to 2 % of a core, but at most idle intervals pass between them.
 	restPerWork = 49
 	maxGap      = time.Minute // between scrapes that are expected
@@ -32,7 +32,7 @@ const (
 // Options configure New. The zero value is usable.
 type Options struct {
 	Lean       bool                  // only the lean set is on the page, see IsLean
-	Interval   time.Duration         // minimum time between gatherings; 0 means 1 s. Without scrapes it is five times as long
+	Interval   time.Duration         // minimum time between gatherings; 0 means 1 s. Without scrapes it is ten times as long
 	Registerer prometheus.Registerer // for the metrics of the gathering itself; nil means none
 	Logger     *zap.Logger           // may be nil
 }

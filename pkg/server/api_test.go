@@ -69,9 +69,7 @@ func TestAPI(t *testing.T) {
 		}
 		begin = begin[:len(begin)+n]
 	}
-	if err := stop(); err != nil {
-		t.Error(err)
-	}
+	must(t, stop())
 	if got := closedByServer(t, conn); got != "end" {
 		t.Errorf("the stream ended with %q", got)
 	}

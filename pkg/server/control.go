@@ -138,11 +138,6 @@ func parseQuery(raw string, known []string) (collector string, limit time.Durati
 
 type baseKey struct{}
 
-// baseContext stores the server's context in the contexts of its requests.
-func baseContext(base context.Context) context.Context {
-	return context.WithValue(base, baseKey{}, base)
-}
-
 // detach returns the server's context from a request's.
 func detach(ctx context.Context) context.Context {
 	if base, ok := ctx.Value(baseKey{}).(context.Context); ok {

@@ -38,7 +38,7 @@ func (s *Server) Run(ctx context.Context) error {
 	// Running requests may finish after ctx has ended.
 	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	base = baseContext(base)
+	base = context.WithValue(base, baseKey{}, base) // for detach
 
 	var servers []*http.Server
 	ended := make(chan error, len(s.listeners))

@@ -133,7 +133,7 @@ func CollectStates(ch chan<- prometheus.Metric, st CollectorStatus) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
-	gauge(descCollectorUp, oneIf(st.Up), st.Name)
+	gauge(descCollectorUp, map[bool]float64{true: 1}[st.Up], st.Name)
 	if st.Cause != CauseNone {
 		gauge(descCollectorProblem, 1, st.Name, string(st.Cause))
 	}
@@ -182,11 +182,4 @@ func CollectStates(ch chan<- prometheus.Metric, st CollectorStatus) {
 // and go with the configuration.
 func IsBoard(d collector.Device) bool {
 	return d.Parent == "" && (d.Level == field.GPU || d.Level == field.Switch || d.Level == field.ConnectX)
-}
-
-func oneIf(b bool) float64 {
-	if b {
-		return 1
-	}
-	return 0
 }

@@ -6,11 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/prometheus/common/expfmt"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
@@ -47,9 +47,7 @@ func TestSeries(t *testing.T) {
 		`warpgauge_sample_errors_total{collector="x",source="a"} 1`,
 	}
 	got := slices.DeleteFunc(strings.Split(strings.TrimSpace(string(text)), "\n"), func(line string) bool { return line[0] == '#' })
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("series (-want +got):\n%s", diff)
-	}
+	testkit.Equal(t, "series", want, got)
 	if Opened([]CollectorStatus{st}) || !Opened(nil) {
 		t.Error("a device that was not sampled counts as opened")
 	}

@@ -7,8 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
@@ -42,9 +41,7 @@ func TestReasonsOfWhatIsShown(t *testing.T) {
 			got = append(got, fmt.Sprintf("%s %d %s: %s", v.Devices[a.Device].ID, a.Field, e.Reason, e.Detail))
 		}
 		slices.Sort(got)
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("-d %s (-want +got):\n%s", gpus, diff)
-		}
+		testkit.Equal(t, fmt.Sprintf("-d %s", gpus), want, got)
 	}
 	f("f", "GPU-0 191 unsupported: no fan\uFFFD", "GPU-0 252 other_collector: the instances of the GPU report it",
 		"GPU-0/1 203 unsupported: no fan\uFFFD", "GPU-0/2 203 unknown: ?")

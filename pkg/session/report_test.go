@@ -8,8 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
@@ -118,9 +117,7 @@ func TestValuesAndReasons(t *testing.T) {
 		"nvml GPU-a SERIAL = blank: the device had no such text when its collector was opened",
 		"nowhere NVSWITCH_FATAL_ERRORS = unsupported: no collector in use has a device of the kind switch",
 	}
-	if diff := cmp.Diff(want, told(NewReport(v, up, list, o))); diff != "" {
-		t.Errorf("report (-want +got):\n%s", diff)
-	}
+	testkit.Equal(t, "report", want, told(NewReport(v, up, list, o)))
 
 	// In a row that is too old, every value has the device's state as its reason.
 	o.Now = now.Add(time.Minute)
@@ -155,9 +152,7 @@ func TestTwoCollectors(t *testing.T) {
 		first := source("dcgm", list, now.Add(-age), []cell{{150, 40, nil}})
 		second := source("nvml", list, now, []cell{{150, 41, nil}, {191, 30, nil}})
 		got := told(NewReport(&view.View{Sources: []*view.Source{first, second}}, status, list, ReportOptions{StaleAfter: 10 * time.Second, Now: now}))
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("age %v: report (-want +got):\n%s", age, diff)
-		}
+		testkit.Equal(t, fmt.Sprintf("age %v: report", age), want, got)
 	}
 	f(time.Second, "dcgm GPU-a GPU_TEMP = 40[]", "dcgm GPU-a FAN_SPEED = other_collector: the collector nvml has it, and dcgm serves the device")
 	f(time.Minute, "nvml GPU-a GPU_TEMP = 41[]", "nvml GPU-a FAN_SPEED = 30[]")
@@ -170,9 +165,7 @@ func TestWhereAFieldIsReported(t *testing.T) {
 		t.Helper()
 		status := []CollectorStatus{{Name: "dcgm", Devices: devices}}
 		got := told(NewReport(&view.View{Sources: sources}, status, parse(t, csv), ReportOptions{Now: now, StaleAfter: time.Second}))
-		if diff := cmp.Diff([]string{want}, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", what, diff)
-		}
+		testkit.Equal(t, what, []string{want}, got)
 	}
 	f("a device without a source, by its state", temperature, nil, []DeviceStatus{gone}, "dcgm GPU-b GPU_TEMP = device_absent: no longer found")
 	f("no device", temperature, nil, nil, "nowhere GPU_TEMP = device_absent: no collector in use has a device of the kind gpu")

@@ -10,10 +10,10 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
@@ -130,9 +130,7 @@ func TestSelection(t *testing.T) {
 		{grace, "f", "f", "i:0-2,7", "GPU-0 GPU-0/link0 core0 core1 core2 core7"},
 	} {
 		got, _ := shown(t, choose(t, c.gpus, c.switches, c.cpus), c.sources)
-		if diff := cmp.Diff(strings.Fields(c.want), got); diff != "" {
-			t.Errorf("-d %s -s %s -p %s (-want +got):\n%s", c.gpus, c.switches, c.cpus, diff)
-		}
+		testkit.Equal(t, fmt.Sprintf("-d %s -s %s -p %s", c.gpus, c.switches, c.cpus), strings.Fields(c.want), got)
 	}
 }
 
@@ -149,9 +147,7 @@ func TestFlexibleSelectionReportsNothingTwice(t *testing.T) {
 		"i:1": {"GPU-0/1 252", "GPU-0/1 230"},
 	} {
 		_, got := shown(t, choose(t, gpus, "f", "f"), mig)
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("-d %s (-want +got):\n%s", gpus, diff)
-		}
+		testkit.Equal(t, fmt.Sprintf("-d %s", gpus), want, got)
 	}
 }
 

@@ -32,8 +32,8 @@ type Cause string
 const (
 	CauseNone      Cause = ""
 	CauseStarting  Cause = "starting"     // not sampled yet
-	CauseHung      Cause = "hung_call"    // the current library call exceeds the deadline
-	CauseFrozen    Cause = "stale_values" // the vendor's timestamps do not advance
+	CauseHung      Cause = "hung_call"    // a library call exceeds the deadline
+	CauseFrozen    Cause = "stale_values" // the vendor's timestamps do not advance, or Open waits for the device
 	CauseError     Cause = "error"        // the library returned an error
 	CauseLost      Cause = "lost"         // the library reports the device as lost
 	CauseVanished  Cause = "vanished"     // discovery no longer finds the device
@@ -161,6 +161,8 @@ func outcomeOf(err error) *outcome {
 		o.state, o.cause = Lost, CauseLost
 	case errors.Is(err, collector.ErrStalled):
 		o.cause = CauseFrozen
+	case errors.Is(err, collector.ErrHung):
+		o.cause = CauseHung
 	}
 	return o
 }

@@ -229,7 +229,7 @@ func (w *worker) last(now time.Time) {
 
 // recordOutcomes turns the error of a call into the stamps and outcomes of the devices. A device without due columns
 // keeps its old stamp, because nothing was read from it. It reports whether the call worked; a call that reports frozen
-// values counts as working.
+// values, or a call of Open that has not returned, counts as working.
 func (w *worker) recordOutcomes(start int64, err error) (worked bool) {
 	anyOK := false
 	if err != nil {
@@ -243,7 +243,8 @@ func (w *worker) recordOutcomes(start int64, err error) (worked bool) {
 			if old := w.outcomes[i].Load(); !old.same(e) {
 				w.setOutcome(i, outcomeOf(e))
 			}
-			worked = worked || w.outcomes[i].Load().cause == CauseFrozen
+			cause := w.outcomes[i].Load().cause
+			worked = worked || cause == CauseFrozen || cause == CauseHung
 			continue
 		}
 		if !w.schedule.devices[i] {

@@ -201,7 +201,7 @@ func TestErrorsOfDevices(t *testing.T) {
 	one := func(i int, e error) error { return &collector.DeviceError{Device: i, Err: e} }
 	f(nil, 0, Up, Up, Up)
 	f(one(1, collector.ErrDeviceLost), 1, Up, Lost, Up)
-	f(errors.Join(one(0, collector.ErrStalled), one(2, collector.ErrDeviceLost)), 1, Stalled, Up, Lost)
+	f(errors.Join(one(0, collector.ErrHung), one(2, collector.ErrDeviceLost)), 1, Stalled, Up, Lost)
 	f(errors.Join(collector.ErrColumnsChanged, one(1, errors.New("x"))), 1, Up, Stalled, Up)
 	f(collector.ErrColumnsChanged, 1, Up, Up, Up)
 	f(fmt.Errorf("%w: %w", collector.ErrColumnsChanged, errors.New("code 7")), 1, Up, Up, Up)
@@ -219,7 +219,7 @@ func TestTickDoesNotAllocate(t *testing.T) {
 	var l field.List
 	for i := range 100 {
 		d := desc(field.ID(60000+i), field.EachTick)
-		l.Fields = append(l.Fields, field.Field{Desc: d, Name: d.Name, Scale: 1})
+		l.Fields = append(l.Fields, list(d).Fields...)
 		src.columns = append(src.columns, collector.Column{Device: i % 2, Field: d.ID})
 	}
 	good := func(row []float64, _ []bool) error {

@@ -106,7 +106,7 @@ func inputOf(list field.List, until map[string]int64) []byte {
 
 // startChild starts the same program again and begins a session in it.
 func startChild(list field.List, until map[string]int64, o *Options, log *zap.Logger) (*child, error) {
-	becomeReaper()
+	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) // endLeftovers finds the child's orphans; else init reaps them
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return nil, fmt.Errorf("make control channel: %w", err)
@@ -382,7 +382,7 @@ func (c *child) states() []session.DeviceStatus {
 	out := make([]session.DeviceStatus, 0, deviceCount(sources))
 	var row ring.Row
 	for _, s := range sources {
-		sampled := latest(s, &row)
+		sampled := s.Latest(&row)
 		for i := range s.Devices {
 			d := session.DeviceStatus{Device: s.Devices[i]}
 			if n := len(out); said != nil && n < len(*said) {
@@ -403,10 +403,8 @@ func (c *child) states() []session.DeviceStatus {
 	return out
 }
 
-func (c *child) costs() *session.Costs { return c.spent.Load() }
-
+func (c *child) costs() *session.Costs    { return c.spent.Load() }
 func (c *child) changed() <-chan struct{} { return c.news }
-
 func (c *child) done() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -24,6 +24,7 @@ import (
 
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/collector/collectortest"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/session"
@@ -159,18 +160,6 @@ func forks(device string) error {
 	return os.WriteFile(device+".pids", append(pids, out...), 0o600)
 }
 
-func fieldsOf(tb testing.TB, names ...string) (l field.List) {
-	tb.Helper()
-	for _, n := range names {
-		d, scale, ok := field.ByName(n)
-		if !ok {
-			tb.Fatalf("no field %q", n)
-		}
-		l.Fields = append(l.Fields, field.Field{Desc: d, Name: n, Scale: scale})
-	}
-	return l
-}
-
 // first reports whether this is the first process that asks.
 func first() bool {
 	f, err := os.OpenFile(os.Getenv(envFile), os.O_CREATE|os.O_EXCL, 0o600)
@@ -195,7 +184,7 @@ func supervise(t *testing.T, mode string, o Options) *supervised {
 	o.Environment = append(o.Environment, "WARPGAUGE_TEST_")
 	v := &supervised{t: t, logs: logs}
 	o.Page = v.Part()
-	v.Supervisor = New(Wanted{List: fieldsOf(t, temperature)}, o)
+	v.Supervisor = New(Wanted{List: collectortest.Gauges(t, temperature)}, o)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- v.Run(ctx) }()
@@ -254,7 +243,7 @@ func TestRowsStatesLogsAndMetricsOfAChild(t *testing.T) {
 		t.Errorf("device 0 is %+v, want dev0 with the time of its last sample", st)
 	}
 	var row ring.Row
-	if s := v.Board().Load().Sources[0]; !latest(s, &row) || len(row.Cells) != 1 || row.Stamps[0] == 0 || s.Collector != "toy" {
+	if s := v.Board().Load().Sources[0]; !s.Latest(&row) || len(row.Cells) != 1 || row.Stamps[0] == 0 || s.Collector != "toy" {
 		t.Errorf("a row is %+v, want a value and a stamp", row)
 	}
 	eventually.True(t, "the child's log", func() bool { return v.logs.FilterMessage("opened").Len() == 1 })
@@ -268,9 +257,7 @@ func TestRowsStatesLogsAndMetricsOfAChild(t *testing.T) {
 	} {
 		eventually.True(t, name, func() bool { return value(t, v.Supervisor, name) >= least })
 	}
-	if err := v.stop(); err != nil {
-		t.Error(err)
-	}
+	must(t, v.stop())
 	if err := syscall.Kill(v.pid(), 0); v.pid() != 0 && !errors.Is(err, syscall.ESRCH) {
 		t.Errorf("the child is still there: %v", err)
 	}
@@ -308,12 +295,12 @@ func TestChildKilledWithANewList(t *testing.T) {
 	t.Setenv(envFile, filepath.Join(t.TempDir(), "first"))
 	v := supervise(t, "one dies of two", Options{})
 	v.await()
-	err := v.want(setList(fieldsOf(t, temperature, power)))
+	err := v.want(setList(collectortest.Gauges(t, temperature, power)))
 	if n := v.restarts(ReasonSignal); n != 1 || err != nil {
 		t.Errorf("a signal ended %v, the reload: %v; want 1 and no error", n, err)
 	}
 	pid := v.pid()
-	if err := v.want(setList(fieldsOf(t, power))); err != nil || v.pid() != pid {
+	if err := v.want(setList(collectortest.Gauges(t, power))); err != nil || v.pid() != pid {
 		t.Errorf("the next reload: %v, child %d, want %d", err, v.pid(), pid)
 	}
 }
@@ -334,9 +321,7 @@ func TestChildrenThatHang(t *testing.T) {
 	})
 	// A reload does not wait for a hanging child, but kills it.
 	begin, pid := time.Now(), v.pid()
-	if err := v.want(setList(fieldsOf(t, power))); err != nil {
-		t.Error(err)
-	}
+	must(t, v.want(setList(collectortest.Gauges(t, power))))
 	if took := time.Since(begin); v.pid() == pid {
 		t.Errorf("the reload took %v, and the child is the same", took)
 	}
@@ -373,7 +358,7 @@ func TestHangsOfTwoDeadlines(t *testing.T) {
 func startToy(t *testing.T, mode string) *child {
 	t.Helper()
 	o := Options{Name: "toy", Command: []string{"toy", "child", mode}}.withDefaults()
-	c, err := startChild(fieldsOf(t, temperature), nil, &o, zap.NewNop())
+	c, err := startChild(collectortest.Gauges(t, temperature), nil, &o, zap.NewNop())
 	must(t, err)
 	t.Cleanup(func() {
 		c.kill(ReasonHung, "the test is over")
@@ -456,7 +441,7 @@ func TestAChildWithNothingToSample(t *testing.T) {
 	if absent[0].Level != zap.WarnLevel {
 		t.Errorf("level %v, want a warning: the collector was named", absent[0].Level)
 	}
-	if err := v.want(setList(fieldsOf(t, power))); err != nil {
+	if err := v.want(setList(collectortest.Gauges(t, power))); err != nil {
 		t.Errorf("a reload with nothing to sample: %v", err)
 	}
 }
@@ -467,9 +452,7 @@ func TestAChildThatMustBeKilled(t *testing.T) {
 	v := supervise(t, "counting", Options{StopTimeout: 6 * time.Second}) // an eighth for the end after SIGKILL
 	v.await()
 	freeze(t, v.pid())
-	if err := v.want(setList(fieldsOf(t, power))); err != nil {
-		t.Error(err)
-	}
+	must(t, v.want(setList(collectortest.Gauges(t, power))))
 	if got := v.logs.FilterMessageSnippet("killing a child").Len(); got != 1 {
 		t.Errorf("%d lines that it was killed, want one", got)
 	}
@@ -478,9 +461,7 @@ func TestAChildThatMustBeKilled(t *testing.T) {
 	if err := v.want(release); err != nil || v.pid() != 0 {
 		t.Errorf("release: %v, child %d", err, v.pid())
 	}
-	if err := v.want(resume); err != nil {
-		t.Error(err)
-	}
+	must(t, v.want(resume))
 	v.await()
 	freeze(t, v.pid())
 	begin := time.Now()
@@ -519,7 +500,7 @@ func TestAChildThatCannotBeKilled(t *testing.T) {
 	eventually.True(t, "the child to be abandoned", func() bool {
 		return value(t, v.Supervisor, "warpgauge_collector_abandoned_children") == 1
 	})
-	done := v.Change(setList(fieldsOf(t, power)))
+	done := v.Change(setList(collectortest.Gauges(t, power)))
 	eventually.True(t, "the status", func() bool { st := v.Status(); return st.Cause == session.CauseStuck })
 	if st := v.Status(); !strings.Contains(st.Reason, fmt.Sprint(pid)) {
 		t.Errorf("status %+v, want the number of the process", st)
@@ -527,9 +508,7 @@ func TestAChildThatCannotBeKilled(t *testing.T) {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 		t.Fatal(err)
 	}
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	must(t, <-done)
 	if v.pid() == pid || value(t, v.Supervisor, "warpgauge_collector_abandoned_children") != 0 {
 		t.Errorf("child %d, want another", v.pid())
 	}
@@ -573,13 +552,9 @@ func TestForkedProcessesDieWithTheirChild(t *testing.T) {
 	}
 
 	pids := forked()
-	if err := v.want(release); err != nil {
-		t.Error(err)
-	}
+	must(t, v.want(release))
 	gone("after a release", pids)
-	if err := v.want(resume); err != nil {
-		t.Error(err)
-	}
+	must(t, v.want(resume))
 	pids = forked()
 	must(t, syscall.Kill(v.pid(), syscall.SIGKILL))
 	eventually.True(t, "a restart", func() bool { return v.restarts(ReasonSignal) == 1 })
@@ -587,9 +562,7 @@ func TestForkedProcessesDieWithTheirChild(t *testing.T) {
 		t.Errorf("the forked processes %v of a killed child are still there", left)
 	}
 	pids = forked() // which locks the device again
-	if err := v.stop(); err != nil {
-		t.Error(err)
-	}
+	must(t, v.stop())
 	gone("after the end", pids)
 	for _, pid := range others {
 		if !alive(pid) {
@@ -633,7 +606,7 @@ func TestEnvironmentOfAChild(t *testing.T) {
 		t.Errorf("the environment is %q", all)
 	}
 	all = []string{"PATH=/bin", "KUBERNETES_TOKEN=x", "LD_LIBRARY_PATH=/l", "PASSWORD=y", "LC_ALL=C", "HSA_X=1", "XPATH=/", "WARPGAUGE_X=1"}
-	if got := environment(all, []string{"HSA_"}); !slices.Equal(got, []string{"MALLOC_ARENA_MAX=1", "PATH=/bin", "LD_LIBRARY_PATH=/l", "LC_ALL=C", "HSA_X=1"}) {
+	if got := environment(all, []string{"HSA_"}); !slices.Equal(got, []string{"GOGC=50", "GOMAXPROCS=1", "MALLOC_ARENA_MAX=1", "PATH=/bin", "LD_LIBRARY_PATH=/l", "LC_ALL=C", "HSA_X=1"}) {
 		t.Errorf("of %v a child gets %v", all, got)
 	}
 }
@@ -668,7 +641,7 @@ func TestAChildWithoutAParent(t *testing.T) {
 				return l.Open()
 			}, asItIs, session.Options{Interval: 10 * time.Millisecond})
 		}()
-		must(t, writeFrame(parent.conn, inputOf(fieldsOf(t, temperature), nil), -1))
+		must(t, writeFrame(parent.conn, inputOf(collectortest.Gauges(t, temperature), nil), -1))
 		if _, err := parent.next(); err != nil {
 			t.Errorf("%s: %v", mode, err)
 		}

@@ -293,7 +293,7 @@ func (f *Failover) age(sources []*view.Source, now time.Time) (time.Duration, bo
 	var stamps []int64
 	seen := false
 	for _, s := range gpusOf(sources) {
-		if !latest(s, &f.row) {
+		if !s.Latest(&f.row) {
 			continue
 		}
 		for i, stamp := range f.row.Stamps {
@@ -415,7 +415,7 @@ func (f *Failover) ready(s *view.Source, now time.Time) bool {
 	if s.Interval == 0 {
 		return true // an absent GPU's source
 	}
-	if !latest(s, &f.row) || !slices.ContainsFunc(f.row.Stamps, func(stamp int64) bool { return stamp != 0 }) {
+	if !s.Latest(&f.row) || !slices.ContainsFunc(f.row.Stamps, func(stamp int64) bool { return stamp != 0 }) {
 		return false
 	}
 	return complete(f.published, []*view.Source{s}, now, 4*f.o.Patience, patientRows)

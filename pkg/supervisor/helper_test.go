@@ -100,7 +100,7 @@ func (b *bubble) watch(limit time.Duration, ids ...string) (stop func()) {
 		for ctx.Err() == nil {
 			found := map[string]bool{}
 			for _, s := range b.Board().Load().Sources {
-				if !latest(s, &row) {
+				if !s.Latest(&row) {
 					continue
 				}
 				for i, d := range s.Devices {

@@ -39,12 +39,11 @@ type departed struct {
 
 // update applies the sources of a new session. shown are the previous session's sources, before its devices.
 func (v *inventory) update(sources, shown []*view.Source, before []session.DeviceStatus, log *zap.Logger, now time.Time) {
-	present, addresses, levels := make(map[string]bool), make(map[string]bool), make(map[field.Level]bool)
+	present, addresses, levels := devicesOf(sources), make(map[string]bool), make(map[field.Level]bool)
 	otherList := len(sources) > 0 && len(shown) > 0 && !sameList(sources[0].Fields, shown[0].Fields)
 	for _, s := range sources {
 		for i := range s.Devices {
 			levels[s.Devices[i].Level] = true
-			present[s.Devices[i].ID] = true
 			addresses[s.Devices[i].PCIBusID] = true
 		}
 	}
@@ -152,12 +151,7 @@ func (v *inventory) part(devices []session.DeviceStatus, cause session.Cause, re
 // address. Without an address, if as many such GPUs are new as others are missing, they match in the order of their
 // numbers, because a driver numbers GPUs in the order of their addresses.
 func identify(sources []*view.Source, before []session.DeviceStatus) []*view.Source {
-	present := make(map[string]bool)
-	for _, s := range sources {
-		for i := range s.Devices {
-			present[s.Devices[i].ID] = true
-		}
-	}
+	present := devicesOf(sources)
 	var missing []collector.Device
 	known := make(map[string]bool)
 	for _, st := range before {

@@ -118,7 +118,7 @@ func (o *output) line(line string) {
 	if entry == nil {
 		// The log of the child's end has the important lines of a crash, and the echo has each line on standard error.
 		level := zapcore.DebugLevel
-		if line != "" && !o.tail.crashed() && o.echo == nil && !o.quiet.Load() {
+		if line != "" && o.tail.crash == 0 && o.echo == nil && !o.quiet.Load() {
 			if o.shown++; o.shown <= shownLines {
 				level = zapcore.InfoLevel
 			}

@@ -7,10 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
+
+	"warpgauge/internal/testkit"
 )
 
 func newOutput(echo func(string)) (*output, *observer.ObservedLogs) {
@@ -66,12 +67,8 @@ func TestOutput(t *testing.T) {
 		line("?"),
 		line("last"),
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("log (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]string{"first line", `{"level":"x`, "?", "last"}, printed); diff != "" {
-		t.Errorf("lines of the library (-want +got):\n%s", diff)
-	}
+	testkit.Equal(t, "log", want, got)
+	testkit.Equal(t, "lines of the library", []string{"first line", `{"level":"x`, "?", "last"}, printed)
 }
 
 func TestOutputIsBounded(t *testing.T) {

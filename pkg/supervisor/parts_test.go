@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/collector/collectortest"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/session/sessiontest"
@@ -149,7 +150,7 @@ func TestAListWithoutSwitchesLosesNone(t *testing.T) {
 // readInput decodes what inputOf encodes.
 func TestInputOfAChild(t *testing.T) {
 	sent := map[string]int64{"GPU-a/1": 1763812345678901, "GPU 0": 0}
-	given := fieldsOf(t, temperature)
+	given := collectortest.Gauges(t, temperature)
 	given.Dialect = &field.Dialect{InPlace: true, Readings: []field.ID{155, 10001}, Texts: []field.ID{50}}
 	list, until, err := readInput(inputOf(given, sent))
 	if err != nil || len(list.Fields) != 1 || !maps.Equal(until, sent) || !reflect.DeepEqual(list.Dialect, given.Dialect) {

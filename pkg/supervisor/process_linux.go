@@ -1,8 +1,6 @@
 package supervisor
 
 import (
-	"bytes"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,17 +10,13 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 )
 
 // childAttributes make a child the leader of a session and process group, which its library's processes join, and end
 // the child with this process.
 var childAttributes = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
-
-// becomeReaper makes this process the parent of its children's orphans, so that endLeftovers finds them.
-func becomeReaper() {
-	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) // without it, init reaps
-}
 
 // killGroup kills a child's process group.
 func killGroup(pid int) { _ = unix.Kill(-pid, unix.SIGKILL) }
@@ -109,14 +103,12 @@ func adopted(child int, mark string) (out []int) {
 
 // marked reports whether a process has the mark in its environment.
 func marked(pid int, mark string) bool {
-	const most = 1 << 20
-	f, err := os.Open("/proc/" + strconv.Itoa(pid) + "/environ")
+	p, err := procfs.NewProc(pid)
 	if err != nil {
 		return false
 	}
-	defer func() { _ = f.Close() }()
-	text, err := io.ReadAll(io.LimitReader(f, most))
-	return err == nil && slices.ContainsFunc(bytes.Split(text, []byte{0}), func(v []byte) bool { return string(v) == mark })
+	env, err := p.Environ() // at most 1 MiB
+	return err == nil && slices.Contains(env, mark)
 }
 
 // passed lists the prefixes of environment variables that the C library or Go's runtime may need. A child gets these
@@ -129,7 +121,9 @@ var passed = []string{
 // environment returns the variables for a child. library lists the prefixes of variables that only its library may
 // need.
 func environment(all, library []string) []string {
-	out := []string{"MALLOC_ARENA_MAX=1"} // glibc: libdcgm's threads would each keep buffers of 4 MiB
+	// Go collects at half the usual growth. Calls into the library leave Go's one processor, and further ones would only look
+	// for work. With several arenas of glibc, libdcgm's threads would each keep buffers of 4 MiB.
+	out := []string{"GOGC=50", "GOMAXPROCS=1", "MALLOC_ARENA_MAX=1"}
 	for _, v := range all {
 		if slices.ContainsFunc(slices.Concat(passed, library), func(p string) bool { return strings.HasPrefix(v, p) }) {
 			out = append(out, v)

@@ -39,7 +39,7 @@ func complete(shown, next []*view.Source, now time.Time, freshFor time.Duration,
 	had := make(map[cell]bool)
 	var row ring.Row
 	for _, src := range shown {
-		if !latest(src, &row) {
+		if !src.Latest(&row) {
 			continue
 		}
 		limit := int64(max(freshFor, 2*src.Interval))
@@ -59,7 +59,7 @@ func complete(shown, next []*view.Source, now time.Time, freshFor time.Duration,
 		if len(src.Columns) == 0 || !slices.ContainsFunc(src.Devices, func(d collector.Device) bool { return fresh[d.ID] }) {
 			continue
 		}
-		if !latest(src, &row) {
+		if !src.Latest(&row) {
 			return false
 		}
 		for i, stamp := range row.Stamps {
@@ -78,9 +78,4 @@ func complete(shown, next []*view.Source, now time.Time, freshFor time.Duration,
 		}
 	}
 	return true
-}
-
-// latest reads the newest row of a source. It returns false if there is none with the source's columns.
-func latest(s *view.Source, row *ring.Row) bool {
-	return s.Ring != nil && s.Ring.Stamps() == len(s.Devices) && s.Ring.Cells() == len(s.Columns) && s.Ring.Latest(row)
 }

@@ -31,19 +31,12 @@ type state struct {
 	until  time.Time
 }
 
-// held names the library calls that keep the session from ending.
-func (t *state) held() string {
-	if t.life == nil {
-		return ""
-	}
-	return t.life.held()
-}
-
 // up reports whether the collector counts as up.
 func (t *state) up() bool { return t.serves || time.Now().Before(t.until) }
 
-// devices returns the devices that were or are in service, without the absent ones. The result may be shared.
-func (t *state) devices() []session.DeviceStatus {
+// devices returns the devices that were or are in service, without the absent ones. The result may be shared. After the
+// unexpected end of a child, a device is up until its next sample is overdue by the deadline.
+func (t *state) devices(deadline time.Duration) []session.DeviceStatus {
 	switch {
 	case t.serves:
 		out := t.life.states()
@@ -63,11 +56,14 @@ func (t *state) devices() []session.DeviceStatus {
 	var out []session.DeviceStatus
 	var row ring.Row
 	for _, s := range t.sources {
-		sampled := latest(s, &row)
+		sampled := s.Latest(&row)
 		for i := range s.Devices {
 			d := session.DeviceStatus{Device: s.Devices[i], State: session.Stalled, Cause: t.cause, Reason: t.reason}
 			if sampled && row.Stamps[i] != 0 {
 				d.LastSample = time.Unix(0, row.Stamps[i])
+				if t.cause == session.CauseChild && time.Since(d.LastSample) < s.IntervalOf(i)+deadline {
+					d.State, d.Cause, d.Reason = session.Up, session.CauseNone, ""
+				}
 			}
 			out = append(out, d)
 		}
@@ -82,7 +78,7 @@ func (s *Supervisor) Status() session.CollectorStatus {
 	if s.o.Hidden && t.cause == session.CauseStandby {
 		return out
 	}
-	out.Devices = slices.Concat(t.devices(), t.absent)
+	out.Devices = append(slices.Clip(t.devices(s.o.Session.Deadline)), t.absent...)
 	return out
 }
 
@@ -111,7 +107,7 @@ func (s *Supervisor) setHandover() {
 func (t *state) handOver(from *state, up bool, d time.Duration) {
 	t.cause, t.reason = session.CauseOpening, "being opened again"
 	if up {
-		t.former, t.until = from.devices(), time.Now().Add(d)
+		t.former, t.until = from.devices(d), time.Now().Add(d)
 	}
 }
 
@@ -129,6 +125,8 @@ func (s *Supervisor) show(t *turn) {
 		next.cause, next.reason, next.former, next.until = session.CauseNone, "", nil, time.Time{}
 		if s.refused == s.request().lists {
 			next.cause, next.reason = session.CauseError, "the new list cannot be opened, the former one is in service"
+		} else if c := t.life.costs(); c != nil && c.LeftOut > 0 {
+			next.reason = fmt.Sprintf("devices that cannot be read or shown: %d; the log names them", c.LeftOut)
 		}
 	case isChild && c.stuck.Load():
 		next.cause, next.reason = session.CauseStuck, t.life.held()

@@ -45,11 +45,6 @@ func (w *stderrTail) appendLine(line string) {
 	}
 }
 
-// crashed reports whether a line was a crash report.
-func (w *stderrTail) crashed() bool {
-	return w.crash > 0
-}
-
 // text returns all kept lines.
 func (w *stderrTail) text() string {
 	return strings.Join(w.lines, "\n")
@@ -78,11 +73,9 @@ func (w *stderrTail) aborted(n int) string {
 }
 
 // last returns the last non-empty line before line n.
-func (w *stderrTail) last(n int) string {
+func (w *stderrTail) last(n int) (text string) {
 	for _, line := range slices.Backward(w.lines[:n]) {
-		if strings.TrimSpace(line) != "" {
-			return line
-		}
+		text = cmp.Or(text, strings.TrimSpace(line))
 	}
-	return ""
+	return text
 }

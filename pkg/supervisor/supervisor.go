@@ -156,8 +156,8 @@ func (s *Supervisor) Want(ctx context.Context, change func(*Wanted)) error {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
-		if held := s.now.Load().held(); held != "" {
-			return fmt.Errorf("collector %q: %w: %s", s.o.Name, ctx.Err(), held)
+		if l := s.now.Load().life; l != nil && l.held() != "" {
+			return fmt.Errorf("collector %q: %w: %s", s.o.Name, ctx.Err(), l.held())
 		}
 		return fmt.Errorf("collector %q: %w", s.o.Name, ctx.Err())
 	}
@@ -308,7 +308,7 @@ func (s *Supervisor) rest(ctx context.Context, r *request) {
 // withdraw removes everything from the page.
 func (s *Supervisor) withdraw(cause session.Cause, reason string) {
 	if len(s.shown) > 0 {
-		s.inventory.part(s.now.Load().devices(), cause, reason)
+		s.inventory.part(s.now.Load().devices(s.o.Session.Deadline), cause, reason)
 		s.publish(nil)
 	}
 	if cause != session.CauseReleased {
@@ -341,7 +341,7 @@ func (s *Supervisor) publish(sources []*view.Source) {
 func (s *Supervisor) remember() {
 	var row ring.Row
 	for _, src := range s.shown {
-		if !latest(src, &row) {
+		if !src.Latest(&row) {
 			continue
 		}
 		for i, c := range src.Columns {
@@ -521,7 +521,7 @@ type turn struct {
 // Times of a turn.
 const (
 	checkEvery    = time.Second           // for states that no message reports
-	measureEvery  = 3 * time.Second       // of a child's memory and CPU time
+	measureEvery  = 5 * time.Second       // of a child's memory and CPU time
 	rowsEvery     = 10 * time.Millisecond // while waiting for first rows
 	killGrace     = 5 * time.Second       // how long SIGKILL may take; a process in uninterruptible sleep does not end
 	startPatience = 3 * time.Second       // before a device without a sample is logged; DCGM takes 1.5 s
@@ -570,7 +570,7 @@ func (t *turn) advance() {
 	t.obey()
 	if t.sources == nil {
 		if sources := t.life.sources(); sources != nil {
-			t.sources = s.inventory.renumber(identify(sources, s.now.Load().devices()))
+			t.sources = s.inventory.renumber(identify(sources, s.now.Load().devices(s.o.Session.Deadline)))
 			t.bound = now
 		}
 	}
@@ -617,7 +617,7 @@ func (t *turn) publish(now time.Time) {
 	}
 	s.counts.opens.WithLabelValues("success").Inc()
 	s.quiet = quiet{}
-	s.inventory.update(sources, s.shown, s.now.Load().devices(), s.log, now)
+	s.inventory.update(sources, s.shown, s.now.Load().devices(s.o.Session.Deadline), s.log, now)
 	s.good, s.goodList = t.list, t.lists
 	s.publish(sources)
 	n := 0

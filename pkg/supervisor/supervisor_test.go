@@ -354,9 +354,7 @@ func TestStatusDuringAPlannedHandoverStaysUp(t *testing.T) {
 				t.Fatalf("status %+v, want up with the device", st)
 			}
 		}
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		must(t, <-done)
 		l.Set(func() { l.OpenFor = 20 * time.Second }) // the handover is over
 		b.Change(setList(list(1)))
 		pass(10 * time.Second)

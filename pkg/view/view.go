@@ -43,6 +43,9 @@ func (s *Source) WellFormed() bool {
 		!slices.ContainsFunc(s.Columns, func(c collector.Column) bool { return c.Device < 0 || c.Device >= len(s.Devices) })
 }
 
+// Latest reads the newest row. It returns false if there is none with the source's columns.
+func (s *Source) Latest(row *Row) bool { return s.WellFormed() && s.Ring.Latest(row) }
+
 // StaleAfter returns the maximum age of a device's newest sample, given the limit for devices that are read in every
 // row. A device with only slow fields has three of their intervals, so that it does not leave the page between two
 // readings.

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/internal/testkit"
 )
 
 // watch scrapes ten times a second until stop is called. stop returns the errors of seen.
@@ -163,8 +164,8 @@ func TestEngineComesBack(t *testing.T) {
 		t.Run(fmt.Sprint("without ", hidden), func(t *testing.T) {
 			n.killEngine()
 			e.await(t, "NVML serves", func(p page) error {
-				if s := p.speaker(); s != "nvml" {
-					return fmt.Errorf("%s speaks", s)
+				if s := p.speaker(); s != "nvml" || len(p.verdicts()) > 0 { // verdicts are gathered once a second
+					return fmt.Errorf("%s speaks, %q", s, p.verdicts())
 				}
 				return n.whole(want)(p)
 			})
@@ -178,6 +179,43 @@ func TestEngineComesBack(t *testing.T) {
 			})
 			time.Sleep(80 * time.Second) // missing GPUs are reported after a minute
 			failOn(t, "after the restart", stop())
+		})
+	}
+}
+
+// A reload, a child's end and an engine's end take no series away. The logged ages stand in docs/dcgm-and-nvml.md.
+func TestInterruptions(t *testing.T) {
+	n := newNode(t, nvmltest.Config{Preset: "h100-sxm"})
+	e := n.serve(t)
+	for _, c := range []struct {
+		name      string
+		interrupt func()
+	}{
+		{"reload", func() { e.Signal(t, syscall.SIGHUP) }},
+		{"child killed", func() { e.killChildren(t) }},
+		{"engine killed", n.killEngine},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var oldest float64
+			for range 5 {
+				want := n.steady(t, e)
+				stop := e.watch(t, func(_ time.Duration, p page) error {
+					_, age := p.oldest()
+					if oldest = max(oldest, age); age > 1.5 { // no new row: a GPU may be unknown
+						return missing(p, want, "")
+					}
+					return errors.Join(missing(p, want, ""), judged(p))
+				})
+				c.interrupt()
+				time.Sleep(10 * time.Second)
+				failOn(t, c.name, stop())
+				select {
+				case <-n.engine.Ended():
+					n.startEngine(n.env)
+				default:
+				}
+			}
+			t.Logf("%s, five times: values at most %.1f s old", c.name, oldest)
 		})
 	}
 }
@@ -207,9 +245,7 @@ func TestXIDsOverReloads(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "list.csv")
 			write := func(more string) {
 				t.Helper()
-				if err := os.WriteFile(file, []byte("DCGM_FI_DEV_GPU_TEMP, gauge, t\nDCGM_EXP_XID_ERRORS_TOTAL, counter, x\n"+more), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, os.WriteFile(file, []byte("DCGM_FI_DEV_GPU_TEMP, gauge, t\nDCGM_EXP_XID_ERRORS_TOTAL, counter, x\n"+more), 0o600))
 			}
 			write("")
 			e := n.serve(t, "-f", file, "--enable-only="+collector)
@@ -241,16 +277,81 @@ func TestXIDsOverReloads(t *testing.T) {
 	}
 }
 
+// TestVerdicts: a fault has the same verdict through either collector and with any list. The log has the seconds.
+func TestVerdicts(t *testing.T) {
+	for _, list := range []string{"default-counters.csv", "recommended-counters.csv"} {
+		for _, collector := range []string{"dcgm", "nvml"} {
+			t.Run(collector+" "+list, func(t *testing.T) {
+				n := newNode(t, nvmltest.Config{Preset: "h100-sxm", GPUs: 11})
+				e := n.serve(t, "--enable-only="+collector, "-f", filepath.Join("..", "..", "etc", list))
+				n.steady(t, e)
+				xids := func(codes ...uint64) func(int) {
+					return func(gpu int) {
+						for _, code := range codes {
+							n.XID(gpu, code)
+						}
+					}
+				}
+				set := func(key string, v float64) func(int) { return func(gpu int) { n.SetNumber(gpu, key, v) } }
+				began, took, want := time.Now(), map[string]time.Duration{}, map[string]bool{}
+				for gpu, c := range []struct {
+					begin   func(gpu int)
+					verdict string
+				}{
+					{xids(31, 43, 63, 94), "ok  none"},
+					{xids(48), "failed xid_48 reset_gpu"},
+					{xids(64), "failed xid_64 reset_gpu"},
+					{xids(79), "failed xid_79 reboot"},
+					{xids(95), "failed xid_95 reset_gpu"},
+					{xids(145, 149), "degraded xid_145 none"}, // without a kernel log line, the kind of error is unknown
+					{set("remapped[3]", 1), "failed row_remap_failed replace"},
+					{set("recovery.action", 1), "failed recovery_reset reset_gpu"},
+					{func(gpu int) { n.XID(gpu, 154); n.SetNumber(gpu, "recovery.action", 2) }, "failed recovery_reboot reboot"},
+					{set("nvlink.crc.flit", 400), "failed nvlink_crc_errors drain"}, // of each of 18 links, in a minute
+					{set("margin", -2), "degraded temperature_limit none"},
+				} {
+					c.begin(gpu)
+					want[fmt.Sprint(gpu, " ", c.verdict)] = true
+				}
+				check := func(but string, after time.Duration) func(p page) error {
+					return func(p page) error {
+						wrong := 0
+						for s := range p {
+							if strings.HasPrefix(s, "warpgauge_device_health{") && label(s, "gpu") != but {
+								v := fmt.Sprintf("%s %s %s %s", label(s, "gpu"), label(s, "state"), label(s, "reason"), label(s, "action"))
+								if took[v] == 0 {
+									took[v] = time.Since(began).Round(100 * time.Millisecond)
+								}
+								if !want[v] {
+									wrong++
+								}
+							}
+						}
+						if wrong > 0 || time.Since(began) < after { // GPU 0 stays ok
+							return fmt.Errorf("%d are wrong, after %v", wrong, took)
+						}
+						return nil
+					}
+				}
+				e.await(t, "the verdicts", check("10", 45*time.Second))
+				e.await(t, "a hot GPU is read twice, a minute apart", check("10", 100*time.Second))
+				e.await(t, "the verdict on it", check("", 0))
+				t.Logf("%v", took)
+			})
+		}
+	}
+}
+
 // MIG instances have values through the engine.
 func TestMIG(t *testing.T) {
 	n := newNode(t, nvmltest.Config{Preset: "a100-mig"})
 	e := n.serve(t)
 	e.await(t, "instances", func(p page) error {
 		for s := range p {
-			if strings.HasPrefix(s, "DCGM_FI_DEV_FB_USED{") && label(s, "GPU_I_ID") != "" {
+			if p.speaker() == "dcgm" && strings.HasPrefix(s, "DCGM_FI_DEV_FB_USED{") && label(s, "GPU_I_ID") != "" {
 				return nil
 			}
 		}
-		return fmt.Errorf("no instance on a page with %v", p.series())
+		return fmt.Errorf("no instance on a page of %s with %v", p.speaker(), p.series())
 	})
 }

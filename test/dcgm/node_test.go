@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/internal/testkit/loopback"
 	"warpgauge/internal/testkit/programtest"
@@ -46,18 +47,12 @@ func newNode(tb testing.TB, c nvmltest.Config) *node {
 		tb.Skip("DCGM_TEST_REAL is not 1: make test-dcgm sets it")
 	}
 	n, err := nvmltest.Write(tb.TempDir(), c, func(err error) { tb.Error(err) })
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testkit.Must(tb, err)
 	tb.Cleanup(func() {
-		if err := n.Close(); err != nil {
-			tb.Error(err)
-		}
+		testkit.Must(tb, n.Close())
 	})
 	port, err := loopback.Reserve()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testkit.Must(tb, err)
 	tb.Cleanup(func() { _ = port.Close() })
 	out := &node{Node: n, tb: tb, config: c, address: port.Address()}
 	out.env = find(n)
@@ -125,12 +120,25 @@ func (n *node) serve(tb testing.TB, args ...string) *exporter {
 	return e
 }
 
+// killChildren kills the processes that have a vendor's library.
+func (e *exporter) killChildren(tb testing.TB) {
+	tb.Helper()
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", e.PID()))
+	testkit.Must(tb, err)
+	for _, path := range tasks {
+		text, _ := os.ReadFile(path) // an ended thread has none
+		for word := range strings.FieldsSeq(string(text)) {
+			pid, err := strconv.Atoi(word)
+			testkit.Must(tb, err)
+			testkit.Must(tb, syscall.Kill(pid, syscall.SIGKILL))
+		}
+	}
+}
+
 func (n *node) binary(tb testing.TB) string {
 	tb.Helper()
 	exe, err := built()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testkit.Must(tb, err)
 	return exe
 }
 
@@ -263,21 +271,29 @@ func (n *node) whole(want map[string][]string, but ...string) func(page) error {
 		if lacks := p.lacks(want, but...); len(lacks) > 0 {
 			return fmt.Errorf("GPUs lack %d series: %q", len(lacks), lacks[:min(8, len(lacks))])
 		}
-		absent := map[string]bool{} // by collector and device
-		for series := range p {
-			if strings.HasPrefix(series, "warpgauge_device_state{") && label(series, "state") == "absent" {
-				absent[label(series, "collector")+label(series, "device")] = true
-			}
-		}
-		for series, age := range p {
-			gpu, device, by := label(series, "gpu"), label(series, "device"), label(series, "collector")
-			shown := strings.HasPrefix(series, "warpgauge_sample_age_seconds{") && !absent[by+device] && (by == p.speaker() || absent[p.speaker()+device])
-			if shown && age > 2.5 && !slices.Contains(but, gpu) {
-				return fmt.Errorf("the values of GPU %s are %.1f s old", gpu, age)
-			}
+		if gpu, age := p.oldest(but...); age > 2.5 {
+			return fmt.Errorf("the values of GPU %s are %.1f s old", gpu, age)
 		}
 		return nil
 	}
+}
+
+// oldest returns the oldest values of a GPU that is not in but: their age in the collector that shows them.
+func (p page) oldest(but ...string) (gpu string, age float64) {
+	absent := map[string]bool{} // by collector and device
+	for series := range p {
+		if strings.HasPrefix(series, "warpgauge_device_state{") && label(series, "state") == "absent" {
+			absent[label(series, "collector")+label(series, "device")] = true
+		}
+	}
+	for series, old := range p {
+		name, device, by := label(series, "gpu"), label(series, "device"), label(series, "collector")
+		shown := strings.HasPrefix(series, "warpgauge_sample_age_seconds{") && !absent[by+device] && (by == p.speaker() || absent[p.speaker()+device])
+		if shown && old > age && !slices.Contains(but, name) {
+			gpu, age = name, old
+		}
+	}
+	return gpu, age
 }
 
 // steady waits until DCGM serves all GPUs, and returns their series.

@@ -62,6 +62,8 @@ func checkCollectors(f *Facts, out *findings) {
 	for _, c := range e.devices.Collectors {
 		d := f.Drivers[c.Vendor] // nil: simulated, or the probe did not end
 		switch {
+		case c.Up && c.Reason != "":
+			out.add(Problem, "see the log of the exporter; MIG instances need permission: a container NVIDIA_MIG_MONITOR_DEVICES=all and CAP_SYS_ADMIN", "%s is in use: %s", c.Name, c.Reason)
 		case c.Up:
 			out.add(OK, "", "%s is in use", c.Name)
 		case c.Cause == "standby" || c.Cause == "released":
@@ -108,8 +110,8 @@ func checkDevices(f *Facts, out *findings) {
 				stalled++
 			}
 		}
-		if d.State != "up" {
-			k := group{d.State, d.Cause, d.Reason}
+		if d.Status.Word != "up" {
+			k := group{d.Status.Word, d.Cause, d.Status.Why}
 			by[k] = append(by[k], nameOf(d))
 		}
 	}
@@ -121,10 +123,10 @@ func checkDevices(f *Facts, out *findings) {
 	}
 	for _, k := range keys {
 		s := Problem
-		if k.state == "released" || k.cause == "starting" {
+		if k.state == "released" || k.state == "unknown" || k.cause == "starting" {
 			s = Note
 		}
-		out.add(s, advice[k.cause], "%s: %s: %s", k.state, list(by[k]), cmp.Or(k.reason, k.cause, "no reason is known"))
+		out.add(s, cmp.Or(advice[k.cause], "see docs/health.md"), "%s: %s: %s", k.state, list(by[k]), cmp.Or(k.reason, "no reason is known"))
 	}
 	present := 0
 	for _, d := range f.Drivers {
@@ -171,25 +173,6 @@ func checkHealth(f *Facts, out *findings) {
 	})
 	for _, r := range reasons {
 		out.add(Problem, "see docs/operations.md#paths", "not ready: %s", r)
-	}
-	reported := map[string]bool{} // by the devices check
-	if d := f.exporter.devices; d != nil {
-		for i := range d.Devices {
-			reported[d.Devices[i].ID] = d.Devices[i].State != "up" && d.Devices[i].State != "released"
-		}
-	}
-	for _, d := range h.Devices {
-		if d.State == "ok" || reported[d.ID] || d.Reason == "released" {
-			continue
-		}
-		advice, severity := "see docs/health.md", Problem
-		if d.Action != "" && d.Action != "none" {
-			advice = "action: " + d.Action + ", see docs/health.md"
-		}
-		if d.State == "unknown" {
-			severity = Note
-		}
-		out.add(severity, advice, "GPU %s is %s: %s", cmp.Or(d.GPU, d.ID), d.State, cmp.Or(d.Text, d.Reason, "no reason is known"))
 	}
 	if h.State == "ok" && len(reasons) == 0 {
 		out.add(OK, "", "the verdict on the devices is %s", h.State)

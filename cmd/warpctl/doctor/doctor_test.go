@@ -113,7 +113,7 @@ func serving() *fakeExporter {
 	return &fakeExporter{
 		devices: &apiv1.Devices{
 			Hostname: "node", Version: "1.0", Collectors: []apiv1.Collector{{Name: "nvml", Vendor: "NVIDIA", Up: true}, {Name: "rocm", Vendor: "AMD", Cause: "not_loaded", Reason: "no AMD GPU"}},
-			Devices: []apiv1.Device{{ID: "GPU-1", Kind: "gpu", State: "up", GPU: "0"}},
+			Devices: []apiv1.Device{{ID: "GPU-1", Kind: "gpu", State: "up", Status: apiv1.Status{Word: "up"}, GPU: "0"}},
 		},
 		fields: &apiv1.Fields{Devices: []apiv1.DeviceFields{{ID: "GPU-1", Fields: []apiv1.Field{{Name: "DCGM_FI_DEV_GPU_TEMP"}}}}},
 		health: &apiv1.Health{State: "ok", Ready: true, Devices: []apiv1.DeviceHealth{{ID: "GPU-1", State: "ok"}}},
@@ -211,7 +211,7 @@ func TestFaults(t *testing.T) {
 	device := func(state, cause, reason string) func(*Options) {
 		return exporter(func(e *fakeExporter) {
 			d := &e.devices.Devices[0]
-			d.State, d.Cause, d.Reason = state, cause, reason
+			d.State, d.Cause, d.Status = state, cause, apiv1.Status{Word: state, Why: reason}
 		})
 	}
 	collector := func(c apiv1.Collector) func(*Options) {
@@ -269,6 +269,7 @@ func TestFaults(t *testing.T) {
 	f("no DCGM, and none asked for", healthy, besideNVML("no libdcgm.so.4"), "collectors", OK, "dcgm is not in use")
 	f("other versions of DCGM", healthy, collector(apiv1.Collector{Name: "dcgm", Cause: "version_mismatch", Reason: "4.2 and 4.4"}), "collectors", Problem, "4.2 and 4.4", "same version")
 	f("profiling taken", healthy, collector(apiv1.Collector{Name: "dcgm", Cause: "error", Reason: "watch profiling fields: in use [DCGM -33]"}), "collectors", Problem, "another program has the profiling hardware", "Nsight")
+	f("left out", healthy, collector(apiv1.Collector{Name: "nvml", Up: true, Reason: "devices that cannot be read or shown: 1"}), "collectors", Problem, "nvml is in use: devices", "MIG")
 	f("standby", healthy, collector(apiv1.Collector{Name: "nvml", Cause: "standby", Reason: "dcgm supplies the GPUs"}), "collectors", Note, "dcgm supplies the GPUs")
 
 	f("hung call", healthy, device("stalled", "hung_call", "a call has not returned for 35s"), "devices", Problem, "stalled: GPU 0: a call has not returned for 35s", "kernel log")
@@ -276,15 +277,15 @@ func TestFaults(t *testing.T) {
 	f("lost", healthy, device("lost", "lost", "GPU is lost"), "devices", Problem, "XID 79")
 	f("released", healthy, device("released", "released", "released by an operator"), "devices", Note, "released by an operator")
 	f("all stalled", healthy, exporter(func(e *fakeExporter) {
-		e.devices.Devices = []apiv1.Device{{ID: "a", Kind: "gpu", State: "stalled", GPU: "0"}, {ID: "b", Kind: "gpu", State: "stalled", GPU: "1"}}
+		e.devices.Devices = []apiv1.Device{{ID: "a", Kind: "gpu", State: "stalled", Status: apiv1.Status{Word: "unknown"}, GPU: "0"}, {ID: "b", Kind: "gpu", State: "stalled", Status: apiv1.Status{Word: "unknown"}, GPU: "1"}}
 	}), "devices", Problem, "all 2 GPUs are stalled")
 	f("no device", healthy, exporter(func(e *fakeExporter) { e.devices.Devices = nil }), "devices", Problem, "no device, although the PCI bus has 1 GPU")
 	f("simulated", healthy, exporter(func(e *fakeExporter) { e.devices.Simulated = true }), "devices", OK, "1 GPU (simulated)")
 
 	f("bad health", healthy, exporter(func(e *fakeExporter) {
-		e.health.Devices[0].State, e.health.Devices[0].Text, e.health.Devices[0].Action = "failed", "a row", "replace"
-		e.devices.Devices[0].State = "released"
-	}), "health", Problem, "GPU GPU-1 is failed: a row", "action: replace")
+		e.devices.Devices[0].State, e.devices.Devices[0].Status.Word = "released", "failed"
+		e.devices.Devices[0].Status.Why = "a row; action: replace"
+	}), "devices", Problem, "failed: GPU 0: a row; action: replace")
 	f("not ready", healthy, exporter(func(e *fakeExporter) { e.health.Reasons = []string{"no GPU that is required"} }), "health", Problem, "not ready: no GPU")
 	f("collector that is not ready", healthy, exporter(func(e *fakeExporter) { e.health.Reasons = []string{"collector rocm: no AMD GPU"} }), "health", OK, "ok")
 	f("nothing to read", healthy, exporter(func(e *fakeExporter) {

@@ -44,7 +44,7 @@ func plant(o *Options) map[string]string {
 	e.devices.Hostname = p["host"]
 	e.devices.Collectors[1].Reason = fmt.Sprintf("dial tcp %s:5555: lookup %s.%s: no such host; http://%s:%s@%s/x", p["IPv4"], p["other host"], p["domain"], p["user"], p["password in a URL"], p["other host"])
 	d := &e.devices.Devices[0]
-	d.State, d.Cause, d.Reason = "stalled", "error", "job "+p["short job"]+" of "+p["user"]+" in pod "+p["pod"]+" holds it like "+p["job of a user"]+" and "+p["job of a process"]
+	d.State, d.Cause, d.Status = "stalled", "error", apiv1.Status{Word: "stalled", Why: "job " + p["short job"] + " of " + p["user"] + " in pod " + p["pod"] + " holds it like " + p["job of a user"] + " and " + p["job of a process"]}
 	d.Users = []apiv1.User{{Namespace: p["namespace"], Pod: p["pod"], PodUID: p["pod uid"], Container: p["container"], Job: p["job"]}, {Job: p["short job"]}, {Job: p["job of a user"]}}
 	d.Processes = []apiv1.Process{{PID: 99, Name: p["process"], Pod: pod, Job: p["job"]}, {Job: p["job of a process"]}}
 	d.Labels, d.Facts = map[string]string{"hostname": p["host"], "hpc_job": p["job of a label"]}, map[string]string{"exported_pod": p["other pod"], "slurm_job_id": p["job of a fact"]}

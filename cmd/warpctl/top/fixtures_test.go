@@ -42,6 +42,11 @@ type fakeNode struct {
 }
 
 func (n *fakeNode) Devices(context.Context) (*apiv1.Devices, error) {
+	for i := range n.devices.Devices {
+		if d := &n.devices.Devices[i]; d.Status.Word == "" { // no verdict
+			d.Status = apiv1.Status{Word: d.State, Why: d.Reason}
+		}
+	}
 	return copied(n.devices), n.ask("devices")
 }
 
@@ -142,6 +147,8 @@ func hopper() *fakeNode {
 			f = append(f, apiv1.Field{Name: "DCGM_FI_DEV_MEMORY_TEMP", Type: "gauge", Unit: "celsius", Absent: &apiv1.Absence{Reason: "unsupported", Detail: "the GPU has no such sensor"}})
 		case 1:
 			d.Users = []apiv1.User{{Job: "77"}}
+		case 3:
+			d.Status = apiv1.Status{Word: "failed", Why: "rows cannot be remapped; action: replace"}
 		case 5:
 			d.State, d.Cause, d.Reason, d.LastSample = "stalled", "hung_call", "a call has not returned for 35s", at(-35)
 			for j := range f {

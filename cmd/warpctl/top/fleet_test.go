@@ -30,7 +30,8 @@ func serve(t *testing.T, n *fakeNode) *server {
 	s := &server{}
 	mux := http.NewServeMux()
 	fields, _ := n.Fields(t.Context(), nil, names())
-	for path, v := range map[string]any{"devices": n.devices, "fields": fields, "health": n.health} {
+	devices, _ := n.Devices(t.Context())
+	for path, v := range map[string]any{"devices": devices, "fields": fields, "health": n.health} {
 		text, err := json.Marshal(v)
 		must(t, err)
 		mux.HandleFunc("/api/v1/"+path, func(w http.ResponseWriter, _ *http.Request) {

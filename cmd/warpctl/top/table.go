@@ -134,18 +134,12 @@ func deviceColumns(states []*state) []column[row] {
 	return out
 }
 
-// stateOf returns a device's state in one word, and the reason. A device that is up can be degraded or failed.
+// stateOf returns a device's state in one word, and the reason.
 func stateOf(states []*state, r *row) (state, why string) {
-	s := states[r.node]
-	if !s.silent.IsZero() {
+	if s := states[r.node]; !s.silent.IsZero() {
 		return "silent", s.err
 	}
-	for i := range s.health.Devices {
-		if h := &s.health.Devices[i]; h.ID == r.ID && r.State == "up" && (h.State == "degraded" || h.State == "failed") {
-			return h.State, whyOf(h)
-		}
-	}
-	return r.State, r.Reason
+	return r.Status.Word, r.Status.Why
 }
 
 // memoryText returns used and total memory in GiB.
@@ -279,42 +273,31 @@ func (s *state) trouble() string {
 		}
 		return "no device"
 	}
-	var faulty []string // IDs
-	worst := ""
-	add := func(id, number, state, why string) {
-		if !slices.Contains(faulty, id) {
-			faulty, worst = append(faulty, id), cmp.Or(worst, fmt.Sprintf("GPU %s is %s: %s", number, state, why))
+	faulty, worst := 0, (*row)(nil)
+	for i := range s.rows {
+		r := &s.rows[i]
+		if r.Status.Word == "up" || r.part() && r.Status.Word == r.State { // a part counts only with a verdict
+			continue
+		}
+		if faulty++; worst == nil || rank[r.Status.Word] < rank[worst.Status.Word] {
+			worst = r
 		}
 	}
-	for _, state := range []string{"failed", "", "degraded"} { // the worst first; "" for devices that are not up
-		for i := range s.rows {
-			if r := &s.rows[i]; state == "" && !r.part() && r.State != "up" {
-				add(r.ID, r.number(), r.State, cmp.Or(r.Reason, r.Cause, "no reason is known"))
-			}
+	if worst == nil {
+		if len(s.health.Reasons) > 0 {
+			return s.health.Reasons[0]
 		}
-		for i := range s.health.Devices {
-			if h := &s.health.Devices[i]; h.State == state {
-				add(h.ID, cmp.Or(h.GPU, h.ID), h.State, whyOf(h))
-			}
-		}
+		return ""
 	}
-	switch {
-	case len(faulty) > 1:
-		return fmt.Sprintf("%d faulty devices; %s", len(faulty), worst)
-	case worst == "" && len(s.health.Reasons) > 0:
-		return s.health.Reasons[0]
+	text := fmt.Sprintf("GPU %s is %s: %s", worst.number(), worst.Status.Word, cmp.Or(worst.Status.Why, "no reason is known"))
+	if faulty > 1 {
+		text = fmt.Sprintf("%d faulty devices; %s", faulty, text)
 	}
-	return worst
+	return text
 }
 
-// whyOf returns the reason of a verdict and what to do.
-func whyOf(h *apiv1.DeviceHealth) string {
-	action := ""
-	if h.Action != "" && h.Action != "none" {
-		action = "action: " + h.Action
-	}
-	return join("; ", cmp.Or(h.Text, h.Reason, "no reason is known"), action)
-}
+// rank orders words, the worst first; others are 0.
+var rank = map[string]int{"failed": -1, "degraded": 1}
 
 func (s *state) simulated() string {
 	if s.devices != nil && s.devices.Simulated {

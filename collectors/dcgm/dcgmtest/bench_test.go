@@ -16,6 +16,7 @@ import (
 	"warpgauge/collectors/dcgm"
 	"warpgauge/collectors/dcgm/dcgmtest"
 	"warpgauge/collectors/internal/dl"
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/field"
 )
 
@@ -40,14 +41,10 @@ func numbers(tb testing.TB, n int) (names []string, ids []godcgm.Short, ofInstan
 func ours(b *testing.B, library string, names []string) (tick func(), columns int) {
 	b.Helper()
 	list, _, err := field.Parse(strings.NewReader(strings.Join(names, ", gauge, text\n")+", gauge, text\n"), field.ParseOptions{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, err)
 	c := dcgm.New(dcgm.Options{Library: library, Engine: "/near"}) // like an embedded engine: up to 1024 values per call
 	sources, err := c.Open(b.Context(), list)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, err)
 	b.Cleanup(func() { _ = c.Close() })
 	n := len(sources[0].Columns())
 	row, due := make([]float64, n), slices.Repeat([]bool{true}, n)
@@ -59,9 +56,7 @@ func plain(b *testing.B, entities []godcgm.GroupEntityPair, fields []godcgm.Shor
 	b.Helper()
 	must := func(err error) {
 		b.Helper()
-		if err != nil {
-			b.Fatal(err)
-		}
+		testkit.Must(b, err)
 	}
 	_, err := godcgm.Init(godcgm.Standalone, "localhost:5555", "0") // no Shutdown, which would end the library's use for the whole process
 	must(err)
@@ -111,9 +106,7 @@ func number(v *godcgm.FieldValue_v1) float64 {
 // instances, because go-dcgm stays bound to the first library that it loads.
 func BenchmarkTick(b *testing.B) {
 	dir, err := os.MkdirTemp("", "dcgmtest-bench-") //nolint:usetesting // it outlives this benchmark
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, err)
 	e, err := dcgmtest.Write(dir, dcgmtest.Config{Preset: "pcie"}, func(err error) { panic(err) })
 	if err != nil {
 		b.Skip(err)

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/programtest"
 )
 
@@ -43,9 +44,7 @@ func New(tb testing.TB, c Config) *Engine {
 	tb.Helper()
 	programtest.Find(tb, "cc")
 	e, err := Write(tb.TempDir(), c, func(err error) { tb.Helper(); tb.Fatal(err) })
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testkit.Must(tb, err)
 	tb.Cleanup(func() {
 		tb.Helper()
 		if err := e.Close(); err != nil {

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/internal/testkit/programtest"
 )
@@ -37,9 +38,7 @@ func NewHostEngine(tb testing.TB, n *nvmltest.Node, address string) *HostEngine 
 	programtest.Find(tb, "cc")
 	dir := tb.TempDir()
 	exe := filepath.Join(dir, "hostengine")
-	if err := Compile(dir, map[string][]byte{"hostengine.c": hostEngineSource}, "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-isystem", dir, "-o", exe, "hostengine.c", "-ldl"); err != nil {
-		tb.Fatal(err)
-	}
+	testkit.Must(tb, Compile(dir, map[string][]byte{"hostengine.c": hostEngineSource}, "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-isystem", dir, "-o", exe, "hostengine.c", "-ldl"))
 	libraries := filepath.Dir(n.Library()) + ":" + os.Getenv("LD_LIBRARY_PATH")
 	e := &HostEngine{tb: tb, exe: exe, address: address, env: append(os.Environ(), "LD_LIBRARY_PATH="+libraries)}
 	e.Start()

@@ -45,7 +45,10 @@ func Open(names []string) (*Library, error) {
 	for _, name := range names {
 		h, text := open(name)
 		if h != nil {
-			return &Library{path: pathOf(h, name), handle: h}, nil
+			if p := C.dl_path(h); p != nil && *p != 0 {
+				name = C.GoString(p)
+			}
+			return &Library{path: name, handle: h}, nil
 		}
 		failed.Attempts = append(failed.Attempts, Attempt{Name: name, Text: text})
 	}
@@ -126,11 +129,4 @@ func lastError() string {
 		return C.GoString(e)
 	}
 	return "the loader gives no reason"
-}
-
-func pathOf(handle unsafe.Pointer, name string) string {
-	if p := C.dl_path(handle); p != nil && *p != 0 {
-		return C.GoString(p)
-	}
-	return name
 }

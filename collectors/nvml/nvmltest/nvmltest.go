@@ -23,6 +23,7 @@ import (
 	"testing"
 
 	"warpgauge/collectors/internal/simulated"
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/programtest"
 )
 
@@ -75,16 +76,10 @@ func New(tb testing.TB, c Config) *Node {
 	programtest.Find(tb, "cc")
 	c = c.withDefaults()
 	lib, err := nodes.library(c)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testkit.Must(tb, err)
 	n := &Node{config: c, lib: lib, fail: func(err error) { tb.Helper(); tb.Fatal(err) }}
-	if err := n.prepare(); err != nil {
-		tb.Fatal(err)
-	}
-	if err := nodes.push(n); err != nil {
-		tb.Fatal(err)
-	}
+	testkit.Must(tb, n.prepare())
+	testkit.Must(tb, nodes.push(n))
 	tb.Cleanup(func() {
 		tb.Helper()
 		if err := n.Close(); err != nil {

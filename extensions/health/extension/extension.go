@@ -7,6 +7,7 @@ import (
 	"context"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"warpgauge/extensions/health"
 	"warpgauge/extensions/health/signs"
@@ -33,12 +34,13 @@ var _ interface {
 } = (*Extension)(nil)
 
 // Readings implements exporter.Reader. It returns the readings that the rules judge.
-func (e *Extension) Readings(cfg *config.Config) []field.Reading {
+func (e *Extension) Readings(cfg *config.Config, list field.List) []field.Reading {
 	rules, err := health.Select(e.Rules)
 	if err != nil || e.Mode == ModeOff {
 		return nil // Settings.check reports the error
 	}
-	return rules.Readings(max(cfg.SlowInterval, cfg.Interval))
+	// DCGM's health check takes 30 ms, in which shorter ticks would be missed.
+	return rules.Readings(list, max(cfg.SlowInterval, cfg.Interval), cfg.Interval >= 100*time.Millisecond)
 }
 
 // Start implements exporter.Extension.

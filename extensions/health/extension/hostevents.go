@@ -19,12 +19,6 @@ import (
 	"warpgauge/pkg/session"
 )
 
-// Event sources other than collectors.
-const (
-	sourceKernelLog = "kernel log"
-	sourcePCI       = "pci"
-)
-
 // engine reports the states of collectors and devices.
 type engine interface {
 	Status() []session.CollectorStatus
@@ -48,7 +42,7 @@ type hostEvents struct {
 	// Data by address, for the goroutine that reads the log.
 	devices map[pci.Address]collector.Device
 	ports   map[pci.Address]pci.Address // the only board behind a port; zero if there are several
-	boards  map[pci.Address]bool
+	boards  map[pci.Address]*field.Vendor
 	asOf    time.Time
 	// unserved holds GPUs that only the log reports, such as those that fell off the bus.
 	unserved map[pci.Address]bool
@@ -77,7 +71,7 @@ func newHostEvents(settings *Settings, c exporter.Core, watch *health.Watch, dir
 	}
 	if path != KernelLogOff {
 		w.log = kernellog.New(kernellog.Options{Path: path, Directory: directory, BootID: health.BootID(), Event: w.addKernelEvent, Logger: c.Log})
-		c.Registry.MustRegister(w.log, w.faults)
+		c.Registry.MustRegister(append(w.log.Metrics(), w.faults)...)
 	}
 	return w
 }
@@ -101,11 +95,15 @@ func (w *hostEvents) follow(ctx context.Context) error {
 // Admit reports whether to publish an event. It rejects a collector's XID that the kernel log
 // reported before.
 func (w *hostEvents) Admit(e events.Event) bool {
-	if e.Kind != events.XID || e.Source == sourceKernelLog || w.log == nil || !w.log.Up() {
+	if e.Kind != events.XID || e.Source == health.SourceKernelLog || w.log == nil || !w.log.Up() {
 		return true
 	}
 	at, _ := pci.Parse(e.Device.PCIBusID)
-	return w.faults.AddDriverXID(kernellog.GPU{Address: at, Number: e.Device.GPU}, e.Code, e.Time)
+	news := w.faults.AddDriverXID(kernellog.GPU{Address: at, Number: e.Device.GPU}, e.Code, e.Time)
+	if !news {
+		w.observe(health.Observation{Reason: health.ReasonXID, Code: e.Code, Device: e.Device.ID, PCIBusID: e.Device.PCIBusID, Time: e.Time, Source: e.Source, Confirms: true})
+	}
+	return news
 }
 
 // reasonOf returns the rule for lines of a kind, usually the rule with the kind's name. It returns "" for lines that are only
@@ -116,7 +114,7 @@ func reasonOf(k kernellog.Kind) string {
 		return health.ReasonReset
 	case k == kernellog.RASUncorrected:
 		return "ras_error"
-	case health.Table().Has(string(k)):
+	case slices.ContainsFunc(health.Table(), func(r health.Rule) bool { return r.Name == string(k) }):
 		return string(k)
 	}
 	return ""
@@ -136,22 +134,29 @@ func (w *hostEvents) addKernelEvent(e kernellog.Event) {
 			e.Address = pci.Address{}
 		}
 	}
-	if !w.faults.AddKernelEvent(kernellog.GPU{Address: e.Address, Number: d.GPU}, &e) {
+	news, matched := w.faults.AddKernelEvent(kernellog.GPU{Address: e.Address, Number: d.GPU}, &e)
+	if !news {
+		if e.Kind == kernellog.XID && health.HasKinds(e.Code) { // the line may name the kind
+			w.observe(health.Observation{Reason: health.ReasonXID, Code: e.Code, Device: d.ID, PCIBusID: e.Address.String(), Time: e.Time, Source: health.SourceKernelLog, Text: e.Text, Confirms: matched})
+		}
 		return
 	}
-	event := events.Event{Time: e.Time, Kind: events.KernelLog, Device: &d, Source: sourceKernelLog, Text: e.Text}
-	reason := reasonOf(e.Kind)
+	event := events.Event{Time: e.Time, Kind: events.KernelLog, Device: &d, Source: health.SourceKernelLog, Text: e.Text}
+	reason, text := reasonOf(e.Kind), detail(&e, d.ID == "")
+	if v := w.boards[e.Address.Board()]; d.ID == "" && (v != nil && !serving(w.engine, w.missing.hidden).complete[v] || v == nil && w.missing.hidden[field.VendorNVIDIA]) {
+		e.Address = pci.Address{} // the GPU may be deselected, or its vendor's collector is off: no verdict
+	}
 	switch {
 	case e.Kind == kernellog.XID:
-		event.Kind, event.Code, event.Text, event.Evidence = events.XID, e.Code, detail(&e, d.ID == ""), e.Text
-		if d.PCIBusID == "" {
+		event.Kind, event.Code, event.Text, event.Evidence = events.XID, e.Code, text, e.Text
+		if d.PCIBusID == "" && e.Address != (pci.Address{}) {
 			d.PCIBusID = e.Address.String()
 		}
 		w.events.Publish(event)
 		return
 	case reason != "" && e.Address != (pci.Address{}):
 		w.observe(health.Observation{
-			Reason: reason, Device: d.ID, PCIBusID: e.Address.String(), Time: e.Time, Source: sourceKernelLog, Text: e.Text,
+			Reason: reason, Device: d.ID, PCIBusID: e.Address.String(), Time: e.Time, Source: health.SourceKernelLog, Text: e.Text,
 		})
 	}
 	if e.Kind != kernellog.AERCorrected && e.Kind != kernellog.RASCorrected {
@@ -165,11 +170,8 @@ func detail(e *kernellog.Event, unknown bool) (out string) {
 	if unknown {
 		out += fmt.Sprintf(", of the GPU at %s, which no collector serves", e.Address)
 	}
-	switch {
-	case e.PID > 0:
-		out += ", process " + strings.TrimSpace(fmt.Sprintf("%s (%d)", e.Process, e.PID))
-	case e.Process != "":
-		out += ", process " + e.Process
+	if who := strings.TrimSpace(strings.TrimSuffix(fmt.Sprintf("%s (%d)", e.Process, e.PID), "(0)")); who != "" {
+		out += ", process " + who
 	}
 	if e.Cause > 0 {
 		out += fmt.Sprintf(", caused by XID %d", e.Cause)
@@ -188,11 +190,11 @@ func (w *hostEvents) find(e *kernellog.Event) (d collector.Device, known bool) {
 		e.Address = board
 	}
 	d, served := w.devices[e.Address.Board()]
-	return d, served || w.boards[e.Address.Board()]
+	return d, served || w.boards[e.Address.Board()] != nil
 }
 
 func (w *hostEvents) refresh() {
-	w.devices, w.ports, w.boards = map[pci.Address]collector.Device{}, map[pci.Address]pci.Address{}, map[pci.Address]bool{}
+	w.devices, w.ports, w.boards = map[pci.Address]collector.Device{}, map[pci.Address]pci.Address{}, map[pci.Address]*field.Vendor{}
 	for _, c := range w.engine.Status() {
 		for i := range c.Devices {
 			d := &c.Devices[i].Device
@@ -203,7 +205,7 @@ func (w *hostEvents) refresh() {
 	}
 	boards, _ := w.bus.Boards() // on an error, only collectors supply device addresses
 	for _, b := range boards {
-		w.boards[b.Address.Board()] = true
+		w.boards[b.Address.Board()] = b.Vendor
 		if _, shared := w.ports[b.Port]; shared {
 			w.ports[b.Port] = pci.Address{}
 		} else if b.Port != (pci.Address{}) {

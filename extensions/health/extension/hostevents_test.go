@@ -37,7 +37,7 @@ func kernelFault(r *health.Rule) (fault, bool) {
 	if strings.HasPrefix(string(kind), "amdgpu") || strings.HasPrefix(string(kind), "ras") || kind == kernellog.XGMIError {
 		profile = amdNode
 	}
-	return fault{profiles: []string{profile}, begin: func(n *judgedNode) func() {
+	return fault{profiles: []string{profile}, logOnly: true, begin: func(n *judgedNode) func() {
 		at, _ := pci.Parse(n.verdict(field.GPU, "1").Device.PCIBusID)
 		say := func(k kernellog.Kind) {
 			n.host.addKernelEvent(kernellog.Event{Kind: k, Address: at, Time: time.Now(), Text: "a line"})
@@ -90,8 +90,8 @@ func TestXIDsCountOnce(t *testing.T) {
 		line("NVRM: Xid (PCI:0000:aa:00): 45, pid=7, name=train, Ch 00000008")
 		line("pcieport 0000:00:01.1: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer, (Receiver ID)") // a device that is not a GPU
 		time.Sleep(3 * time.Second)
-		if v := n.verdict(field.GPU, "0"); v.State != events.Failed || v.Reason != "xid_79" || len(v.Conditions) != 1 ||
-			v.Conditions[0].Evidence[0].Source != sourceKernelLog || !strings.Contains(v.Conditions[0].Evidence[0].Text, "fallen off the bus") {
+		if v := n.verdict(field.GPU, "0"); v.State != events.Degraded || v.Reason != "xid_79" || v.Action != events.ActionNone || len(v.Conditions) != 1 ||
+			v.Conditions[0].Evidence[0].Source != health.SourceKernelLog || !strings.Contains(v.Conditions[0].Evidence[0].Text, "fallen off the bus") {
 			t.Errorf("after an XID that only the log has the verdict is %+v", v)
 		}
 		time.Sleep(time.Minute)

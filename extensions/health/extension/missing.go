@@ -1,7 +1,9 @@
 package extension
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"sync/atomic"
@@ -84,7 +86,7 @@ func (m *missing) compare(now time.Time) {
 	// A GPU that was served once has a state of its own, which shows whether it is missing.
 	over := func(at pci.Address) {
 		if !judged[at].known {
-			m.observe(health.Observation{Reason: health.ReasonMissing, PCIBusID: at.String(), Source: sourcePCI, Over: true})
+			m.observe(health.Observation{Reason: health.ReasonMissing, PCIBusID: at.String(), Source: onBus, Over: true})
 		}
 	}
 	for i := range boards {
@@ -98,7 +100,8 @@ func (m *missing) compare(now time.Time) {
 		}
 		out.gone = append(out.gone, gone{b.Address, onBus, b.Slot})
 		if !unknown {
-			m.observe(health.Observation{Reason: health.ReasonMissing, PCIBusID: b.Address.String(), Time: now, Source: sourcePCI, Text: describe(b)})
+			text := fmt.Sprintf("on the PCI bus (slot: %s, driver: %s), and no collector finds it", cmp.Or(b.Slot, "unknown"), cmp.Or(b.Driver, "none"))
+			m.observe(health.Observation{Reason: health.ReasonMissing, PCIBusID: b.Address.String(), Time: now, Source: onBus, Text: text})
 		}
 	}
 	if err == nil && !elsewhere && slices.Contains(slices.Collect(maps.Values(serving.complete)), true) {
@@ -158,17 +161,6 @@ func (m *missing) judged() map[pci.Address]judgement {
 // vfio-pci, was assigned to another use. The machine's display without a driver does not compute.
 func expected(b *pci.Board) bool {
 	return !b.Switch && !b.Virtual && !b.Hidden && (b.Driver == b.Vendor.Module || b.Driver == "" && !b.Display)
-}
-
-func describe(b *pci.Board) string {
-	where := "on the PCI bus"
-	if b.Slot != "" {
-		where = "in slot " + b.Slot
-	}
-	if b.Driver == "" {
-		return where + ", and no driver is bound to it"
-	}
-	return where + " with driver " + b.Driver + ", and no collector finds it"
 }
 
 // served is a snapshot of the GPUs that collectors serve.

@@ -8,12 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"warpgauge/extensions/health"
 	"warpgauge/extensions/health/pci"
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
@@ -96,9 +96,7 @@ func (m *machine) want(what string, after time.Duration, series ...string) {
 	}
 	slices.Sort(got)
 	slices.Sort(series)
-	if diff := cmp.Diff(series, got); diff != "" {
-		m.Errorf("%s (-want +got):\n%s", what, diff)
-	}
+	testkit.Equal(m, what, series, got)
 }
 
 const none, known = "pci 0", "last_known 0"
@@ -114,7 +112,7 @@ func TestMissing(t *testing.T) {
 	m.serve(0x3b, 0x4c)
 	m.boards[0].Driver = ""
 	m.want("no driver is bound", time.Minute, "pci 00000000:18:00.0 5 1", known)
-	if v := m.missing.verdicts.Load().Verdicts; len(v) != 3 || v[2].Reason != "missing" || !strings.HasSuffix(v[2].Text, "in slot 5, and no driver is bound to it") {
+	if v := m.missing.verdicts.Load().Verdicts; len(v) != 3 || v[2].Reason != "missing" || !strings.HasSuffix(v[2].Text, "(slot: 5, driver: none), and no collector finds it") {
 		t.Errorf("verdicts %+v", v)
 	}
 	m.boards[0].Driver = "nvidia"

@@ -61,7 +61,7 @@ func (s *Settings) Flags(set *config.Set) {
 		flag("health-node-condition", "", config.Bool(&s.NodeCondition), "Write the health of this node's GPUs into a condition of the Kubernetes node."),
 		flag("health-node-events", "", config.Bool(&s.NodeEvents), "Write a Kubernetes event of the node when the health of a GPU changes."),
 		flag("health-node-labels", "", config.Bool(&s.NodeLabels),
-			"Give the Kubernetes node the label metricsexporter.amd.com.gpu.<number>.state=unhealthy for each AMD GPU that has failed, as AMD's exporter does."),
+			"Give the Kubernetes node the label metricsexporter.amd.com.gpu.<number>.state=unhealthy for each AMD GPU that must get no new work, as AMD's exporter does."),
 	}})
 }
 

@@ -134,7 +134,11 @@ func (s *Server) free() error {
 
 // Run serves until ctx ends, then removes the socket.
 func (s *Server) Run(ctx context.Context) error {
-	defer s.remove()
+	defer func() {
+		if info, err := os.Lstat(s.path); err == nil && os.SameFile(info, s.file) { // else another process replaced it
+			_ = os.Remove(s.path) // a leftover socket refuses connections, and the next start replaces it
+		}
+	}()
 	server := grpc.NewServer(grpc.MaxConcurrentStreams(maxStreams), grpc.MaxRecvMsgSize(maxRequest), grpc.WaitForHandlers(true))
 	s.register(server)
 	s.log.Info("serving on a Unix socket", zap.String("path", s.path))
@@ -150,11 +154,4 @@ func (s *Server) Run(ctx context.Context) error {
 		return fmt.Errorf("socket %q: %w", s.path, err)
 	}
 	return nil
-}
-
-// remove removes the socket, unless another process replaced it.
-func (s *Server) remove() {
-	if info, err := os.Lstat(s.path); err == nil && os.SameFile(info, s.file) {
-		_ = os.Remove(s.path) // a leftover socket refuses connections, and the next start replaces it
-	}
 }

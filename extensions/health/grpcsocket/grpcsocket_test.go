@@ -31,15 +31,6 @@ var must = testkit.Must
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// directory returns a directory with a short path: a socket's path has at most 107 bytes.
-func directory(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "sock") //nolint:usetesting // t.TempDir can be too long
-	must(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return dir
-}
-
 func newServer(path string) *grpcsocket.Server {
 	register := func(r grpc.ServiceRegistrar) { grpc_health_v1.RegisterHealthServer(r, health.NewServer()) }
 	return grpcsocket.New(path, register, zap.NewNop())
@@ -71,7 +62,7 @@ func client(t *testing.T, path string) grpc_health_v1.HealthClient {
 }
 
 func TestServe(t *testing.T) {
-	dir := directory(t)
+	dir := testkit.ShortDir(t)
 	path := filepath.Join(dir, "made", "health.sock")
 	defer syscall.Umask(syscall.Umask(0o077)) // umask of the systemd unit
 	stop := serve(t, path)
@@ -101,7 +92,7 @@ func TestServe(t *testing.T) {
 }
 
 func TestListen(t *testing.T) {
-	long := filepath.Join(directory(t), strings.Repeat("x", 100))
+	long := filepath.Join(testkit.ShortDir(t), strings.Repeat("x", 100))
 	tests := []struct {
 		name    string
 		prepare func(t *testing.T, path string)
@@ -134,7 +125,7 @@ func TestListen(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			path := filepath.Join(directory(t), "s")
+			path := filepath.Join(testkit.ShortDir(t), "s")
 			if tt.prepare != nil {
 				tt.prepare(t, path)
 			}
@@ -169,7 +160,7 @@ func listen(t *testing.T, path string) *net.UnixListener {
 
 // TestReplaced: at exit a server leaves the socket of its successor.
 func TestReplaced(t *testing.T) {
-	path := filepath.Join(directory(t), "s")
+	path := filepath.Join(testkit.ShortDir(t), "s")
 	stop := serve(t, path)
 	must(t, os.Remove(path))
 	later := listen(t, path)

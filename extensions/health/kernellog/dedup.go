@@ -90,12 +90,13 @@ func (d *Deduplicator) AddDriverXID(g GPU, code int, at time.Time) (news bool) {
 	return true
 }
 
-// AddKernelEvent records an event from the kernel log and reports whether it is new.
-func (d *Deduplicator) AddKernelEvent(g GPU, e *Event) (news bool) {
+// AddKernelEvent records an event from the kernel log. It reports whether it is new, and for an XID whether a library has
+// reported it.
+func (d *Deduplicator) AddKernelEvent(g GPU, e *Event) (news, matched bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if e.Kind != XID {
-		return d.eventLocked(g, e)
+		return d.eventLocked(g, e), false
 	}
 	r := d.reportsLocked(g, e.Code)
 	n := len(r.bursts)
@@ -109,9 +110,8 @@ func (d *Deduplicator) AddKernelEvent(g GPU, e *Event) (news bool) {
 	if at := slices.IndexFunc(r.driver, func(at time.Time) bool { return at.Sub(e.Time).Abs() < d.window }); at >= 0 {
 		r.driver = slices.Delete(r.driver, at, at+1)
 		b.matched++
-		return false
 	}
-	return first
+	return first && b.matched == 0, b.matched > 0
 }
 
 // eventLocked counts an event that only the log reports.

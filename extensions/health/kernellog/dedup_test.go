@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"warpgauge/extensions/health/pci"
+	"warpgauge/internal/testkit"
 )
 
 // book is a Deduplicator with its own clock.
@@ -37,7 +37,7 @@ func (b *book) driver(n, code int) {
 
 func (b *book) line(g GPU, e Event) {
 	e.Address, e.Time = g.Address, b.now
-	if b.AddKernelEvent(g, &e) {
+	if news, _ := b.AddKernelEvent(g, &e); news {
 		b.news++
 	}
 }
@@ -142,9 +142,7 @@ func TestOtherEvents(t *testing.T) {
 		got = append(got, fmt.Sprintf("%s: %v", strings.Join(labels, " "), m.GetCounter().GetValue()))
 	}
 	slices.Sort(got)
-	if diff := cmp.Diff([]string{"1 aer_corrected 00000000:01:00.0: 5", "2 ras_uncorrected 00000000:02:00.0: 8", "3 aer_corrected 00000000:03:00.0: 5"}, got); diff != "" {
-		t.Errorf("events (-want +got):\n%s", diff)
-	}
+	testkit.Equal(t, "events", []string{"1 aer_corrected 00000000:01:00.0: 5", "2 ras_uncorrected 00000000:02:00.0: 8", "3 aer_corrected 00000000:03:00.0: 5"}, got)
 }
 
 // TestDeduplicatorIsBounded: memory stays bounded for any number of GPUs, codes and reports.

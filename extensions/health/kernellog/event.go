@@ -2,8 +2,11 @@ package kernellog
 
 import (
 	"bytes"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"warpgauge/extensions/health/pci"
@@ -83,209 +86,111 @@ type parser struct {
 	left  int // driver lines that may still refer to it
 }
 
+// pattern matches the lines of a kind from their beginning. Its groups are named for the parts of an Event.
+type pattern struct {
+	kind Kind
+	*regexp.Regexp
+}
+
+// Parts of patterns. Nothing that a process chooses comes before an address.
+const (
+	at      = `(?P<at>(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[01][0-9a-fA-F](?:\.[0-7])?)`
+	nvidia  = `^NVRM: (?:GPU (?:at )?` + at + `:? )?`
+	nvlink  = `^nvidia-nvswitch\d+: SXid \(PCI:` + at + `\): (?P<code>\d{1,9}), `
+	aer     = `^[\w-]+ ` + at + `: (?:AER: )?PCIe Bus Error: severity=`
+	amdgpu  = `^(?:amdgpu ` + at + `: (?:amdgpu: )?(?:\{\d+\})?|\[drm(?::\w+ \[amdgpu\])?\] (?:\*ERROR\* )?)`
+	counted = amdgpu + `(?:socket: \d+, die: \d+, )?(?P<count>\d{1,9}) (?P<new>new )?`
+	block   = ` detected in (?P<block>\w{1,64}) block`
+)
+
+func compile(kind Kind, text string) pattern { return pattern{kind, regexp.MustCompile(text)} }
+
+// patterns are compiled for the first line of a driver.
+var patterns = sync.OnceValue(func() []pattern {
+	return []pattern{
+		compile(XID, `^NVRM: Xid \((?:PCI:)?`+at+`\): (?P<code>\d{1,9}), (?:pid='?(?:(?P<pid>\d{1,9})|[^,]*)'?, )?(?:name='?(?P<name>[^,]*))?(?:.*caused by previous Xid (?P<cause>\d{1,9}))?`),
+		compile(FellOffBus, nvidia+`(?:GPU )?(?:has )?fallen off the bus`),
+		compile(FellOffBus, `^NVRM: The NVIDIA GPU `+at+`(?s:.*)\nNVRM: fallen off the bus`),
+		compile(RmInitFailed, nvidia+`RmInitAdapter failed!`),
+		compile(GSPTimeout, `^NVRM: (?:GPU\d+ )?\w+: .*(?:GSP Timeout|Heartbeat timed out|Timeout waiting for RPC from GSP)`),
+		compile(NVLinkError, `^NVRM: (?:GPU\d+ )?\w*nvlink\w*: .*fail`),
+		compile(SXidFatal, nvlink+`Fatal(?:, Link (?P<link>\d{1,9}))?`),
+		compile(SXidNonFatal, nvlink+`Non-fatal(?:, Link (?P<link>\d{1,9}))?`),
+		compile(AERCorrected, aer+`Correct`),
+		compile(AERFatal, aer+`Uncorrect\w* \(Fatal\)`),
+		compile(AERUncorrected, aer+`Uncorrect`),
+		compile(AMDRingTimeout, amdgpu+`ring \S+ timeout, signaled seq=`),
+		compile(AMDReset, amdgpu+`GPU reset begin!`),
+		compile(AMDResetDone, amdgpu+`GPU reset\(\d+\) succeeded`),
+		compile(AMDResetFailed, amdgpu+`GPU reset(?:\(\d+\) failed| end with ret = -)`),
+		compile(AMDInitFailed, amdgpu+`Fatal error during GPU init`),
+		compile(AMDLost, amdgpu+`device lost from bus`),
+		compile(AMDVRAMLost, amdgpu+`VRAM is lost`),
+		compile(XGMIError, amdgpu+`(?:XGMI|WAFL) PCS \S+ detected`),
+		compile(RASUncorrected, amdgpu+`uncorrectable hardware error\(`),
+		compile(RASPoison, amdgpu+`(?:RAS poison consumption|.*poison is consumed)`),
+		compile(RASUncorrected, counted+`uncorrectable hardware errors`+block),
+		compile(RASCorrected, counted+`correctable hardware errors`+block),
+		compile(RASPoison, counted+`(?:deferred hardware errors|poison consumption)`+block),
+	}
+})
+
+// ofProcess matches lines about a process, which begin with a name of its own choice: "NAME[PID]: segfault at …".
+var ofProcess = regexp.MustCompile(`(?s)^.{1,15}(?:\[\d+\]|: page allocation failure)`)
+
 // parse parses a kernel log line without its prefix. device is the kernel's device name, such as
 // "+pci:0000:3b:00.0", or "". ok is false for lines that report no fault of a GPU or NVSwitch.
 func (p *parser) parse(line, device string) (e Event, ok bool) {
-	switch {
-	case strings.HasPrefix(line, "NVRM: Xid ("):
-		ok = e.xid(line[len("NVRM: Xid ("):])
-	case strings.HasPrefix(line, "NVRM: "):
-		ok = e.match(line, nvidiaPhrases)
-	case strings.Contains(line, "SXid ("):
-		ok = e.sxid(line)
-	case strings.Contains(line, "Bus Error: severity="):
-		ok = e.aer(line)
-	case strings.HasPrefix(line, "amdgpu") || strings.HasPrefix(line, "[drm"):
-		ok = e.match(line, amdPhrases) || e.ras(line)
-	}
 	if p.left--; strings.HasPrefix(line, "NVRM: The NVIDIA GPU ") {
 		p.left = 2
 		p.named, _ = pci.Find(line)
 	}
-	if !ok {
+	all := patterns()
+	i := slices.IndexFunc(all, func(p pattern) bool { return p.MatchString(line) })
+	if i < 0 || ofProcess.MatchString(line) {
 		return Event{}, false
 	}
-	if e.Address == (pci.Address{}) && e.Kind == FellOffBus && p.left >= 0 {
+	e = Event{Kind: all[i].kind, Text: shorten(line, maxText)}
+	names := all[i].SubexpNames()
+	for j, text := range all[i].FindStringSubmatch(line) {
+		n, _ := strconv.Atoi(text) // the pattern ensures digits
+		switch names[j] {
+		case "at":
+			e.Address, ok = pci.Parse(text)
+		case "code":
+			e.Code = n
+		case "pid":
+			e.PID = n
+		case "name":
+			if text = strings.Trim(text, "'"); text != "<unknown>" {
+				e.Process = shorten(text, maxWord)
+			}
+		case "cause":
+			e.Cause = n
+		case "link":
+			e.Link = text
+		case "count":
+			e.Count = n
+		case "new":
+			e.Total = text == ""
+		case "block":
+			e.Block = text
+		}
+	}
+	of, given := strings.CutPrefix(device, "+pci:")
+	switch named, _ := pci.Parse(of); {
+	case ok && given && named != e.Address: // the kernel says that another device's driver wrote it
+		return Event{}, false
+	case !ok && given:
+		e.Address = named
+	case !ok && e.Kind == FellOffBus && p.left >= 0:
 		e.Address = p.named
 	}
-	if e.Address == (pci.Address{}) {
-		if at, found := strings.CutPrefix(device, "+pci:"); found {
-			e.Address, _ = pci.Parse(at)
-		}
-	}
-	e.Text = shorten(line, maxText)
-	return e, true
-}
-
-// xid parses the text after "NVRM: Xid (": PCI:0000:3b:00): 13, pid=1, name=python, Ch 00000008, …
-func (e *Event) xid(rest string) (ok bool) {
-	e.Kind = XID
-	at, rest, _ := strings.Cut(rest, "): ")
-	if e.Address, ok = pci.Parse(at); !ok {
-		return false
-	}
-	if e.Code, rest, ok = number(rest); !ok || e.Code == 0 {
-		return false
-	}
-	rest = strings.TrimPrefix(rest, ", ")
-	if pid, after, found := field(rest, "pid="); found {
-		e.PID, _, _ = number(strings.Trim(pid, "'"))
-		rest = after
-	}
-	if name, after, found := field(rest, "name="); found {
-		if name = strings.Trim(name, "'"); name != "<unknown>" {
-			e.Process = shorten(name, maxWord)
-		}
-		rest = after
-	}
-	e.Cause, _, _ = number(after(rest, "caused by previous Xid "))
-	return true
-}
-
-// phrase lists texts that a line of a kind contains, in order.
-type phrase struct {
-	kind  Kind
-	first string
-	then  string
-}
-
-// Phrases of NVIDIA's driver outside XIDs, and of amdgpu.
-var (
-	nvidiaPhrases = []phrase{
-		{FellOffBus, "fallen off the bus", ""},
-		{RmInitFailed, "RmInitAdapter failed!", ""},
-		{GSPTimeout, "GSP Timeout", ""},
-		{GSPTimeout, "Heartbeat timed out", ""},
-		{GSPTimeout, "Timeout waiting for RPC from GSP", ""},
-		{NVLinkError, "nvlink", "fail"},
-	}
-	amdPhrases = []phrase{
-		{AMDRingTimeout, "ring ", " timeout, signaled seq="},
-		{AMDReset, "GPU reset begin!", ""},
-		{AMDResetDone, "GPU reset(", ") succeeded"},
-		{AMDResetFailed, "GPU reset(", ") failed"},
-		{AMDResetFailed, "GPU reset end with ret = -", ""},
-		{AMDInitFailed, "Fatal error during GPU init", ""},
-		{AMDLost, "device lost from bus", ""},
-		{AMDVRAMLost, "VRAM is lost", ""},
-		{XGMIError, "XGMI PCS ", " detected"},
-		{XGMIError, "WAFL PCS ", " detected"},
-		{RASUncorrected, "uncorrectable hardware error(", ""},
-		{RASPoison, "poison is consumed", ""},
-		{RASPoison, "RAS poison consumption", ""},
-	}
-)
-
-// match returns whether a phrase matches, and sets the device that the line names.
-func (e *Event) match(line string, phrases []phrase) bool {
-	for i := range phrases {
-		if _, rest, ok := strings.Cut(line, phrases[i].first); ok && strings.Contains(rest, phrases[i].then) {
-			e.Kind = phrases[i].kind
-			e.Address, _ = pci.Find(line)
-			return true
-		}
-	}
-	return false
-}
-
-// sxid parses nvidia-nvswitch3: SXid (PCI:0000:04:00.0): 22013, Non-fatal, Link 44 … It rejects
-// lines with further data of the same error.
-func (e *Event) sxid(line string) (ok bool) {
-	at, rest, _ := strings.Cut(after(line, "SXid ("), "): ")
-	if e.Address, ok = pci.Parse(at); !ok || !strings.HasPrefix(line, "nvidia-nvswitch") {
-		return false
-	}
-	e.Code, rest, ok = number(rest)
-	if e.Kind = SXidNonFatal; strings.HasPrefix(rest, ", Fatal") {
-		e.Kind = SXidFatal
-	} else if !strings.HasPrefix(rest, ", Non-fatal") {
-		return false
-	}
-	if v, _, found := number(after(rest, "Link ")); found {
-		e.Link = strconv.Itoa(v)
-	}
-	return ok
-}
-
-// aer parses nvidia 0000:03:00.0: PCIe Bus Error: severity=Uncorrected (Fatal), type=…. It is the
-// only line of an error that names the reporting device.
-func (e *Event) aer(line string) bool {
-	before, severity, _ := strings.Cut(line, "PCIe Bus Error: severity=")
-	e.Address, _ = pci.Find(before)
-	switch {
-	case strings.HasPrefix(severity, "Correct"):
-		e.Kind = AERCorrected
-	case !strings.HasPrefix(severity, "Uncorrect"):
-		return false
-	case strings.Contains(severity, "(Fatal)"):
-		e.Kind = AERFatal
-	default:
-		e.Kind = AERUncorrected
-	}
-	return true
-}
-
-// rasPhrases follow a number. Lines with "in total" repeat other lines.
-var rasPhrases = []phrase{
-	{RASUncorrected, " uncorrectable hardware errors detected in ", " block"},
-	{RASCorrected, " correctable hardware errors detected in ", " block"},
-	{RASPoison, " deferred hardware errors detected in ", " block"},
-	{RASPoison, " poison consumption detected in ", " block"},
-}
-
-// ras parses "socket: 4, die: 0, 1 new uncorrectable hardware errors detected in umc block".
-func (e *Event) ras(line string) bool {
-	if strings.Contains(line, "detected in total") || !e.match(line, rasPhrases) {
-		return false
-	}
-	before, block, _ := strings.Cut(line, " detected in ")
-	e.Block, e.Total = word(block), !strings.Contains(before, " new ")
-	for _, w := range strings.Fields(before) { // the last number is the count
-		if n, rest, ok := number(w); ok && rest == "" {
-			e.Count = n
-		}
-	}
 	// On a sleeping GPU counters read all ones, which gives 1048560 per block.
-	return e.Count > 0 && e.Count%0xffff0 != 0
-}
-
-// after returns the text after a mark.
-func after(text, mark string) string {
-	_, rest, _ := strings.Cut(text, mark)
-	return rest
-}
-
-// field splits "name=value, rest".
-func field(text, name string) (value, rest string, ok bool) {
-	if text, ok = strings.CutPrefix(text, name); !ok {
-		return "", text, false
+	if e.Kind == XID && e.Code == 0 || e.Block != "" && e.Count%0xffff0 == 0 {
+		return Event{}, false
 	}
-	value, rest, _ = strings.Cut(text, ", ")
-	return value, rest, true
-}
-
-// number parses the leading digits of a text. More than nine are no number.
-func number(text string) (n int, rest string, ok bool) {
-	i := 0
-	for i < len(text) && text[i] >= '0' && text[i] <= '9' {
-		i++
-	}
-	n, err := strconv.Atoi(text[:i])
-	if err != nil || i > 9 {
-		return 0, text[i:], false
-	}
-	return n, text[i:], true
-}
-
-// word returns the leading letters, digits and underscores of a text.
-func word(text string) string {
-	end := strings.IndexFunc(text, func(r rune) bool {
-		return r != '_' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
-	})
-	if end >= 0 {
-		text = text[:end]
-	}
-	return shorten(text, maxWord)
+	return e, true
 }
 
 // shorten makes untrusted text safe for labels and logs.

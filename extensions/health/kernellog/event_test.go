@@ -115,7 +115,20 @@ func TestHostileLines(t *testing.T) {
 	f("x SXid (PCI:0000:01:00.0): 20034, Fatal", "-")
 	f("NVRM: Xid (PCI:0000:01:00): 31, pid=-5, name=", "xid address=00000000:01:00.0 code=31")
 	f("amdgpu: 0 uncorrectable hardware errors detected in umc block", "-")
-	f("amdgpu 0000:0b:00.0: 2 new uncorrectable hardware errors detected in umc_2Z; x block", "ras_uncorrected address=00000000:0B:00.0 block=umc_2Z count=2")
+	f("amdgpu 0000:0b:00.0: 2 new uncorrectable hardware errors detected in umc_2Z; x block", "-")
+	f("amdgpu 0000:0b:00.0: amdgpu: device lost from bus!", "-", "+pci:0000:0c:00.0") // written by another device's driver
+	// Names of processes and files, which the kernel prints when a process crashes or changes a setting.
+	f("python[7]: segfault at 0 ip 0 sp 0 error 6 in 0000:61:00.0: PCIe Bus Error: severity=Uncorrected (Fatal)[400000+1000]", "-")
+	f("x 0000:61:00.0:[7]: segfault at 0 ip 0 sp 0 error 6 in PCIe Bus Error: severity=Uncorrected (Fatal)[400000+1000]", "-")
+	f("NVRM: x[7]: segfault at 0 ip 0 sp 0 error 4 in GPU 0000:52:00.0 has fallen off the bus[400000+1000]", "-")
+	f("NVRM: [7]: segfault at 0 ip 0 sp 0 error 4 in GSP Timeout[400000+1000]", "-")
+	f("nvidia-nvswitch[7]: segfault at 0 ip 0 sp 0 error 4 in nvidia-nvswitch0: SXid (PCI:0000:00:00.0): 20034, Fatal, Link 30[400000+1000]", "-")
+	f("amdgpu [7]: segfault at 0 ip 0 sp 0 error 4 in amdgpu 0000:0b:00.0: device lost from bus[400000+1000]", "-")
+	f("traps: amdgpu[7] general protection fault ip:0 sp:0 error:0 in amdgpu 0000:0b:00.0: device lost from bus[400000+1000]", "-")
+	f("NVRM: Xid (PCI:: page allocation failure: order:0, mode:0x0(GFP)", "-")
+	f("NVRM: nvlink: page allocation failure: order:0, mode:0x0(GFP)", "-")
+	f("NVRM: GPU at 0000:09:00.0 has fallen off the bus", "fell_off_bus address=00000000:09:00.0") // older drivers
+	f("NVRM: RmInitAda (7): drop_caches: 3", "-")
 	f("amdgpu 0000:0b:00.0: 1048560 uncorrectable hardware errors detected in umc block", "-") // from a sleeping GPU
 	f("NVRM: Xid (PCI:0000:01:00): 43, pid=7, name="+strings.Repeat("ü", 200)+", Ch 1", "xid address=00000000:01:00.0 code=43 pid=7 process="+strings.Repeat("ü", 32))
 }
@@ -139,6 +152,7 @@ func FuzzParse(f *testing.F) {
 		f.Add(l, "")
 	}
 	f.Add("[drm] VRAM is lost", "+pci:0000:03:00.0")
+	f.Add("amdgpu 0000:0b:[7]: segfault at 0 ip 0 sp 0 error 4 in 00.0: device lost from bus[400000+1000]", "")
 	f.Fuzz(func(t *testing.T, line, device string) {
 		var p parser
 		e, ok := p.parse(line, device)
@@ -150,6 +164,9 @@ func FuzzParse(f *testing.F) {
 		}
 		if !relevant([]byte(line)) {
 			t.Errorf("%q is an event that is not searched for", line)
+		}
+		if ofProcess.MatchString(line) {
+			t.Errorf("%q is of a process", line)
 		}
 		if e.Kind == "" || e.Kind == XID && e.Code == 0 || e.Code < 0 || e.PID < 0 || e.Count < 0 {
 			t.Errorf("%q is read as %+v", line, e)

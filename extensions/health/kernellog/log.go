@@ -36,9 +36,10 @@ const (
 	busyInterval  = 50 * time.Millisecond
 	retryInterval = 30 * time.Second // between attempts to open it
 	saveInterval  = time.Second
-	batch         = 256      // reads between two checks of the clock
-	rest          = 3        // pause after a batch, as a multiple of the working time
-	bufferSize    = 16 << 10 // kernel records have at most 8 KiB
+	lag           = 3 * time.Second // the saved position is this old, so that a restart repeats lines instead of losing verdicts
+	batch         = 256             // reads between two checks of the clock
+	rest          = 3               // pause after a batch, as a multiple of the working time
+	bufferSize    = 16 << 10        // kernel records have at most 8 KiB
 	stateFile     = "kernel-log"
 )
 
@@ -54,8 +55,7 @@ type Options struct {
 	Logger    *zap.Logger
 }
 
-// Log follows the kernel log. Run does the work. Up and the prometheus.Collector methods are safe
-// for concurrent use.
+// Log follows the kernel log. Run does the work. Up and the metrics are safe for concurrent use.
 type Log struct {
 	o      Options
 	log    *zap.Logger
@@ -66,8 +66,9 @@ type Log struct {
 	lines, lost         atomic.Uint64
 	last                int64 // sequence number of the newest record read, or -1
 	skip                bool  // records are old until the end is reached
-	saved, reported     int64 // last when the position was saved, or -2; and at the newest event
-	savedAt             time.Time
+	saved, reported     int64 // the saved position, or -2; last at the newest event
+	safe, mark          int64 // last a lag ago or longer, and at marked
+	savedAt, marked     time.Time
 	offset              time.Duration // kernel clock to Unix time
 	live                bool          // the end was reached, so the next record is new
 	parser              parser
@@ -342,19 +343,25 @@ func (l *Log) resume(text string) error {
 	}
 	l.skip = false // the position is from an earlier boot, so every record is new
 	if boot == l.o.BootID {
-		l.last, l.saved, l.reported = seq, seq, seq
+		l.last, l.saved, l.reported, l.safe, l.mark = seq, seq, seq, seq, seq
 	}
 	return nil
 }
 
-// save stores the position after an event and at exit.
+// save stores a position after an event and at exit.
 func (l *Log) save(now time.Time, ends bool) {
 	first := l.saved < -1 && !l.skip // so that a restart does not skip later records
-	if l.o.Directory == "" || l.o.BootID == "" || l.last == l.saved || !ends && !first && (l.reported <= l.saved || now.Sub(l.savedAt) < saveInterval) {
+	if first && l.marked.IsZero() {
+		l.mark = l.last
+	}
+	if now.Sub(l.marked) >= lag {
+		l.safe, l.mark, l.marked = l.mark, l.last, now
+	}
+	if l.o.Directory == "" || l.o.BootID == "" || l.safe == l.saved || !ends && !first && (l.reported <= l.saved || now.Sub(l.savedAt) < saveInterval) {
 		return
 	}
-	err := l.directory().Write(stateFile, fmt.Appendf(nil, "%s %d\n", l.o.BootID, l.last))
-	l.saved, l.savedAt = l.last, now
+	err := l.directory().Write(stateFile, fmt.Appendf(nil, "%s %d\n", l.o.BootID, l.safe))
+	l.saved, l.savedAt = l.safe, now
 	if err != nil && !l.unsaved {
 		l.unsaved = true
 		l.log.Warn("cannot save the kernel log position; a restart may count events twice", zap.String("directory", l.o.Directory), zap.Error(err))
@@ -372,25 +379,15 @@ func uptime() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-var (
-	descUp = prometheus.NewDesc("warpgauge_kernel_log_up",
-		"1 if the kernel's log is read as a second source.", nil, nil)
-	descLines = prometheus.NewDesc("warpgauge_kernel_log_lines_total",
-		"Records of the kernel's log that were read.", nil, nil)
-	descLost = prometheus.NewDesc("warpgauge_kernel_log_lost_total",
-		"Records of the kernel's log that were overwritten before they were read.", nil, nil)
-)
-
-// Describe implements prometheus.Collector.
-func (*Log) Describe(ch chan<- *prometheus.Desc) { ch <- descUp; ch <- descLines; ch <- descLost }
-
-// Collect implements prometheus.Collector.
-func (l *Log) Collect(ch chan<- prometheus.Metric) {
-	up := 0.0
-	if l.Up() {
-		up = 1
+// Metrics returns the metrics of the log.
+func (l *Log) Metrics() []prometheus.Collector {
+	up := map[bool]float64{true: 1}
+	number := func(n *atomic.Uint64) func() float64 { return func() float64 { return float64(n.Load()) } }
+	return []prometheus.Collector{
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "warpgauge_kernel_log_up", Help: "1 if the kernel's log is read as a second source."},
+			func() float64 { return up[l.Up()] }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "warpgauge_kernel_log_lines_total", Help: "Records of the kernel's log that were read."}, number(&l.lines)),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "warpgauge_kernel_log_lost_total",
+			Help: "Records of the kernel's log that were overwritten before they were read."}, number(&l.lost)),
 	}
-	ch <- prometheus.MustNewConstMetric(descUp, prometheus.GaugeValue, up)
-	ch <- prometheus.MustNewConstMetric(descLines, prometheus.CounterValue, float64(l.lines.Load()))
-	ch <- prometheus.MustNewConstMetric(descLost, prometheus.CounterValue, float64(l.lost.Load()))
 }

@@ -131,7 +131,7 @@ func TestFollow(t *testing.T) {
 
 		r.write(xidRecord(17, 64))
 		r.start()
-		r.want("what came while nothing ran", 64)
+		r.want("what came while nothing ran, and shortly before", 63, 64)
 		r.end()
 		r.start()
 		r.want("another restart")

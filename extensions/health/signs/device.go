@@ -1,8 +1,8 @@
 package signs
 
 import (
+	"cmp"
 	"fmt"
-	"math"
 	"time"
 
 	"warpgauge/pkg/collector"
@@ -21,26 +21,16 @@ type device struct {
 	last   map[cell]*float64 // last values; NaN: not read yet
 	values [field.DerivedReadings]float64
 
-	corrected hour
-	bucket    bucket
-	links     links // errors of this link, or of all links of a GPU
-	slowed    hour  // time slowed by any of field.ThrottlingReasons
-	means     means
-	group     string // group of devices to compare with, or ""
+	links  links // errors of this link, or of all links of a GPU
+	slowed hour  // time slowed by any of field.ThrottlingReasons
+	means  means
+	group  string // group of devices to compare with, or ""
 }
 
 // cell names a reading of a device.
 type cell struct {
 	field  field.ID
 	labels string
-}
-
-func newDevice() *device {
-	d := &device{last: make(map[cell]*float64)}
-	for i := range d.values {
-		d.values[i] = math.NaN()
-	}
-	return d
 }
 
 // fresh reports whether the device was read recently.
@@ -53,8 +43,6 @@ type use func(d *device, v, last float64)
 
 // uses maps readings to their use.
 var uses = map[field.ID]use{
-	field.CorrectedErrors: countCorrected, field.CorrectedErrorsLife: countCorrected,
-	field.SpareRowsNone:     func(d *device, v, _ float64) { d.values[field.BanksWithoutSpareRow] = v },
 	field.ClockEventReasons: addReasons,
 
 	// Readings of links.
@@ -73,13 +61,6 @@ var uses = map[field.ID]use{
 // linkKindsRead lists the counted values of the label kind. Errors of other kinds are corrected, or
 // belong to the other end.
 var linkKindsRead = []string{"", "malformed_packet", "buffer_overrun", "receive", "integrity", "effective"}
-
-// countCorrected adds a counter's growth. A counter that decreased was reset, for example by a
-// driver reload.
-func countCorrected(d *device, v, last float64) {
-	d.corrected.add(d.sampled, v-last)
-	d.bucket.add(v-last, d.sampled)
-}
 
 func linkErrors(kind int) use {
 	return func(d *device, v, last float64) {
@@ -108,12 +89,7 @@ func addReasons(d *device, v, _ float64) {
 
 // derive computes the readings that depend only on the device's own rows.
 func (d *device) derive(now int64) {
-	if d.corrected.used() {
-		d.corrected.advance(now)
-		d.bucket.add(0, now)
-		d.values[field.CorrectedErrorLevel] = d.bucket.level
-	}
-	if d.slowed.used() {
+	if d.slowed.last > 0 {
 		d.slowed.advance(now)
 		d.values[field.ThrottledTime] = d.slowed.total
 	}
@@ -125,12 +101,8 @@ func (d *device) derive(now int64) {
 // describe explains a derived reading of the device.
 func (d *device) describe(of field.Derived) string {
 	switch worst := d.links.worst; {
-	case of == field.CorrectedErrorLevel:
-		return fmt.Sprintf("%.0f corrected memory errors within the last hour", d.corrected.total)
-	case of == field.BanksWithoutSpareRow:
-		return fmt.Sprintf("%.0f memory banks without a spare row", d.values[of])
 	case of == field.LinkBudgetUsed && worst != nil:
-		return fmt.Sprintf("link %s: %.2g times the budget of an hour for %s", worst.linkName(), worst.links.share, linkNames[worst.links.kind])
+		return fmt.Sprintf("link %s: %.2g times the budget of an hour for %s", cmp.Or(worst.Label("nvlink"), "all"), worst.links.share, linkNames[worst.links.kind])
 	case of == field.ThrottledTime:
 		return fmt.Sprintf("clocks were held down for %.0f s of the last hour", d.slowed.total)
 	case of == field.ClockLag:
@@ -147,8 +119,6 @@ type hour struct {
 }
 
 const hourStep = int64(5 * time.Minute)
-
-func (h *hour) used() bool { return h.last > 0 }
 
 // add adds a positive value; other values count as 0.
 func (h *hour) add(at int64, v float64) {
@@ -175,27 +145,6 @@ func (h *hour) advance(at int64) {
 	h.total = 0
 	for _, v := range h.slots {
 		h.total += v
-	}
-}
-
-// bucket is a leaky bucket of corrected errors. It leaks field.CorrectedErrorsPerDay per day.
-type bucket struct {
-	level float64
-	at    int64
-}
-
-// bucketSize is slightly above the full level, because the bucket leaks until it is judged.
-const bucketSize = field.CorrectedErrorsPerDay + 2
-
-func (b *bucket) add(by float64, at int64) {
-	if at > b.at {
-		b.level = max(0, b.level-float64(at-b.at)*field.CorrectedErrorsPerDay/float64(24*time.Hour))
-	}
-	if at > b.at || b.at-at > int64(10*time.Minute) { // otherwise the row is older than the last judgement
-		b.at = at
-	}
-	if by > 0 { // false for NaN
-		b.level = min(b.level+by, bucketSize)
 	}
 }
 
@@ -238,12 +187,4 @@ func (d *device) worseLink(link *device) {
 	if l := &d.links; l.worst == nil || l.worst.links.share < link.links.share {
 		l.worst = link
 	}
-}
-
-// linkName returns a link's number for the label nvlink, or "all" for a GPU's total.
-func (d *device) linkName() string {
-	if name := d.Label("nvlink"); name != "" {
-		return name
-	}
-	return "all"
 }

@@ -1,6 +1,5 @@
-// Package signs derives early signs of faults from every sampled row: corrected memory errors, spare rows that run out, link
-// errors, throttling, and a GPU that deviates from its peers. The rules of package health judge them. docs/health.md explains
-// each computation.
+// Package signs derives early signs of faults from every sampled row: link errors, throttling, and a GPU that deviates
+// from its peers. The rules of package health judge them, and docs/health.md explains the computations.
 //
 // Signs follows a rows.Reader and starts no goroutine. In steady state it allocates nothing. A sign
 // without its readings has no value.
@@ -120,7 +119,10 @@ func (s *Signs) Bind(_ *view.View, sources []rows.Source, _ time.Time) {
 			id := src.Devices[i].ID
 			d := s.devices[id]
 			if d == nil {
-				d = newDevice()
+				d = &device{last: make(map[cell]*float64)}
+				for k := range d.values {
+					d.values[k] = math.NaN()
+				}
 				s.devices[id] = d
 			}
 			d.Device, d.every, d.divided = src.Devices[i], int64(src.IntervalOf(i)), false
@@ -150,9 +152,6 @@ func (f *follow) connect(s *rows.Source) {
 		d, use := f.devices[c.Device], uses[c.Field]
 		if use == nil || c.Buffer > 0 || d == nil {
 			continue
-		}
-		if c.Field == field.CorrectedErrorsLife && slices.ContainsFunc(s.Columns, func(o collector.Column) bool { return o.Device == c.Device && o.Field == field.CorrectedErrors }) {
-			continue // only used for GPUs without the better reading
 		}
 		if slices.ContainsFunc(c.Labels, func(l collector.Label) bool { return l.Name == "kind" && !slices.Contains(linkKindsRead, l.Value) }) {
 			continue

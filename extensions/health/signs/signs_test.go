@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/zap"
 
 	"warpgauge/extensions/health"
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/rows"
 )
@@ -97,9 +97,6 @@ func TestSigns(t *testing.T) {
 		within     time.Duration
 		end        time.Duration // time until the sign ends
 	}{
-		{"5,000 corrected errors a second", "corrected_errors", grow(corrected, 5000*3600), every, 12*time.Hour + time.Minute},
-		{"30,000 corrected errors an hour", "corrected_errors", grow(corrected, 30_000), 2 * time.Hour, 13 * time.Hour},
-		{"a bank without spare rows", "spare_rows_low", set(none, 1), 2 * time.Minute, 11 * time.Minute},
 		{"a link that replays", "nvlink_errors", grow(replays, 200), 30 * time.Minute, 2 * time.Hour},
 		{"a link that recovers", "nvlink_errors", grow(recoveries, 40), 30 * time.Minute, 2 * time.Hour},
 		{"200 CRC errors a second", "nvlink_errors", grow(crc, 200*3600), 32 * time.Minute, 2 * time.Hour},
@@ -139,7 +136,7 @@ func TestSigns(t *testing.T) {
 // without errors. The restart alone ends nothing.
 func TestEndAfterRestart(t *testing.T) {
 	want := map[string]time.Duration{
-		"corrected_errors": 12 * time.Hour, "spare_rows_low": 10 * time.Minute, "nvlink_errors": time.Hour, "throttled": time.Hour,
+		"nvlink_errors": time.Hour, "throttled": time.Hour,
 		"straggler": 20 * time.Minute,
 	}
 	r := newRig()
@@ -159,9 +156,7 @@ func TestEndAfterRestart(t *testing.T) {
 			got[sign] = r.node.now.Sub(start).Round(10 * time.Minute)
 		}
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("ends, as long after the start (-want +got):\n%s", diff)
-	}
+	testkit.Equal(t, "ends, as long after the start", want, got)
 }
 
 // TestSignMetric: warpgauge_sign_active shows the signs of boards.
@@ -170,15 +165,13 @@ func TestSignMetric(t *testing.T) {
 	r.run(2 * time.Hour)
 	r.fault = func(g *gpu) {
 		if g.n == 2 {
-			g.values[corrected], g.values[replays], g.values[none] = 20_000, 90, 1
+			g.values[replays] = 90
 		}
 	}
 	r.run(2 * time.Minute)
 	want := `# HELP warpgauge_sign_active 1 while an early sign holds; it is an observation of the rule of that name.
 # TYPE warpgauge_sign_active gauge
-warpgauge_sign_active{device="GPU-2",gpu="2",sign="corrected_errors"} 1
 warpgauge_sign_active{device="GPU-2",gpu="2",sign="nvlink_errors"} 1
-warpgauge_sign_active{device="GPU-2",gpu="2",sign="spare_rows_low"} 1
 `
 	if err := testutil.CollectAndCompare(r.watch, strings.NewReader(want), "warpgauge_sign_active"); err != nil {
 		t.Error(err)
@@ -240,13 +233,13 @@ func TestCountedOnce(t *testing.T) {
 	r := newRig()
 	errors := func(n float64) {
 		for _, g := range r.gpus {
-			g.values[corrected] += n
+			g.values[replays] += n
 		}
 	}
 	want := func(n float64) {
 		t.Helper()
 		r.run(every)
-		if got := r.devices["GPU-3"].corrected.total; got != n {
+		if got := math.Round(field.LinkErrorsPerHour * r.Value("GPU-3", field.LinkBudgetUsed)); got != n {
 			t.Errorf("%v errors, want %v", got, n)
 		}
 	}
@@ -260,7 +253,7 @@ func TestCountedOnce(t *testing.T) {
 	errors(5)
 	want(12)
 	r.close()
-	errors(-r.gpus[3].values[corrected])
+	errors(-r.gpus[3].values[replays])
 	r.run(time.Minute)
 	r.open()
 	want(12)
@@ -268,20 +261,13 @@ func TestCountedOnce(t *testing.T) {
 	want(15)
 }
 
-// TestReadingsThatDoNotCount: corrected link errors, and a lifetime counter if there is one since the last driver load.
+// TestReadingsThatDoNotCount: corrected link errors.
 func TestReadingsThatDoNotCount(t *testing.T) {
-	for _, ids := range [][]field.ID{{field.CorrectedErrorsLife, field.NVLinkErrors, corrected}, {field.CorrectedErrorsLife, field.NVLinkErrors}} {
-		r := newRig(ids...)
-		r.fault = func(g *gpu) {
-			for _, id := range ids[:2] {
-				g.values[id] += 1e5
-			}
-		}
-		r.run(time.Hour)
-		begun, _ := r.since()
-		if want := (3 - len(ids)) * gpus; len(begun) != want || want > 0 && begun[0] != "corrected_errors GPU-0" {
-			t.Errorf("readings %v: %q, want %d signs", ids, begun, want)
-		}
+	r := newRig(field.NVLinkErrors)
+	r.fault = func(g *gpu) { g.values[field.NVLinkErrors] += 1e5 }
+	r.run(time.Hour)
+	if begun, _ := r.since(); len(begun) > 0 {
+		t.Errorf("%q", begun)
 	}
 }
 

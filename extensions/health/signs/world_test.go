@@ -21,11 +21,11 @@ const gpus = 8
 
 // Readings of the simulated GPUs. Link readings belong to one link per GPU.
 const (
-	clock, load, corrected, none, engine, ber field.ID = 100, 203, 310, 389, 1001, 1218
-	crc, replays, recoveries                  field.ID = 1525, 1527, 1528
+	clock, load, engine, ber field.ID = 100, 203, 1001, 1218
+	crc, replays, recoveries field.ID = 1525, 1527, 1528
 )
 
-var all = []field.ID{clock, load, corrected, none, engine, ber, field.ClockEventReasons, crc, replays, recoveries}
+var all = []field.ID{clock, load, engine, ber, field.ClockEventReasons, crc, replays, recoveries}
 
 // node has busy GPUs whose readings the test sets. It writes rows into rings as a session does, and its clock belongs to
 // the test.

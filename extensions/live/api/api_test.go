@@ -16,6 +16,7 @@ import (
 
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/rows"
@@ -229,9 +230,16 @@ func TestOfTwoCollectorsTheOneThatServesCounts(t *testing.T) {
 		{Name: "dcgm", Up: true, Devices: []session.DeviceStatus{{Device: gpu, State: session.Stalled, Cause: session.CauseFrozen, Reason: "frozen"}}},
 		{Name: "nvml", Up: true, Devices: []session.DeviceStatus{{Device: gpu, State: session.Up}}},
 	}
+	var board events.Board
+	gone := events.Verdict{Device: collector.Device{ID: "pci:0000:3b:00.0", Level: field.GPU}, State: events.Failed, Reason: "missing", Text: "it is missing", Action: events.ActionReboot}
+	board.Store(&events.Snapshot{Version: 1, Verdicts: []events.Verdict{{Device: gpu}, gone}})
+	w.options.Verdicts = &board
 	got := New(w.options).Devices()
-	if len(got.Devices) != 1 || got.Devices[0].Collector != "nvml" || got.Devices[0].State != "up" {
+	if len(got.Devices) != 2 || got.Devices[0].Collector != "nvml" || got.Devices[0].State != "up" || got.Devices[0].Status.Word != "up" {
 		t.Errorf("got %+v", got.Devices)
+	}
+	if d := got.Devices[1]; d.ID != "pci:0000:3b:00.0" || d.State != "absent" || d.Status != (apiv1.Status{Word: "failed", Why: "it is missing; action: reboot"}) {
+		t.Errorf("a device that only a verdict knows is %+v", d)
 	}
 }
 

@@ -74,7 +74,10 @@ func (n *node) fields(q *query) (*apiv1.Fields, error) {
 		return nil, err
 	}
 	list := n.list()
-	asked := c.fieldsOf(list)
+	asked := list
+	if len(c.patterns) > 0 {
+		asked = field.List{Fields: slices.DeleteFunc(slices.Clone(list.Fields), func(f field.Field) bool { return !c.field(f.Name) })}
+	}
 	forms := newForms(n.o, asked)
 	report := session.NewReport(n.view, n.collectors, asked, session.ReportOptions{
 		StaleAfter: n.o.StaleAfter, Now: n.now, Want: func(d *collector.Device) bool { return c.device(d.ID) },
@@ -103,14 +106,6 @@ func (n *node) list() field.List {
 		return n.view.Sources[0].Fields
 	}
 	return field.List{}
-}
-
-// fieldsOf returns the chosen fields of a list.
-func (c *chosen) fieldsOf(list field.List) field.List {
-	if len(c.patterns) == 0 {
-		return list
-	}
-	return field.List{Fields: slices.DeleteFunc(slices.Clone(list.Fields), func(f field.Field) bool { return !c.field(f.Name) })}
 }
 
 // forms holds properties of fields that do not change with values.

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -18,7 +19,8 @@ type node struct {
 	view       *view.View
 	collectors []session.CollectorStatus
 	devices    []session.Device
-	byID       map[string]int // index into devices
+	byID       map[string]int             // index into devices
+	verdicts   map[string]*events.Verdict // by device; see judge
 	o          *Options
 }
 
@@ -31,7 +33,15 @@ func newNode(o *Options) *node {
 	return n
 }
 
-// devicesAnswer returns the answer of /api/v1/devices.
+// judge sets the verdicts that device uses.
+func (n *node) judge(s *events.Snapshot) {
+	n.verdicts = make(map[string]*events.Verdict, len(s.Verdicts))
+	for i := range s.Verdicts {
+		n.verdicts[s.Verdicts[i].Device.ID] = &s.Verdicts[i]
+	}
+}
+
+// devicesAnswer returns the answer of /api/v1/devices: the devices of collectors, then those that only a verdict knows.
 func (n *node) devicesAnswer() *apiv1.Devices {
 	n.o.viewed()
 	out := &apiv1.Devices{Time: timeOf(n.now), Hostname: n.o.Hostname, Version: n.o.Version, Recording: n.o.Recording,
@@ -44,28 +54,41 @@ func (n *node) devicesAnswer() *apiv1.Devices {
 		}
 		out.Collectors = append(out.Collectors, one)
 	}
+	verdicts := n.o.Verdicts.Load()
+	n.judge(verdicts)
 	for i := range n.devices {
 		d := n.device(&n.devices[i])
 		out.Simulated = out.Simulated || d.Simulated
 		out.Devices = append(out.Devices, d)
 	}
+	for i := range verdicts.Verdicts {
+		v := &verdicts.Verdicts[i]
+		if _, known := n.byID[v.Device.ID]; !known && v.State >= events.Degraded {
+			gone := session.Device{DeviceStatus: &session.DeviceStatus{Device: v.Device, State: session.Absent}, Collector: &session.CollectorStatus{Name: v.Collector}}
+			out.Devices = append(out.Devices, n.device(&gone))
+		}
+	}
 	return out
 }
-
-// simulated reports whether a device is simulated: such models contain that word.
-func simulated(d *collector.Device) bool { return strings.Contains(d.Model, "(simulated)") }
 
 func (n *node) device(d *session.Device) apiv1.Device {
 	dev := &d.DeviceStatus.Device
 	out := apiv1.Device{
 		ID: dev.ID, Parent: dev.Parent, Kind: dev.Level.String(), Collector: d.Collector.Name,
 		State: d.State.String(), Cause: string(d.Cause), Reason: d.Reason,
-		LastSample: known(d.LastSample), Session: known(d.Collector.Since), Simulated: simulated(dev),
+		LastSample: known(d.LastSample), Session: known(d.Collector.Since), Simulated: strings.Contains(dev.Model, "(simulated)"),
 		GPU: dev.GPU, Labels: pairs(dev.Labels), Facts: pairs(dev.Facts),
 	}
 	if n.o.States != nil {
 		if since, seen := n.o.States.Since(dev.ID, d.State); seen {
 			out.Since = known(since)
+		}
+	}
+	out.Status = apiv1.Status{Word: out.State, Why: cmp.Or(d.Reason, string(d.Cause)), Since: out.Since}
+	if v := n.verdicts[dev.ID]; v != nil && (v.State >= events.Degraded || v.State == events.Unknown && d.State == session.Up) {
+		out.Status = apiv1.Status{Word: v.State.String(), Why: cmp.Or(v.Text, v.Reason), Since: known(v.Since)}
+		if v.Action != events.ActionNone {
+			out.Status.Why += "; action: " + string(v.Action)
 		}
 	}
 	if d.Source != nil {

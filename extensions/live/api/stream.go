@@ -281,6 +281,8 @@ func (f *feed) compare(to []byte, n *node) []byte {
 			to = appendEvent(to, event, data)
 		}
 	}
+	verdicts := f.o.Verdicts.Load()
+	n.judge(verdicts)
 	for i := range n.devices {
 		if f.chosen.device(n.devices[i].Device.ID) {
 			now := n.device(&n.devices[i])
@@ -289,7 +291,6 @@ func (f *feed) compare(to []byte, n *node) []byte {
 			add("devices", now.ID, compared, now)
 		}
 	}
-	verdicts := f.o.Verdicts.Load()
 	if f.verdicts != nil && verdicts.Version == f.verdicts.Version {
 		return to
 	}

@@ -155,10 +155,13 @@ func TestStreamOfHealth(t *testing.T) {
 		verdicts[0].Reason, verdicts[0].Action = "xid_79", events.ActionReboot
 		verdicts[0].Conditions = []events.Condition{{Reason: "xid_79", State: events.Failed, Action: events.ActionReboot, Evidence: []events.Evidence{{Source: "nvml", Text: "XID 79"}}}}
 		store(2, events.Failed)
-		got := strings.Join(r.next(), "\n")
+		got := r.next()
+		if len(got) != 2 || !strings.HasPrefix(got[0], "devices {") || !strings.Contains(got[0], `"word":"failed"`) || !strings.HasPrefix(got[1], "health {") {
+			t.Fatalf("got events %q", got)
+		}
 		for _, want := range []string{`"state":"failed"`, `"action":"reboot"`, `"source":"nvml"`} {
-			if !strings.HasPrefix(got, "health {") || strings.Contains(got, "\n") || !strings.Contains(got, want) {
-				t.Errorf("got events %s, want one with %s", got, want)
+			if !strings.Contains(got[1], want) {
+				t.Errorf("got event %s, want one with %s", got[1], want)
 			}
 		}
 		store(3, events.Failed) // this device's verdict does not change

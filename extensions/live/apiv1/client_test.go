@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"warpgauge/internal/testkit"
 )
 
@@ -80,9 +78,7 @@ func TestClientAsks(t *testing.T) {
 	}
 	got, err := c.Fields(ctx, []string{"GPU-1", "GPU-2"}, []string{"DCGM_*"})
 	f("fields?device=GPU-1&device=GPU-2&field=DCGM_%2A", err)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("answer (-want +got):\n%s", diff)
-	}
+	testkit.Equal(t, "answer", want, got)
 	_, err = c.Devices(ctx)
 	f("devices", err)
 	_, err = c.Health(ctx)

@@ -38,7 +38,8 @@ type Device struct {
 	Parent     string            `json:"parent,omitempty"` // ID of the device that contains it
 	Kind       string            `json:"kind"`             // gpu, instance, compute instance, link, switch, cpu, core, connectx
 	Collector  string            `json:"collector"`
-	State      string            `json:"state"` // up, stalled, lost, absent, released
+	Status     Status            `json:"status"` // for people
+	State      string            `json:"state"`  // up, stalled, lost, absent, released
 	Cause      string            `json:"cause,omitempty"`
 	Reason     string            `json:"reason,omitempty"`
 	Since      *time.Time        `json:"since,omitempty"`       // since when, as far as the exporter observed
@@ -56,6 +57,13 @@ type Device struct {
 	Facts      map[string]string `json:"facts,omitempty"`    // values of the list's label fields
 	Users      []User            `json:"users,omitempty"`    // absent with --web-page=anonymous
 	Processes  []Process         `json:"processes,omitempty"`
+}
+
+// Status describes a device in one word. The live page, devices, top and doctor show it.
+type Status struct {
+	Word  string     `json:"word"`          // failed, degraded or unknown, as judged; otherwise the State
+	Why   string     `json:"why,omitempty"` // ends with the action, if there is one
+	Since *time.Time `json:"since,omitempty"`
 }
 
 // Instance describes a part of a GPU (MIG instance or AMD partition).

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
@@ -89,9 +90,7 @@ func (n *node) one(reading field.ID) rows.Series {
 func check(t testing.TB, got, want any) {
 	t.Helper()
 	bits := cmp.Comparer(func(a, b float64) bool { return math.Float64bits(a) == math.Float64bits(b) || a != a && b != b })
-	if diff := cmp.Diff(want, got, bits); diff != "" {
-		t.Errorf("samples (-want +got):\n%s", diff)
-	}
+	testkit.Equal(t, "samples", want, got, bits)
 }
 
 var blank = math.NaN()

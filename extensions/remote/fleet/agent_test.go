@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"warpgauge/extensions/remote/opamp"
+	"warpgauge/internal/testkit"
 )
 
 func keyValue(key, value string) *protobufs.KeyValue {
@@ -124,9 +125,7 @@ func TestWindow(t *testing.T) {
 		t.Helper()
 		now := begin.Add(time.Duration(seconds * float64(time.Second)))
 		w.add(add, now)
-		if diff := cmp.Diff(want, w.numbers(now)); diff != "" {
-			t.Errorf("after %v s (-want +got):\n%s", seconds, diff)
-		}
+		testkit.Equal(t, fmt.Sprintf("after %v s", seconds), want, w.numbers(now))
 	}
 	f(0, Numbers{sampleSeconds: 1, missedTicks: 10, series: 4}, Numbers{sampleSeconds: 1, series: 4})
 	f(30, Numbers{sampleSeconds: 3, missedTicks: 15, series: 5}, Numbers{sampleSeconds: 2, series: 5})

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"syscall"
 
 	"warpgauge/pkg/file"
 )
@@ -42,22 +41,14 @@ type document struct {
 
 // openStore locks a directory and reads its state.
 func openStore(dir file.Private) (*store, *saved, error) {
-	root, err := dir.Open()
+	lock, err := dir.Lock(lockFile)
 	if err != nil {
 		return nil, nil, err
 	}
-	lock, err := root.OpenFile(lockFile, os.O_RDWR|os.O_CREATE, 0o600) // NFS locks only files that are open for writing
-	if err = errors.Join(err, root.Close()); err != nil {
-		return nil, nil, fmt.Errorf("open state: %w", err)
-	}
 	state := newSaved()
-	if err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		err = fmt.Errorf("state file is in use by another server: %w", err)
-	} else {
-		var text []byte
-		if text, err = dir.Read(stateFile, maxStateBytes); err == nil && text != nil {
-			err = state.decode(text)
-		}
+	text, err := dir.Read(stateFile, maxStateBytes)
+	if err == nil && text != nil {
+		err = state.decode(text)
 	}
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("read state %q: %w", stateFile, err), lock.Close())

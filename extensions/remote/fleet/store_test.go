@@ -68,7 +68,7 @@ func TestDiskFull(t *testing.T) {
 // TestStateLocked: two servers cannot use one file.
 func TestStateLocked(t *testing.T) {
 	s := newSim(t, 1, "")
-	if _, _, err := openStore(s.core.store.dir); err == nil || !strings.Contains(err.Error(), "another server") {
+	if _, _, err := openStore(s.core.store.dir); err == nil || !strings.Contains(err.Error(), "another process uses the directory") {
 		t.Errorf("a second server opened the state: %v", err)
 	}
 }

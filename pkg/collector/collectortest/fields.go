@@ -1,6 +1,23 @@
 package collectortest
 
-import "warpgauge/pkg/field"
+import (
+	"testing"
+
+	"warpgauge/pkg/field"
+)
+
+// Gauges returns a list with the named fields as gauges.
+func Gauges(tb testing.TB, names ...string) (l field.List) {
+	tb.Helper()
+	for _, name := range names {
+		d, scale, ok := field.ByName(name)
+		if !ok {
+			tb.Fatalf("no field %q", name)
+		}
+		l.Fields = append(l.Fields, field.Field{Desc: d, Name: name, Scale: scale})
+	}
+	return l
+}
 
 // Fields returns the whole catalogue: every number as a metric, every text as a label.
 func Fields() field.List {

@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/config/configtest"
 	"warpgauge/pkg/exporter"
@@ -29,9 +30,7 @@ func (n *Node) Pipeline(t testing.TB) *exporter.Pipeline {
 		rows = append(rows, e)
 	}
 	set, cfg, err := configtest.Parse(t, nil, rows, n.Args...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	log := zap.NewNop()
 	a := &exporter.Program{
 		Streams: exporter.Streams{Out: io.Discard, Err: io.Discard}, Flags: set, Extensions: n.Extensions,
@@ -43,9 +42,7 @@ func (n *Node) Pipeline(t testing.TB) *exporter.Pipeline {
 		t.Fatal(parsed.Err)
 	}
 	p, err := a.NewPipeline(cfg, parsed.Fields, log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	p.FindOwners()
 	p.ServeLists(parsed, files)
 	return p

@@ -20,6 +20,7 @@ import (
 	"sync"
 	"testing"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/eventually"
 
 	"google.golang.org/grpc"
@@ -61,20 +62,9 @@ func At(tb testing.TB, path string) *Server {
 	return s
 }
 
-// SocketPath returns a path for a socket in a temporary directory of the test. A socket's path has at most 107 bytes,
-// which a long test name may exceed.
+// SocketPath returns a path for a socket in a temporary directory of the test.
 func SocketPath(tb testing.TB) string {
-	tb.Helper()
-	const longest = 107
-	if path := filepath.Join(tb.TempDir(), "pod-resources", "kubelet.sock"); len(path) <= longest {
-		return path
-	}
-	dir, err := os.MkdirTemp("", "kubelet") //nolint:usetesting // TempDir returned a path that is too long
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { _ = os.RemoveAll(dir) }) // the system clears its temporary files, too
-	return filepath.Join(dir, "pod-resources", "kubelet.sock")
+	return filepath.Join(testkit.ShortDir(tb), "pod-resources", "kubelet.sock")
 }
 
 // Socket returns the path of the socket.

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"warpgauge/collectors/rocm/rocmtest"
+	"warpgauge/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -214,9 +215,7 @@ func TestFindNumbersPartitionsByLocation(t *testing.T) {
 		for _, i := range find(t, tree)[0].Instances {
 			got = append(got, i.ID)
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", what, diff)
-		}
+		testkit.Equal(t, what, want, got)
 	}
 	at := func(partition int) string { return fmt.Sprintf("location_id %d", 0x4100|partition<<28) }
 	f("in order", []string{at(0), at(1)}, 0, 1)

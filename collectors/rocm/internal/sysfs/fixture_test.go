@@ -70,9 +70,7 @@ func openLogged(t *testing.T, o rocmtest.Options, gpu int, log *zap.Logger) *fix
 	f.h = h
 	t.Cleanup(func() {
 		for range 2 {
-			if err := f.h.Close(); err != nil {
-				t.Error(err)
-			}
+			must(t, f.h.Close())
 		}
 	})
 	f.values, f.due = make([]float64, len(f.wanted)), make([]bool, len(f.wanted))

@@ -18,6 +18,7 @@ import (
 
 	"warpgauge/collectors/rocm/internal/gpumetrics"
 	"warpgauge/collectors/rocm/rocmtest"
+	"warpgauge/internal/testkit"
 )
 
 // TestReadMI250X checks that the values equal the tree's while they change.
@@ -272,8 +273,6 @@ func BenchmarkTick(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := errors.Join(h.Metrics(m), h.Read(values, due)); err != nil {
-			b.Fatal(err)
-		}
+		testkit.Must(b, errors.Join(h.Metrics(m), h.Read(values, due)))
 	}
 }

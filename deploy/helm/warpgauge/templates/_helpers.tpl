@@ -101,6 +101,14 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{ trimSuffix "/" .hostPath }}/{{ .vendor }}
 {{- end }}
 
+{{/* The node's directory for verdicts; other users than root cannot use it. An emptyDir belongs to root, and all may write to it:
+there the exporter makes a directory of its own. */}}
+{{- define "warpgauge.healthPath" -}}
+{{- if and .root.Values.health.hostPath (include "warpgauge.needsRoot" .) }}
+{{- include "warpgauge.hostDirectory" (dict "hostPath" .root.Values.health.hostPath "vendor" .vendor) }}
+{{- end }}
+{{- end }}
+
 {{/* NAMESPACE:NAME of the ConfigMap that flags or environment name with -m; flags beat it. */}}
 {{- define "warpgauge.listConfigMap" -}}
 {{- $found := "" }}

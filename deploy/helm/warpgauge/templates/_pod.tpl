@@ -93,8 +93,8 @@
 - --recorder-bytes={{ .bytes }}
 {{- end }}
 {{- end }}
+- --health-directory=/var/lib/warpgauge-health{{ if not (include "warpgauge.healthPath" .) }}/state{{ end }}
 {{- with $v.health }}
-- --health-directory=/var/lib/warpgauge-health
 {{- with .rules }}
 - {{ printf "--health-rules=%s" (join "," .) | toJson }}
 {{- end }}
@@ -121,7 +121,7 @@
 {{- if include "warpgauge.remote" $.root }}
 - --remote-config={{ .mode }}
 - {{ printf "--remote-url=%s" (include "warpgauge.remoteURL" $.root) | toJson }}
-- --remote-directory=/var/lib/warpgauge-remote
+- --remote-directory=/var/lib/warpgauge-remote{{ if not $v.remote.hostPath }}/state{{ end }}
 {{- with .interval }}
 - --remote-interval={{ . }}
 {{- end }}
@@ -256,8 +256,8 @@
 {{- end }}
 {{- end }}
 - name: health
-{{- with $v.health.hostPath }}
-  hostPath: { path: {{ include "warpgauge.hostDirectory" (dict "hostPath" . "vendor" $.vendor) }}, type: DirectoryOrCreate }
+{{- with include "warpgauge.healthPath" . }}
+  hostPath: { path: {{ . }}, type: DirectoryOrCreate }
 {{- else }}
   emptyDir: { sizeLimit: 64Mi }
 {{- end }}

@@ -5,7 +5,7 @@
 // the platform device of any partition except the first. Since June 2026 (ROCm/k8s-device-plugin
 // cb9116fc) only "unhealthy" excludes a GPU; in earlier plugins and their forks, everything except
 // "healthy" does. All of them judge devices themselves that are not in the list. So the list omits
-// devices without a verdict, and reports degraded devices as healthy.
+// devices without a verdict, and reports devices in service as healthy.
 package amdplugin
 
 import (
@@ -19,7 +19,6 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"warpgauge/extensions/health/consumer/amdplugin/gpumetricssvc"
-	"warpgauge/pkg/collector"
 	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
 )
@@ -106,20 +105,28 @@ func (s *Service) states() ([]*gpumetricssvc.GPUState, error) {
 func states(snapshot *events.Snapshot, owns func(collector string) bool) []*gpumetricssvc.GPUState {
 	of := make(map[string]events.State, len(snapshot.Verdicts)) // by collector.Device.ID
 	for i := range snapshot.Verdicts {
-		of[snapshot.Verdicts[i].Device.ID] = snapshot.Verdicts[i].State
+		v := &snapshot.Verdicts[i]
+		of[v.Device.ID] = v.State
+		if events.OutOfService(v.State.String(), v.Action) {
+			of[v.Device.ID] = events.Failed // out of service
+		}
 	}
 	worst := map[string]events.State{} // by Device; a GPU and its first partition share one
 	var out []*gpumetricssvc.GPUState
 	for i := range snapshot.Verdicts {
 		d := &snapshot.Verdicts[i].Device
-		id := pluginID(d)
-		if id == "" || !owns(snapshot.Verdicts[i].Collector) {
+		id := cmp.Or(d.Alias, d.SysfsPCI()) // as the plugin has it
+		if id == "" || d.Level != field.GPU && d.Level != field.Instance || !owns(snapshot.Verdicts[i].Collector) {
 			continue
 		}
 		before, seen := worst[id]
 		worst[id] = max(before, of[d.ID], of[d.Parent]) // a partition is never better than its GPU
+		number := d.GPU                                 // followed by the partition's if there are several
+		if d.Level == field.Instance && d.Alias != "" {
+			number += "." + d.Instance.ID
+		}
 		if !seen {
-			out = append(out, &gpumetricssvc.GPUState{ID: index(d), UUID: d.UUID, Device: id})
+			out = append(out, &gpumetricssvc.GPUState{ID: number, UUID: d.UUID, Device: id})
 		}
 	}
 	out = slices.DeleteFunc(out, func(g *gpumetricssvc.GPUState) bool { return worst[g.Device] == events.Unknown })
@@ -130,20 +137,4 @@ func states(snapshot *events.Snapshot, owns func(collector string) bool) []*gpum
 		}
 	}
 	return out
-}
-
-// pluginID returns the device plugin's id of a device, or "" if it has none.
-func pluginID(d *collector.Device) string {
-	if d.Level != field.GPU && d.Level != field.Instance {
-		return ""
-	}
-	return cmp.Or(d.Alias, d.SysfsPCI())
-}
-
-// index returns a GPU's number, followed by the partition's if there are several.
-func index(d *collector.Device) string {
-	if d.Level == field.Instance && d.Alias != "" {
-		return d.GPU + "." + d.Instance.ID
-	}
-	return d.GPU
 }

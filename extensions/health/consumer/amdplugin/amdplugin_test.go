@@ -66,13 +66,15 @@ func node() *events.Snapshot {
 	foreign.Collector = "nvml"
 	link := gpu("0", "00000000:19:00.0", events.Failed)
 	link.Device.ID, link.Device.Parent, link.Device.Level = "GPU-0/link0", "GPU-0", field.Link
+	drained := gpu("8", "00000000:DD:00.0", events.Degraded)
+	drained.Action = events.ActionDrain
 	divided, broken := gpu("4", "00000000:9D:00.0", events.OK), gpu("5", "00000000:BD:00.0", events.Failed)
 	return &events.Snapshot{Version: 1, Verdicts: []events.Verdict{
 		gpu("0", "00000000:19:00.0", events.OK), gpu("1", "00000000:3B:00.0", events.Degraded),
 		gpu("2", "00000000:5D:00.0", events.Unknown), gpu("3", "00010000:7D:00.0", events.Failed),
 		divided, partition(divided, "0", "", events.OK), partition(divided, "1", "amdgpu_xcp_0", events.Failed), partition(divided, "2", "amdgpu_xcp_1", events.OK),
 		broken, partition(broken, "0", "", events.OK), partition(broken, "1", "amdgpu_xcp_2", events.Unknown),
-		gpu("6", "", events.Failed), foreign, link,
+		gpu("6", "", events.Failed), drained, foreign, link,
 	}}
 }
 
@@ -105,6 +107,7 @@ func TestList(t *testing.T) {
 		state("4.2", "GPU-4", "amdgpu_xcp_1", "healthy"),
 		state("5", "GPU-5", "0000:bd:00.0", "unhealthy"),
 		state("5.1", "GPU-5", "amdgpu_xcp_2", "unhealthy"),
+		state("8", "GPU-8", "0000:dd:00.0", "unhealthy"),
 	}
 	for _, service := range []string{"gpumetricssvc", "metricssvc"} {
 		board.Store(&events.Snapshot{})
@@ -132,10 +135,8 @@ func isAMD(collector string) bool { return collector == "rocm" }
 func TestNodeLabels(t *testing.T) {
 	got := amdplugin.NodeLabels(node(), isAMD)
 	want := map[string]string{}
-	for _, id := range []string{"3", "4.1", "5", "5.1"} {
+	for _, id := range []string{"3", "4.1", "5", "5.1", "8"} {
 		want["metricsexporter.amd.com.gpu."+id+".state"] = "unhealthy"
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("labels (-want +got):\n%s", diff)
-	}
+	testkit.Equal(t, "labels", want, got)
 }

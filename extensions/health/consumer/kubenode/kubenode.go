@@ -249,26 +249,31 @@ type nodeCondition struct {
 	LastHeartbeatTime metav1.Time `json:"lastHeartbeatTime"`
 }
 
-// levels lists the condition's values, worst first. Unknown comes before Degraded, because the
-// condition must not be False while a state is unknown.
+// levels lists the condition's values, worst first. Its status must not be False while a state is unknown.
 var levels = []struct {
-	state  events.State
+	is     func(*events.Verdict) bool
 	status metav1.ConditionStatus
 	reason string
 }{
-	{events.Failed, metav1.ConditionTrue, "GPUFailed"},
-	{events.Unknown, metav1.ConditionUnknown, "GPUStateUnknown"},
-	{events.Degraded, metav1.ConditionFalse, "GPUDegraded"},
+	{func(v *events.Verdict) bool { return v.State == events.Failed }, metav1.ConditionTrue, "GPUFailed"},
+	{func(v *events.Verdict) bool { return events.OutOfService(v.State.String(), v.Action) }, metav1.ConditionTrue, "GPUOutOfService"},
+	{func(v *events.Verdict) bool { return v.State == events.Unknown }, metav1.ConditionUnknown, "GPUStateUnknown"},
+	{func(v *events.Verdict) bool { return v.State == events.Degraded }, metav1.ConditionFalse, "GPUDegraded"},
 }
 
 // condition returns the node's condition. Its last transition is the latest change of any device.
 func condition(s *events.Snapshot) (c nodeCondition) {
 	c.Type, c.Status, c.Reason, c.Message = ConditionType, metav1.ConditionFalse, "NoGPUProblem", fmt.Sprintf("devices that are ok: %d", len(s.Verdicts))
 	var since time.Time
-	by := map[events.State][]*events.Verdict{}
+	by := make([][]*events.Verdict, len(levels))
 	for i := range s.Verdicts {
 		v := &s.Verdicts[i]
-		by[v.State] = append(by[v.State], v)
+		for n := range levels {
+			if levels[n].is(v) {
+				by[n] = append(by[n], v)
+				break
+			}
+		}
 		if v.Since.After(since) {
 			since = v.Since
 		}
@@ -279,9 +284,9 @@ func condition(s *events.Snapshot) (c nodeCondition) {
 	if since.IsZero() {
 		since = s.Time
 	}
-	for _, l := range levels {
-		if of := by[l.state]; len(of) > 0 {
-			c.Status, c.Reason, c.Message = l.status, l.reason, describe(of)
+	for n, l := range levels {
+		if len(by[n]) > 0 {
+			c.Status, c.Reason, c.Message = l.status, l.reason, describe(by[n])
 			break
 		}
 	}

@@ -13,7 +13,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 	corev1 "k8s.io/api/core/v1"
@@ -213,17 +212,8 @@ func run(t *testing.T, o Options) (stop func(), log *observer.ObservedLogs) {
 	return func() {
 		t.Helper()
 		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		testkit.Must(t, <-ended)
 	}, log
-}
-
-func want(t *testing.T, when string, got, want any) {
-	t.Helper()
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", when, diff)
-	}
 }
 
 // TestLabels: the labels match the devices, other labels stay, and no request is sent while nothing
@@ -249,7 +239,7 @@ func TestLabels(t *testing.T) {
 			}
 			return out
 		}
-		want(t, "of a GPU that is no longer there", s.labels, others())
+		testkit.Equal(t, "of a GPU that is no longer there", others(), s.labels)
 		after := func() {
 			t.Helper()
 			synctest.Wait()
@@ -258,24 +248,24 @@ func TestLabels(t *testing.T) {
 		}
 		b.set(1, events.Failed, "xid_79", events.ActionReboot)
 		after()
-		want(t, "failed", s.labels, others("amd.gpu.1.state"))
+		testkit.Equal(t, "failed", others("amd.gpu.1.state"), s.labels)
 		asked := s.requests
 		b.set(0, events.Degraded, "hot", events.ActionNone)
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		want(t, "requests while no label changes", s.requests, asked)
+		testkit.Equal(t, "requests while no label changes", asked, s.requests)
 
 		s.changed = func() { s.version++; s.changed = nil } // another writer updates the node first
-		b.set(0, events.Failed, "hot", events.ActionNone)
+		b.set(0, events.Failed, "xid_48", events.ActionReset)
 		after()
 		time.Sleep(maxGap)
 		synctest.Wait()
-		want(t, "written in the end", s.labels, others("amd.gpu.0.state", "amd.gpu.1.state"))
-		want(t, "the log", len(log.TakeAll()), 2)
+		testkit.Equal(t, "written in the end", others("amd.gpu.0.state", "amd.gpu.1.state"), s.labels)
+		testkit.Equal(t, "the log", 2, len(log.TakeAll()))
 		b.set(0, events.OK, "", events.ActionNone)
 		b.set(1, events.OK, "", events.ActionNone)
 		after()
-		want(t, "well again", s.labels, others())
+		testkit.Equal(t, "well again", others(), s.labels)
 		stop()
 	})
 }
@@ -286,18 +276,18 @@ func TestConditionAndEvents(t *testing.T) {
 		begin := time.Now()
 		stop, log := run(t, Options{Board: &b.Board, Node: node, Condition: true, Events: true, Config: s.config()})
 		c := s.condition()
-		want(t, "all well", s.short(), "False NoGPUProblem")
-		want(t, "its transition", c.LastTransitionTime.Time.UTC(), begin.UTC().Truncate(time.Second))
+		testkit.Equal(t, "all well", "False NoGPUProblem", s.short())
+		testkit.Equal(t, "its transition", begin.UTC().Truncate(time.Second), c.LastTransitionTime.Time.UTC())
 
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		want(t, "the heartbeat's age", time.Since(s.condition().LastHeartbeatTime.Time) <= heartbeat, true)
-		want(t, "its transition an hour later", s.condition().LastTransitionTime, c.LastTransitionTime)
+		testkit.Equal(t, "the heartbeat's age", true, time.Since(s.condition().LastHeartbeatTime.Time) <= heartbeat)
+		testkit.Equal(t, "its transition an hour later", c.LastTransitionTime, s.condition().LastTransitionTime)
 		asked := s.requests
 		b.store()
 		time.Sleep(gap)
 		synctest.Wait()
-		want(t, "requests for a snapshot without changes", s.requests, asked)
+		testkit.Equal(t, "requests for a snapshot without changes", asked, s.requests)
 
 		step := func(when string, gpu int, state events.State, reason string, a events.Action, condition string, created ...string) {
 			t.Helper()
@@ -305,23 +295,25 @@ func TestConditionAndEvents(t *testing.T) {
 			synctest.Wait()
 			time.Sleep(gap)
 			synctest.Wait()
-			want(t, when, s.short(), condition)
-			want(t, when+": events", s.told(), created)
+			testkit.Equal(t, when, condition, s.short())
+			testkit.Equal(t, when+": events", created, s.told())
 		}
 		step("failed", 2, events.Failed, "xid_79", events.ActionReboot, "True GPUFailed",
 			"Warning GPUFailed: GPU 2 is failed: xid 79 (xid_79), recommended: reboot (GPU-2)")
-		want(t, "the message", s.condition().Message, "GPU 2 is failed: xid 79 (xid_79), recommended: reboot")
+		testkit.Equal(t, "the message", "GPU 2 is failed: xid 79 (xid_79), recommended: reboot", s.condition().Message)
 		failed := s.condition().LastTransitionTime
 		step("degraded, another", 1, events.Degraded, "corrected_errors", events.ActionNone, "True GPUFailed",
 			"Warning GPUDegraded: GPU 1 is degraded: corrected errors (corrected_errors), recommended: none (GPU-1)")
-		want(t, "the transition of a condition that stays", s.condition().LastTransitionTime, failed)
+		testkit.Equal(t, "the transition of a condition that stays", failed, s.condition().LastTransitionTime)
 		step("released", 2, events.Unknown, "released", events.ActionNone, "Unknown GPUStateUnknown")
 		step("failed as before", 2, events.Failed, "xid_79", events.ActionReboot, "True GPUFailed")
 		step("recovered", 2, events.OK, "", events.ActionNone, "False GPUDegraded", "Normal GPURecovered: GPU 2 is ok (GPU-2)")
+		step("degraded, to be drained", 1, events.Degraded, "nvlink_errors", events.ActionDrain, "True GPUOutOfService",
+			"Warning GPUDegraded: GPU 1 is degraded: nvlink errors (nvlink_errors), recommended: drain (GPU-1)")
 		step("both", 1, events.OK, "", events.ActionNone, "False NoGPUProblem", "Normal GPURecovered: GPU 1 is ok (GPU-1)")
-		want(t, "the log", log.Len(), 0)
+		testkit.Equal(t, "the log", 0, log.Len())
 		stop()
-		want(t, "after the end", s.short(), "Unknown ExporterStopped")
+		testkit.Equal(t, "after the end", "Unknown ExporterStopped", s.short())
 	})
 }
 
@@ -334,18 +326,18 @@ func TestOldFault(t *testing.T) {
 		time.Sleep(time.Hour)
 		stop, _ := run(t, Options{Board: &b.Board, Node: node, Condition: true, Events: true, Config: s.config()})
 		defer stop()
-		want(t, "the condition", s.short(), "True GPUFailed")
-		want(t, "its transition", s.condition().LastTransitionTime.Time.UTC(), since.UTC())
-		want(t, "events", s.told(), []string(nil))
+		testkit.Equal(t, "the condition", "True GPUFailed", s.short())
+		testkit.Equal(t, "its transition", since.UTC(), s.condition().LastTransitionTime.Time.UTC())
+		testkit.Equal(t, "events", []string(nil), s.told())
 		time.Sleep(gap)
 		b.set(1, events.OK, "", events.ActionNone)
 		synctest.Wait()
-		want(t, "events of the recovery", s.told(), []string{"Normal GPURecovered: GPU 1 is ok (GPU-1)"})
+		testkit.Equal(t, "events of the recovery", []string{"Normal GPURecovered: GPU 1 is ok (GPU-1)"}, s.told())
 		b.verdicts = append(b.verdicts, newBoard(4).verdicts[2:]...)
-		b.set(2, events.Failed, "hot", events.ActionNone)
+		b.set(2, events.Failed, "xid_48", events.ActionReset)
 		time.Sleep(gap)
 		synctest.Wait()
-		want(t, "events of two GPUs that were not there", s.told(), []string{"Warning GPUFailed: GPU 2 is failed: hot (hot), recommended: none (GPU-2)"})
+		testkit.Equal(t, "events of two GPUs that were not there", []string{"Warning GPUFailed: GPU 2 is failed: xid 48 (xid_48), recommended: reset_gpu (GPU-2)"}, s.told())
 	})
 }
 
@@ -365,15 +357,15 @@ func TestNoLeave(t *testing.T) {
 		if most := 2 * (20 + 5); s.requests > most {
 			t.Errorf("%d requests in 20 minutes, at most %d", s.requests, most)
 		}
-		want(t, "lines in the log", log.Len(), 2) // one per kind
+		testkit.Equal(t, "lines in the log", 2, log.Len()) // one per kind
 		s.set(0)
 		time.Sleep(maxGap)
 		synctest.Wait()
-		want(t, "the condition", s.short(), "False GPUDegraded")
-		want(t, "events", s.told(), []string{
+		testkit.Equal(t, "the condition", "False GPUDegraded", s.short())
+		testkit.Equal(t, "events", []string{
 			"Normal GPURecovered: GPU 0 is ok (GPU-0)", "Warning GPUDegraded: GPU 1 is degraded: hot (hot), recommended: none (GPU-1)",
-		})
-		want(t, "lines in the log, with those of the recovery", log.Len(), 4)
+		}, s.told())
+		testkit.Equal(t, "lines in the log, with those of the recovery", 4, log.Len())
 		s.set(http.StatusInternalServerError)
 		stop()
 	})
@@ -408,7 +400,7 @@ func TestDevicesGone(t *testing.T) {
 		stop, _ := run(t, Options{Board: &b.Board, Node: node, Condition: true, Events: true, Config: s.config()})
 		time.Sleep(time.Hour)
 		stop()
-		want(t, "the condition without devices", s.short(), " ")
+		testkit.Equal(t, "the condition without devices", " ", s.short())
 		b = newBoard(50)
 		for i := range b.verdicts {
 			b.set(i, events.Failed, "missing", events.ActionReboot)
@@ -422,8 +414,8 @@ func TestDevicesGone(t *testing.T) {
 		b.verdicts = nil
 		b.store()
 		synctest.Wait()
-		want(t, "the condition", s.short(), "Unknown NoGPUFound")
-		want(t, "events", s.told(), []string(nil))
+		testkit.Equal(t, "the condition", "Unknown NoGPUFound", s.short())
+		testkit.Equal(t, "events", []string(nil), s.told())
 		stop()
 	})
 	if _, err := New(Options{Board: &events.Board{}, Config: &rest.Config{}, Log: zap.NewNop()}); err == nil || !strings.Contains(err.Error(), "NODE_NAME") {

@@ -137,9 +137,8 @@ const tests = {
   },
   modelProblems() {
     const m = new Model();
-    m.setDevices({ collectors: [{ name: 'dcgm', up: false, cause: 'error', reason: 'no library' }, { name: 'rocm', up: false, cause: 'no_devices', reason: 'no AMD GPU' }], devices: [{ id: 'a', kind: 'gpu', gpu: '3', state: 'lost', reason: 'gone' }, { id: 'b', kind: 'gpu', gpu: '4', state: 'up' }] });
-    m.health = { devices: [{ id: 'a', state: 'failed' }, { id: 'b', gpu: '4', state: 'degraded', reason: 'row_remap_pending', text: 'row remap pending', action: 'reset_gpu' }] };
-    equal(m.problems().map((p) => `${p.text}: ${p.reason}`), ['GPU 3 is lost: gone', 'Collector dcgm is not up: no library', 'GPU 4: health degraded: row remap pending (action: reset_gpu)'], 'problems');
+    m.setDevices({ collectors: [{ name: 'dcgm', up: false, cause: 'error', reason: 'no library' }, { name: 'rocm', up: false, cause: 'no_devices', reason: 'no AMD GPU' }], devices: [{ id: 'a', kind: 'gpu', gpu: '3', state: 'lost', status: { word: 'failed', why: 'gone; action: reboot' } }, { id: 'b', kind: 'gpu', gpu: '4', state: 'up', status: { word: 'degraded', why: 'row remap pending; action: reset_gpu' } }, { id: 'c', kind: 'gpu', gpu: '5', state: 'up', status: { word: 'up' } }] });
+    equal(m.problems().map((p) => `${p.text}: ${p.reason}`), ['GPU 3 is failed: gone; action: reboot', 'Collector dcgm is not up: no library', 'GPU 4 is degraded: row remap pending; action: reset_gpu'], 'problems');
     const none = new Model();
     none.setDevices({ collectors: [{ name: 'rocm', up: false, cause: 'no_devices', reason: 'no AMD GPU' }], devices: [] });
     equal(none.problems().map((p) => p.reason), ['no AMD GPU'], 'nothing for any collector');

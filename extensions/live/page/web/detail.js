@@ -6,7 +6,7 @@ import { h, level, put, replace, sign } from './dom.js';
 import { absence, amount, date, factor, plainUnit, seconds } from './fields.js';
 import { nameOf, usersOf } from './model.js';
 import { PROCESS_COLUMNS, eventTable, processRows, table } from './sections.js';
-import { lanesOf, signature, stateOf } from './tiles.js';
+import { lanesOf, signature } from './tiles.js';
 
 export class Detail {
   constructor(app, dialog) {
@@ -78,9 +78,9 @@ export class Detail {
       this.generation = app.model.generation;
       this.#draw();
     }
-    const { state, reason } = stateOf(app, d);
-    put(this.state, `${sign(state)} ${state}${reason ? `: ${reason}` : ''}`);
-    this.state.className = `state ${level(state)}`;
+    const { word, why } = d.status;
+    put(this.state, `${sign(word)} ${word}${why ? `: ${why}` : ''}`);
+    this.state.className = `state ${level(word)}`;
     const parent = d.parent && app.model.devices.get(d.parent), instance = d.instance || {};
     const facts = [
       ['Model', d.model], ['UUID', d.uuid], ['PCI address', d.pci_bus_id], ['Device file', d.device], ['Part of', parent && nameOf(parent, app.model)],

@@ -248,28 +248,19 @@ export class Model {
 
   // problems returns all problems, worst first: {text, reason, bad, device}.
   problems() {
-    const out = [], seen = new Set();
+    const out = [];
     // A collector without devices on this machine is a problem only if no collector has any.
     const served = [...this.devices.values()].some((d) => d.state === 'up');
     for (const c of this.info.collectors || []) {
       if (!c.up && !(served && NOTHING_HERE.has(c.cause))) out.push({ text: `Collector ${c.name} is not up`, reason: c.reason || c.cause || '', bad: false });
     }
     for (const d of this.devices.values()) {
-      if (d.state === 'up') continue;
-      seen.add(d.id);
-      out.push({ text: `${nameOf(d, this)} is ${d.state}`, reason: d.reason || d.cause || '', bad: d.state !== 'released', device: d.id, since: d.since });
-    }
-    for (const h of this.health?.devices || []) {
-      if (h.state === 'ok' || h.state === 'unknown' || seen.has(h.id)) continue;
-      const d = this.devices.get(h.id);
-      out.push({ text: `${d ? nameOf(d, this) : `GPU ${h.gpu}`}: health ${h.state}`, reason: healthText(h), bad: h.state === 'failed', device: h.id, since: h.since });
+      const { word, why, since } = d.status;
+      if (word !== 'up') out.push({ text: `${nameOf(d, this)} is ${word}`, reason: why || '', bad: word === 'failed' || d.state !== 'up' && d.state !== 'released', device: d.id, since });
     }
     return out.sort((a, b) => b.bad - a.bad);
   }
 }
-
-// healthText returns a device's problem and the recommended action.
-export const healthText = (h) => `${h.text || h.reason || ''}${h.action && h.action !== 'none' ? ` (action: ${h.action})` : ''}`;
 
 // nameOf returns the display name of a device.
 export function nameOf(d, model) {

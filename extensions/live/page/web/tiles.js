@@ -3,7 +3,7 @@
 import { Chart } from './chart.js';
 import { h, level, put, show, sign } from './dom.js';
 import { ROLES, absence, number, reading, reasons, seconds } from './fields.js';
-import { healthText, nameOf, usersOf } from './model.js';
+import { nameOf, usersOf } from './model.js';
 
 // LANES lists the lanes of a device's charts: label, unit, height in a tile (0: only in the details) and in
 // the details; lines of name, role, colour and style; and the roles whose levels set the upper end.
@@ -30,13 +30,6 @@ export function lanesOf(app, id, all) {
 function memory(value) {
   const used = value('memory_used'), total = value('memory_total');
   return { used, total: total === total ? total : used + value('memory_free') + (value('memory_reserved') || 0) };
-}
-
-// stateOf returns a tile's state: the device's state, or its health if it is up.
-export function stateOf(app, d) {
-  const health = app.model.health?.devices?.find((x) => x.id === d.id);
-  if (d.state === 'up' && health && (health.state === 'degraded' || health.state === 'failed')) return { state: health.state, reason: healthText(health), since: health.since };
-  return { state: d.state, reason: d.state === 'up' ? '' : d.reason || d.cause, since: d.since };
 }
 
 // signature changes when a tile must be rebuilt because its set of readings changed.
@@ -149,14 +142,14 @@ export class Tile {
 
   // update writes the changes. all reports whether to keep a line for users.
   update(d, all) {
-    const { app } = this, { state, reason, since } = stateOf(app, d);
+    const { app } = this, { word, why, since } = d.status;
     put(this.model, d.model || '');
-    put(this.badge, `${sign(state)} ${state}`);
-    this.badge.className = `state ${level(state)}`;
+    put(this.badge, `${sign(word)} ${word}`);
+    this.badge.className = `state ${level(word)}`;
     this.element.classList.toggle('down', d.state !== 'up');
     const age = since ? ` for ${seconds((app.model.clock.now() - Date.parse(since)) / 1000)}` : '';
-    put(this.reason, state === 'up' ? '' : `${reason || 'reason not known'}${age}`);
-    show(this.reason, state !== 'up');
+    put(this.reason, word === 'up' ? '' : `${why || 'reason not known'}${age}`);
+    show(this.reason, word !== 'up');
     const users = usersOf(d), processes = d.processes ? `${d.processes.length} process${d.processes.length === 1 ? '' : 'es'}` : '';
     const text = [users.slice(0, 2).join(', ') + (users.length > 2 ? ` and ${users.length - 2} more` : ''), processes].filter(Boolean).join(' · ');
     put(this.users, text);

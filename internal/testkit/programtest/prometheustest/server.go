@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/api"
 	v1 "github.com/prometheus/client_golang/api/prometheus/v1"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/internal/testkit/programtest"
 )
@@ -34,9 +35,7 @@ func Start(tb testing.TB, config string, more ...string) *Server {
 	tb.Helper()
 	exe, dir := Find(tb), tb.TempDir()
 	file := filepath.Join(dir, "prometheus.yml")
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		tb.Fatal(err)
-	}
+	testkit.Must(tb, os.WriteFile(file, []byte(config), 0o600))
 	s := &Server{}
 	s.Process = programtest.Start(tb, exe, append([]string{
 		"--config.file=" + file,
@@ -52,9 +51,7 @@ func Start(tb testing.TB, config string, more ...string) *Server {
 		Address: s.URL,
 		Client:  &http.Client{Transport: transport, Timeout: eventually.Patience},
 	})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testkit.Must(tb, err)
 	s.API = v1.NewAPI(client)
 	return s
 }

@@ -65,9 +65,7 @@ func TestMoves(t *testing.T) {
 	must(t, os.Rename(away, filepath.Clean(first.Path(""))))
 	moves("the GPU that is back", first)
 	close(end)
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	must(t, <-done)
 	if info, err := os.Stat(pipe); err != nil || info.Mode().Type() != os.ModeNamedPipe {
 		t.Errorf("the pipe is %v, %v", info, err)
 	}
