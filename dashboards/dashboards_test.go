@@ -135,9 +135,7 @@ func TestExpressions(t *testing.T) {
 			if p.Type == "table" && p.FieldConfig.Defaults.Unit != "" {
 				t.Errorf("%s: table %q has a unit, which Grafana would give to the numbers of GPUs, too", file, p.Title)
 			}
-			if p.Datasource.UID != "${datasource}" {
-				t.Errorf("%s: panel %q has the data source %q, not the one that is chosen", file, p.Title, p.Datasource.UID)
-			}
+			testkit.Equal(t, fmt.Sprintf("%s: data source of the panel %q, which is to be the one that is chosen", file, p.Title), "${datasource}", p.Datasource.UID)
 			for _, target := range p.Targets {
 				if strings.Contains(target.Expr, "topk") && !target.Instant { // topk selects different series at each step
 					t.Errorf("%s: panel %q ranks over a range", file, p.Title)

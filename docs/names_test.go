@@ -31,9 +31,7 @@ func scan(t *testing.T, pattern *regexp.Regexp, least int, wrong func(path, text
 	for path, text := range every(t) {
 		for _, m := range pattern.FindAllStringSubmatchIndex(text, -1) {
 			found++
-			if complaint := wrong(path, text, m); complaint != "" {
-				t.Errorf("%s: %s", path, complaint)
-			}
+			testkit.Equal(t, path, "", wrong(path, text, m))
 		}
 	}
 	if found < least {

@@ -8,9 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/config"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // oldPage is a page of dcgm-exporter 4.8.2 with its label order and a DCGM blank.
@@ -43,24 +42,20 @@ DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{hostname="n1",UUID="GPU-a",gpu="0"} 5e+06
 DCGM_FI_DEV_FB_FREE{hostname="n1",UUID="GPU-a",gpu="0"} 9
 `
 
-// findings parses the output in JSON.
-func findings(t *testing.T, text string) []finding {
+// compared parses the output in JSON.
+func compared(t *testing.T, text string) (got comparison) {
 	t.Helper()
-	var got comparison
-	if err := json.Unmarshal([]byte(text), &got); err != nil {
-		t.Fatalf("%v in\n%s", err, text)
-	}
-	return got.Findings
+	testkit.Must(t, json.Unmarshal([]byte(text), &got))
+	return got
 }
 
 func TestCompareFindings(t *testing.T) {
 	o := execute(t, "compare", "--output=json", tempFile(t, "page", oldPage), tempFile(t, "page", newPage))
-	code, out, text := o.Code, o.Out, o.Err
-	if code != 1 || text != "" {
-		t.Fatalf("exit code %d, error %q", code, text)
+	if o.Code != 1 || o.Err != "" {
+		t.Fatalf("exit code %d, error %q", o.Code, o.Err)
 	}
 	var got []string
-	for _, f := range findings(t, o.Out) {
+	for _, f := range compared(t, o.Out).Findings {
 		if f.Meaning == "" {
 			t.Errorf("%+v has no meaning", f)
 		}
@@ -78,12 +73,10 @@ func TestCompareFindings(t *testing.T) {
 		`family renamed | DCGM_FI_DEV_SM_CLOCK | DCGM_FI_DEV_SM_CLOCK_HERTZ | `,
 		`label renamed | Hostname | hostname | `,
 	}
-	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("findings (-want +got):\n%s", d)
-	}
+	testkit.Equal(t, "findings", want, got)
 	for kind, part := range map[string]string{"family missing": "blank of DCGM", "family renamed": "new value = old value × 1e+06", "label renamed": "by()"} {
-		if !strings.Contains(out, part) {
-			t.Errorf("no finding of kind %q says %q:\n%s", kind, part, out)
+		if !strings.Contains(o.Out, part) {
+			t.Errorf("no finding of kind %q says %q:\n%s", kind, part, o.Out)
 		}
 	}
 }
@@ -107,20 +100,11 @@ DCGM_FI_DEV_GPU_UTIL_sum{uuid="GPU-a",hostname="n1",pod="p"} 9
 DCGM_FI_DEV_GPU_UTIL_count{uuid="GPU-a",hostname="n1",pod="p"} 99
 `
 	o := execute(t, "compare", "--output=json", tempFile(t, "page", old), tempFile(t, "page", latest))
-	code, out := o.Code, o.Out
-	var got comparison
-	if err := json.Unmarshal([]byte(out), &got); err != nil {
-		t.Fatalf("%v in %s", err, out)
+	if got := compared(t, o.Out); o.Code != 0 || got.Series != 3 || got.Same != 3 || len(got.Findings) != 3 {
+		t.Errorf("exit code %d, %d of %d series the same, findings %v; want 0, 3 of 3 and one family, two labels renamed", o.Code, got.Same, got.Series, got.Findings)
 	}
-	if code != 0 || got.Series != 3 || got.Same != 3 || len(got.Findings) != 3 {
-		t.Errorf("exit code %d, %d of %d series the same, findings %v; want 0, 3 of 3 and one family, two labels renamed", code, got.Same, got.Series, got.Findings)
-	}
-	if o := execute(t, "compare", "--tolerance=0.001", tempFile(t, "page", old), tempFile(t, "page", latest)); o.Code != 1 || !strings.Contains(o.Out, "1980 -> 1970") {
-		t.Errorf("with a small tolerance: exit code %d\n%s", o.Code, o.Out)
-	}
-	if o := execute(t, "compare", tempFile(t, "page", old), tempFile(t, "page", old)); o.Code != 0 || o.Out != "the same: 3 of 3 series\n" {
-		t.Errorf("a page and itself: exit code %d\n%s", o.Code, o.Out)
-	}
+	execute(t, "compare", "--tolerance=0.001", tempFile(t, "page", old), tempFile(t, "page", latest)).Want(t, 1, "1980 -> 1970")
+	testkit.Equal(t, "a page and itself", outcome{Out: "the same: 3 of 3 series\n"}, execute(t, "compare", tempFile(t, "page", old), tempFile(t, "page", old)))
 }
 
 // TestCompareBothGenerations: a page with both generations of names contains every page of one
@@ -142,12 +126,11 @@ func TestCompareBothGenerations(t *testing.T) {
 		t.Helper()
 		o := execute(t, "compare", "--output=json", from, to)
 		var got []string
-		for _, f := range findings(t, o.Out) {
+		for _, f := range compared(t, o.Out).Findings {
 			got = append(got, strings.TrimSpace(string(f.Kind)+" "+f.Old+" "+f.New))
 		}
-		if d := cmp.Diff(strings.Join(want, "\n"), strings.Join(got, "\n")); d != "" || o.Code != 0 {
-			t.Errorf("exit code %d, findings (-want +got):\n%s", o.Code, d)
-		}
+		o.Want(t, 0)
+		testkit.Equal(t, "findings", want, got)
 	}
 	f(old, both)
 	f(latest, both)
@@ -175,9 +158,7 @@ func TestComparePagesThatCannotBeRead(t *testing.T) {
 	}))
 	defer server.Close()
 	page := tempFile(t, "page", oldPage)
-	if o := execute(t, "compare", page, server.URL+"/metrics"); o.Code != 0 {
-		t.Errorf("by HTTP: exit code %d\n%s", o.Code, o.Out)
-	}
+	execute(t, "compare", page, server.URL+"/metrics").Want(t, 0)
 	for _, address := range []string{"http://u:secret@127.0.0.1:1/metrics", "http://u:secret%zz@127.0.0.1:1/metrics"} {
 		if o := execute(t, "compare", address, page); o.Code != 2 || strings.Contains(o.Err, "secret") {
 			t.Errorf("%s: exit code %d, standard error %q, want 2 and no password", address, o.Code, o.Err)
@@ -185,9 +166,7 @@ func TestComparePagesThatCannotBeRead(t *testing.T) {
 	}
 	secure := httptest.NewTLSServer(server.Config.Handler)
 	defer secure.Close()
-	if o := execute(t, "compare", "--insecure", page, secure.URL+"/metrics"); o.Code != 0 {
-		t.Errorf("--insecure: exit code %d, %s", o.Code, o.Err)
-	}
+	execute(t, "compare", "--insecure", page, secure.URL+"/metrics").Want(t, 0)
 	for want, args := range map[string][]string{
 		"404":                           {page, server.URL + "/elsewhere"},
 		"no such file":                  {page, page + "x"},
@@ -203,15 +182,12 @@ func TestComparePagesThatCannotBeRead(t *testing.T) {
 		"--output is":                   {"--output=xml", page, page},
 	} {
 		o := execute(t, append([]string{"compare"}, args...)...)
-		code, out, text := o.Code, o.Out, o.Err
-		if code != 2 || out != "" || !strings.Contains(text, want) {
-			t.Errorf("%q: exit code %d, output %q, error %q; want 2 and %q", args, code, out, text, want)
+		if o.Code != 2 || o.Out != "" || !strings.Contains(o.Err, want) {
+			t.Errorf("%q: exit code %d, output %q, error %q; want 2 and %q", args, o.Code, o.Out, o.Err, want)
 		}
 	}
 	// A page without GPUs is no basis for a comparison.
-	if o := execute(t, "compare", tempFile(t, "page", "go_goroutines 7\n"), page); o.Code != 1 {
-		t.Errorf("an old page without GPUs: exit code %d, want 1", o.Code)
-	}
+	execute(t, "compare", tempFile(t, "page", "go_goroutines 7\n"), page).Want(t, 1)
 }
 
 func FuzzComparePages(f *testing.F) {

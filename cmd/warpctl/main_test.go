@@ -105,9 +105,7 @@ func TestDoctor(t *testing.T) {
 	defer s.Close()
 	o := execute(t, "doctor", "--url="+s.URL, "--output=json")
 	var got doctor.Result
-	if err := json.Unmarshal([]byte(o.Out), &got); err != nil {
-		t.Fatalf("%v\n%s%s", err, o.Out, o.Err)
-	}
+	testkit.Must(t, json.Unmarshal([]byte(o.Out), &got))
 	found := false
 	for _, f := range got.Findings {
 		found = found || f.Check == "devices" && strings.Contains(f.Finding, "failed: GPU 1: fell off the bus")

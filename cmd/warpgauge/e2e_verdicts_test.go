@@ -4,20 +4,32 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
+	"google.golang.org/protobuf/types/known/emptypb"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"warpgauge/cmd/warpctl/doctor"
 	"warpgauge/cmd/warpctl/top"
+	"warpgauge/collectors/rocm/rocmtest"
+	"warpgauge/extensions/health/consumer/amdplugin/gpumetricssvc"
 	"warpgauge/extensions/live/apiv1"
+	"warpgauge/internal/testkit/eventually"
 	"warpgauge/internal/testkit/golden"
+	"warpgauge/internal/testkit/programtest/prometheustest"
 	"warpgauge/pkg/events"
+	"warpgauge/pkg/kube/kubetest/apitest"
 )
 
 // faultsOfGPUs has a fault for each GPU of a simulated node but the last one, in the order of the table.
@@ -37,10 +49,11 @@ var faultsOfGPUs = []struct{ text, fault string }{
 	{"a corrupt InfoROM", "value, field: DCGM_FI_DEV_INFOROM_CONFIG_VALID, value: 0"},
 }
 
-// TestE2EVerdicts injects the faults with each shipped list, and compares the metric, the API and the commands: state and action are
-// the same everywhere and with each list. It writes the table of docs/health-consumers.md.
+// TestE2EVerdicts injects the faults with each shipped list, and compares the metric, the API, the commands and those who act on them:
+// state and action are the same everywhere and with each list. It writes the table of docs/health-consumers.md.
 func TestE2EVerdicts(t *testing.T) {
 	t.Parallel()
+	kube := newNodeStatus(t, "node-1")
 	table := ""
 	for _, list := range []string{"default-counters.csv", "recommended-counters.csv", "dcp-metrics-included.csv", "1.x-compatibility-metrics.csv"} {
 		fault := newTrouble(t)
@@ -48,7 +61,7 @@ func TestE2EVerdicts(t *testing.T) {
 		for gpu, f := range faultsOfGPUs {
 			entries = append(entries, fault.fault(fmt.Sprintf("device: %d, kind: %s", gpu, f.fault)))
 		}
-		e := serve(t, build(t), "--fake-devices="+strconv.Itoa(len(faultsOfGPUs)+1), "--sample-deadline=2s", "--slow-interval=2s",
+		e := serveBy(t, []string{"env", "KUBECONFIG=" + kube.Kubeconfig(), "NODE_NAME=node-1", build(t)}, "--health-node-condition", "--fake-devices="+strconv.Itoa(len(faultsOfGPUs)+1), "--sample-deadline=2s", "--slow-interval=2s",
 			"-f", filepath.Join("..", "..", "etc", list), faults(t, entries...))
 		e.await(t, "healthy GPUs", func(p page) error { return verdictsOf(p, "ok  none", len(faultsOfGPUs)+1) })
 		fault.begin(t)
@@ -69,6 +82,11 @@ func TestE2EVerdicts(t *testing.T) {
 			t.Fatalf("%s: verdicts %q", list, all)
 		}
 		e.sameEverywhere(t, list, all)
+		kube.same(t, list, all)
+		if table == "" {
+			e.sameAlerts(t, all)
+			e.sameActs(t, all)
+		}
 		rows := ""
 		for gpu, f := range faultsOfGPUs {
 			v := strings.Split(all[gpu], " | ")
@@ -120,9 +138,11 @@ func (e *exporter) sameEverywhere(t *testing.T, list string, metric []string) {
 	if len(health.Devices) != len(metric) || len(devices.Devices) != len(metric) || len(screen.Devices) != len(metric) {
 		t.Fatalf("%s: %d, %d, %d devices, want %d", list, len(health.Devices), len(devices.Devices), len(screen.Devices), len(metric))
 	}
-	for i := range metric {
-		h, d, s := &health.Devices[i], &devices.Devices[i], &screen.Devices[i]
-		n, err := strconv.Atoi(h.GPU)
+	for i := range metric { // the orders differ: devices that are not there come last
+		d := &devices.Devices[i]
+		h := &health.Devices[slices.IndexFunc(health.Devices, func(h apiv1.DeviceHealth) bool { return h.GPU == d.GPU })]
+		s := &screen.Devices[slices.IndexFunc(screen.Devices, func(s top.DeviceReport) bool { return s.GPU == d.GPU })]
+		n, err := strconv.Atoi(d.GPU)
 		must(t, err)
 		word := h.State // for people: an ok device is up, one without values has its state
 		switch h.State {
@@ -132,7 +152,7 @@ func (e *exporter) sameEverywhere(t *testing.T, list string, metric []string) {
 			word = d.State
 		}
 		action := h.Action == "none" || strings.HasSuffix(d.Status.Why, "; action: "+h.Action)
-		if h.State+" | "+h.Reason+" | "+h.Action != metric[n] || d.Status.Word != word || !action || s.State != word || s.Reason != d.Status.Why || s.GPU != h.GPU || d.GPU != h.GPU {
+		if h.State+" | "+h.Reason+" | "+h.Action != metric[n] || d.Status.Word != word || !action || s.State != word || s.Reason != d.Status.Why {
 			t.Errorf("%s: GPU %d: metric %q, health %+v, devices %+v, top %+v", list, n, metric[n], h, d.Status, s)
 		}
 		about := 0
@@ -145,8 +165,193 @@ func (e *exporter) sameEverywhere(t *testing.T, list string, metric []string) {
 			t.Errorf("%s: GPU %d is %s: %d findings of doctor in %+v", list, n, word, about, found.Findings)
 		}
 	}
-	out, err := exec.CommandContext(t.Context(), build(t), "health", "--output=line", "--url="+e.url).Output()
-	if exit := new(exec.ExitError); !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(string(out), ": ") {
-		t.Errorf("%s: warpgauge health: %v, %q", list, err, out)
+}
+
+// nodeStatus is an API server that keeps the condition of its node.
+type nodeStatus struct {
+	*apitest.Server
+	condition atomic.Pointer[metav1.Condition]
+}
+
+func newNodeStatus(t *testing.T, node string) *nodeStatus {
+	t.Helper()
+	s := &nodeStatus{Server: apitest.Start(t, node)}
+	s.AnswerFirst(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodPatch || r.URL.Path != "/api/v1/nodes/"+node+"/status" {
+			return false
+		}
+		var patch struct {
+			Status struct{ Conditions []metav1.Condition }
+		}
+		if err := json.NewDecoder(r.Body).Decode(&patch); err != nil || len(patch.Status.Conditions) != 1 {
+			t.Errorf("patch %+v, %v", patch, err)
+			return false
+		}
+		s.condition.Store(&patch.Status.Conditions[0])
+		apitest.Reply(w, http.StatusOK, apitest.Object{"kind": "Node", "apiVersion": "v1", "metadata": apitest.Object{"name": node}})
+		return true
+	})
+	return s
+}
+
+// same compares the condition's message, which names failed GPUs until it is too long, with the metric.
+func (s *nodeStatus) same(t *testing.T, list string, metric []string) {
+	t.Helper()
+	var want []string
+	for n, m := range metric {
+		if v := strings.Split(m, " | "); v[0] == "failed" {
+			want = append(want, fmt.Sprintf("GPU %d %s %s", n, v[1], v[2]))
+		}
+	}
+	eventually.OK(t, "the condition of the node", func() error {
+		c := s.condition.Load()
+		if c == nil || c.Status != metav1.ConditionTrue || c.Reason != "GPUFailed" {
+			return fmt.Errorf("%s: %+v", list, c)
+		}
+		named, rest := regexp.MustCompile(`GPU (\d+) is failed: [^;]* \((\w+)\), recommended: (\w+)`).FindAllStringSubmatch(c.Message, -1), 0
+		_, _ = fmt.Sscanf(c.Message[strings.LastIndex(c.Message, "; ")+2:], "%d more", &rest) // 0 if all are named
+		for i, m := range named {
+			if got := "GPU " + strings.Join(m[1:], " "); got != want[i] {
+				return fmt.Errorf("%s: the condition has %q, the metric %q", list, got, want[i])
+			}
+		}
+		if len(named) < 8 || len(named)+rest != len(want) {
+			return fmt.Errorf("%s: %d GPUs and %d more of %d: %s", list, len(named), rest, len(want), c.Message)
+		}
+		return nil
+	})
+}
+
+// sameAlerts compares the alerts of a real Prometheus about each GPU with the metric.
+func (e *exporter) sameAlerts(t *testing.T, metric []string) {
+	t.Helper()
+	rules, err := filepath.Abs("../../deploy/prometheus/rules/alerts.yml")
+	must(t, err)
+	server := prometheustest.Start(t, fmt.Sprintf(`global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}
+rule_files: [%q]
+scrape_configs:
+- {job_name: warpgauge, honor_labels: true, static_configs: [{targets: [%q]}]}
+`, rules, strings.TrimPrefix(e.url, "http://")))
+	server.Process.Await(t, "the alerts", func() error {
+		answer, err := server.API.Alerts(t.Context())
+		got := make([]string, len(metric))
+		for _, a := range answer.Alerts {
+			n, err := strconv.Atoi(string(a.Labels["gpu"]))
+			if name := a.Labels["alertname"]; err == nil && (name == "GPUFailed" || name == "GPUDegraded") {
+				got[n] += fmt.Sprintf("%s | %s | %s", strings.ToLower(strings.TrimPrefix(string(name), "GPU")), a.Annotations["reason"], a.Annotations["action"])
+			}
+		}
+		for n, want := range metric {
+			if strings.HasPrefix(want, "ok") || strings.HasPrefix(want, "unknown") {
+				want = ""
+			}
+			if got[n] != want {
+				err = errors.Join(err, fmt.Errorf("alerts about GPU %d: %q, want %q", n, got[n], want))
+			}
+		}
+		return err
+	})
+}
+
+// sameActs lets Slurm's script and node-problem-detector's command judge each GPU as if it were the only one of the node.
+func (e *exporter) sameActs(t *testing.T, metric []string) {
+	t.Helper()
+	var all, only apiv1.Health
+	answer, err := newClient(t).Get(e.url + "/api/v1/health")
+	must(t, err)
+	must(t, errors.Join(json.NewDecoder(answer.Body).Decode(&all), answer.Body.Close()))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(&only) // the client may have gone
+	}))
+	t.Cleanup(server.Close)
+	var npd struct{ Rules []struct{ Args []string } }
+	text, err := os.ReadFile("../../deploy/node-problem-detector/warpgauge.json")
+	must(t, err)
+	must(t, json.Unmarshal(text, &npd))
+	dir := t.TempDir()
+	update := filepath.Join(dir, "update")
+	write(t, filepath.Join(dir, "scontrol"), "#!/bin/sh\n[ \"$1\" != update ] || printf '%s' \"$*\" >"+update+"\necho NodeName=n1 State=IDLE ThreadsPerCore=1\n")
+	must(t, os.Chmod(filepath.Join(dir, "scontrol"), 0o700))
+	settings := file(t, "slurm", fmt.Sprintf("PATH=%s:$PATH\nWARPGAUGE_PROGRAM=%s\nWARPGAUGE_HEALTH_FLAGS=--url=%s\n", dir, build(t), server.URL))
+	for _, d := range all.Devices {
+		n, err := strconv.Atoi(d.GPU)
+		must(t, err)
+		only = apiv1.Health{State: d.State, Devices: []apiv1.DeviceHealth{d}}
+		v := strings.Split(metric[n], " | ")
+		code, reason, line := 0, "", fmt.Sprintf("GPU %d %s: %s", n, v[1], v[2])
+		switch {
+		case v[0] == "failed", v[2] == "drain": // as the documentation says
+			code, reason = 1, "update NodeName=n1 State=DRAIN Reason=warpgauge: "+line
+		case v[0] == "unknown":
+			code = 2
+		}
+		slurm := exec.CommandContext(t.Context(), "../../deploy/slurm/warpgauge-health")
+		slurm.Env = []string{"SLURMD_NODENAME=n1", "WARPGAUGE_SLURM_CONFIG=" + settings}
+		out, err := slurm.CombinedOutput()
+		must(t, err)
+		got, _ := os.ReadFile(update) // missing if the node is not drained
+		_ = os.Remove(update)
+		if string(got) != reason {
+			t.Errorf("GPU %d, %s: scontrol %q, want %q: %s", n, metric[n], got, reason, out)
+		}
+		command := exec.CommandContext(t.Context(), build(t), append(npd.Rules[0].Args, "--url="+server.URL)...)
+		out, _ = command.Output() // fails with the code
+		if c := command.ProcessState.ExitCode(); c != code || code == 1 && strings.TrimSpace(string(out)) != line {
+			t.Errorf("GPU %d, %s: node-problem-detector gets code %d, want %d, and %q", n, metric[n], c, code, out)
+		}
+	}
+}
+
+// TestE2EAMDVerdicts breaks AMD's GPUs in their files, with each shipped list, and compares the same as TestE2EVerdicts, and what AMD's
+// device plugin is told.
+func TestE2EAMDVerdicts(t *testing.T) {
+	t.Parallel()
+	mountNamespace(t)
+	want := []string{
+		"failed | ras_uncorrected | reset_gpu", "degraded | bad_pages_failed | reset_gpu", "degraded | xgmi_link_down | drain",
+		"failed | hung | reboot", "failed | lost | reboot", "ok |  | none",
+	}
+	for _, list := range []string{"default-counters.csv", "recommended-counters.csv", "amd-counters.csv", "dcp-metrics-included.csv", "1.x-compatibility-metrics.csv"} {
+		tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X, Metrics: "1.8", GPUs: len(want)})
+		sockets := t.TempDir()
+		e := contained{
+			mounts: map[string]string{"/sys": filepath.Join(tree.Root, "sys"), "/sockets": sockets}, writable: []string{"/sockets"},
+			args: []string{
+				"--enable-only=rocm", "--enable-rocm=true", "--rocm-source=sysfs", "--health-amd-socket=/sockets/health", "-f", "/etc/warpgauge/" + list,
+				"--sample-deadline=2s", "--slow-interval=2s",
+			},
+		}.run(t, build(t))
+		e.await(t, "healthy GPUs", func(p page) error { return verdictsOf(p, "ok  none", len(want)) })
+		tree.GPUs[0].Update(t, func(s *rocmtest.State) { s.Uncorrectable = 1 })
+		tree.GPUs[1].Set(t, "ras/gpu_vram_bad_pages", "0x00001a2b : 0x00001000 : F \n")
+		tree.GPUs[2].Update(t, func(s *rocmtest.State) { s.XGMIUp[0] = 0 })
+		tree.GPUs[3].FIFO(t, "gpu_metrics")
+		tree.GPUs[4].Vanish(t)
+		e.await(t, "the verdicts", func(p page) (err error) {
+			for n, verdict := range want {
+				v := strings.Split(verdict, " | ")
+				err = errors.Join(err, p.want(1, "warpgauge_device_health", "gpu", strconv.Itoa(n), "state", v[0], "reason", v[1], "action", v[2]))
+			}
+			return err
+		})
+		e.sameEverywhere(t, list, want)
+		var answer gpumetricssvc.GPUStateResponse
+		must(t, socketClient(t, filepath.Join(sockets, "health")).Invoke(t.Context(), "/metricssvc.MetricsService/List", &emptypb.Empty{}, &answer))
+		for _, g := range answer.GetGPUState() {
+			n, err := strconv.Atoi(g.GetID())
+			must(t, err)
+			health := "healthy"
+			if v := strings.Split(want[n], " | "); v[0] == "failed" || v[2] == "drain" {
+				health = "unhealthy"
+			}
+			if g.GetHealth() != health {
+				t.Errorf("%s: the device plugin is told that GPU %d is %s, the verdict is %q", list, n, g.GetHealth(), want[n])
+			}
+		}
+		if n := len(answer.GetGPUState()); n != len(want) {
+			t.Errorf("%s: the device plugin is told of %d GPUs", list, n)
+		}
+		e.ends(t, syscall.SIGTERM)
 	}
 }

@@ -153,7 +153,8 @@ func (w *Watch) judgeState(t *tracked, now time.Time) {
 	if hung || !stalled { // a device that is stalled for another reason since has not answered
 		w.setCondition(t, ruleHung, hung, now, d.Reason)
 	}
-	w.setCondition(t, ruleLost, d.State == session.Lost, now, d.Reason)
+	lost := d.State == session.Lost || d.State == session.Absent && !t.find(ruleLost).inactive() // until it is back
+	w.setCondition(t, ruleLost, lost, now, d.Reason)
 	w.setCondition(t, ReasonMissing, d.State == session.Absent, now, d.Reason)
 	w.setCondition(t, ruleReleased, d.State == session.Released, now, d.Reason)
 	w.setCondition(t, ruleNotServed, false, now, "")

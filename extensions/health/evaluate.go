@@ -105,7 +105,7 @@ func bindRules(s *rows.Source, table Rules, derived bool, all evaluations) *sour
 			out.resets = append(out.resets, resetInput{board, c.Device, i, s.Collector + " " + strconv.Itoa(int(c.Field)), math.NaN()})
 		}
 		for j := range table {
-			if r := &table[j]; r.judges(c) {
+			if r := &table[j]; r.judges(c) && r.appliesTo(vendorOf(s.Source, c.Device)) {
 				key := evaluationKey{r.Name, s.Collector, s.Devices[c.Device].ID, fmt.Sprint(c.Labels), c.Field}
 				limit := -1
 				if r.Limit != 0 {
@@ -180,6 +180,21 @@ func (r *Rule) judges(c *collector.Column) bool {
 	return false
 }
 
+// appliesTo reports whether a rule judges boards of a vendor.
+func (r *Rule) appliesTo(vendor *field.Vendor) bool {
+	return vendor != field.VendorAMD || !slices.Contains(pagesOfNVIDIA, r.Name)
+}
+
+// vendorOf returns the vendor of a device; nil: it has only readings common to all vendors.
+func vendorOf(s *view.Source, device int) *field.Vendor {
+	for i := range s.Columns {
+		if d, known := field.ByID(s.Columns[i].Field); known && s.Columns[i].Device == device && d.Vendor != nil {
+			return d.Vendor
+		}
+	}
+	return nil
+}
+
 // threshold returns the threshold of a column.
 func (r *Rule) threshold(c *collector.Column) float64 {
 	for _, l := range c.Labels {
@@ -212,22 +227,16 @@ func unjudged(s *view.Source, device int, table Rules) (out []events.Unjudged) {
 	if s.Devices[device].Parent != "" {
 		return nil
 	}
-	columns := map[field.ID]bool{}
-	var vendor *field.Vendor // the device's vendor; nil: it has only readings common to all vendors
+	columns, vendor := map[field.ID]bool{}, vendorOf(s, device)
 	for i := range s.Columns {
-		if s.Columns[i].Device == device {
-			columns[s.Columns[i].Field] = true
-			if d, known := field.ByID(s.Columns[i].Field); known && d.Vendor != nil {
-				vendor = d.Vendor
-			}
-		}
+		columns[s.Columns[i].Field] = columns[s.Columns[i].Field] || s.Columns[i].Device == device
 	}
 	for i := range table {
 		r := &table[i]
 		why, asked, found := collector.ReasonNotListed, false, false
 		for _, id := range r.Readings {
 			d, known := field.ByID(id)
-			if !known || !d.AskedOf(s.Devices[device].Level) || d.Vendor != nil && d.Vendor != vendor {
+			if !known || !d.AskedOf(s.Devices[device].Level) || d.Vendor != nil && d.Vendor != vendor || !r.appliesTo(vendor) {
 				continue
 			}
 			asked, found = true, found || columns[id]
@@ -259,8 +268,9 @@ func (s *sourceRules) evaluate(row *rows.Row) {
 		}
 	}
 	for i := range s.resets {
-		if r := &s.resets[i]; row.Devices[r.device].Sampled && row.Cells[r.cell] >= 0 {
-			r.value = row.Cells[r.cell]
+		r := &s.resets[i] // no energy at all is an odd reading, not a reset
+		if v := row.Cells[r.cell]; row.Devices[r.device].Sampled && (v > 0 || v == 0 && s.Columns[r.cell].Field != field.TotalEnergy) {
+			r.value = v
 		}
 	}
 	for i := range s.gpus {

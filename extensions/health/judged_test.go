@@ -181,8 +181,19 @@ func TestStates(t *testing.T) {
 			n.want("GPU-a", c.state, c.reason)
 		})
 	}
-	// A GPU that was only a number until it answered has no verdict afterwards.
+	// A lost GPU stays failed when it is absent afterwards.
 	n := newNode(t, 1, Options{}, field.GPUTemperature)
+	n.step(60, 2, time.Second, events.OK, "")
+	d := &n.status[0].Devices[0]
+	d.State, d.Cause = session.Lost, session.CauseLost
+	n.step(60, 1, time.Second, events.Failed, "lost")
+	d.State, d.Cause = session.Absent, session.CauseVanished
+	n.step(60, 100, time.Second, events.Failed, "lost")
+	n.step(60, 30, time.Second, events.Failed, ReasonMissing)
+	d.State, d.Cause = session.Up, ""
+	n.step(60, 62, time.Second, events.OK, "")
+	// A GPU that was only a number until it answered has no verdict afterwards.
+	n = newNode(t, 1, Options{}, field.GPUTemperature)
 	n.status[0].Devices[0] = session.DeviceStatus{Device: collector.Device{ID: "nvml0", Level: field.GPU}, State: session.Stalled}
 	n.tick(time.Second)
 	n.want("nvml0", events.Unknown, ruleStalled)
@@ -190,6 +201,17 @@ func TestStates(t *testing.T) {
 	if n.tick(time.Second); n.of("nvml0").Text != "not there" {
 		t.Errorf("the verdict is %v", n.of("nvml0"))
 	}
+}
+
+// TestOddEnergy: a reading without energy is no reset; one far below the last is.
+func TestOddEnergy(t *testing.T) {
+	n := newNode(t, 1, Options{}, field.TotalEnergy)
+	n.step(1e9, 2, time.Second, events.OK, "")
+	n.Observe(Observation{Reason: ReasonXID, Code: 48, Device: "GPU-a", Time: n.now, Source: "test"})
+	for _, v := range []float64{1e9, 0, blank, 1e9, 0} {
+		n.step(v, 1, time.Second, events.Failed, "xid_48")
+	}
+	n.step(1e3, 1, time.Second, events.OK, "")
 }
 
 // TestEvidence: the evidence has the newest texts, a minute apart. A repeated text renews its time.

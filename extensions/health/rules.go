@@ -93,6 +93,10 @@ var judgedElsewhere = []string{
 	"DCGM_FR_GPU_RECOVERY_REBOOT", "DCGM_FR_GPU_RECOVERY_DRAIN_P2P", "DCGM_FR_GPU_RECOVERY_DRAIN_RESET",
 }
 
+// pagesOfNVIDIA lists rules about pages of memory that do not judge AMD's boards: the driver retires many pages at once there, and
+// has its own words for pages that wait or are in use, which bad_pages_failed and bad_pages_pending judge.
+var pagesOfNVIDIA = []string{"row_remap_failed", "retired_pages", "page_retirement_pending"}
+
 // table is the only list of reason codes, with the XIDs and recovery actions of xids.go. TestEveryRule has a case for each.
 var table = inOrder(slices.Concat(xidRules(), []Rule{
 	kernel("fell_off_bus", events.Failed, events.ActionReboot, "the kernel's log reports that the GPU has fallen off the bus", linkXIDs),

@@ -68,8 +68,7 @@ type Options struct {
 	Rules   Rules
 	Derived Derived       // early signs, or nil
 	Board   *events.Board // for the verdicts; nil: New creates one
-	// Events supplies the XIDs, and receives each verdict whose state or reason changed. It may be
-	// nil.
+	// Events supplies the XIDs, and receives each verdict whose state or reason changed. It may be nil.
 	Events *events.Bus
 	// Directory stores the conditions; "" keeps them in memory only.
 	Directory string

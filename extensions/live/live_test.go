@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -74,20 +75,14 @@ func TestProcessesAreReadForViewers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answers, p := answeringNode(t, "processes: [{device: 2, pid: 2, memory: 5}]\n")
 		time.Sleep(3 * time.Second)
-		if n := len(p.Engine.Processes().Load().Sources); n > 0 {
-			t.Errorf("%d sources of processes without a viewer", n)
-		}
+		testkit.Equal(t, "sources of processes without a viewer", 0, len(p.Engine.Processes().Load().Sources))
 		answerOf[apiv1.Devices](t, answers, "devices")
 		time.Sleep(3 * time.Second)
 		for _, d := range answerOf[apiv1.Devices](t, answers, "devices").Devices {
-			if got := len(d.Processes); got != map[bool]int{true: 1}[d.GPU == "2"] {
-				t.Errorf("GPU %s has %d processes", d.GPU, got)
-			}
+			testkit.Equal(t, "processes of GPU "+d.GPU, map[bool]int{true: 1}[d.GPU == "2"], len(d.Processes))
 		}
 		time.Sleep(viewTimeout + 3*time.Second)
-		if n := len(p.Engine.Processes().Load().Sources); n > 0 {
-			t.Errorf("%d sources of processes after the last viewer", n)
-		}
+		testkit.Equal(t, "sources of processes after the last viewer", 0, len(p.Engine.Processes().Load().Sources))
 	})
 }
 
@@ -103,9 +98,7 @@ func TestTheAPIShowsAnXID(t *testing.T) {
 				i++
 			}
 		}
-		if i != 1 {
-			t.Errorf("%d events of the XID: %+v", i, events)
-		}
+		testkit.Equal(t, fmt.Sprintf("events of the XID in %+v", events), 1, i)
 		id := ""
 		for _, d := range answerOf[apiv1.Devices](t, answers, "devices").Devices {
 			if d.GPU == "1" && d.Kind == "gpu" {
@@ -116,9 +109,7 @@ func TestTheAPIShowsAnXID(t *testing.T) {
 		for _, f := range answerOf[apiv1.Fields](t, answers, "fields?device="+id+"&field=DCGM_EXP_XID_ERRORS_TOTAL").Devices[0].Fields {
 			counted = counted || f.Labels["xid"] == "79" && f.Value != nil && *f.Value == 1
 		}
-		if !counted {
-			t.Error("the XID is not among the counted ones")
-		}
+		testkit.Equal(t, "the XID is among the counted ones", true, counted)
 		list := answerOf[apiv1.List](t, answers, "list")
 		if list.Source != "test.csv" || len(list.Hash) != 64 || len(list.Fields) != 3 {
 			t.Errorf("the list is %+v", list)
@@ -133,12 +124,8 @@ func TestWebPage(t *testing.T) {
 		s := p.NewServer()
 		w := httptest.NewRecorder()
 		s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/api/v1/devices", nil))
-		if (w.Code == http.StatusOK) != api {
-			t.Errorf("--web-page=%s: /api/v1/devices answers %d", page, w.Code)
-		}
-		if (p.Engine.Processes() != nil) != processes {
-			t.Errorf("--web-page=%s: processes can be read: %v", page, p.Engine.Processes() != nil)
-		}
+		testkit.Equal(t, "--web-page="+page+": /api/v1/devices answers", api, w.Code == http.StatusOK)
+		testkit.Equal(t, "--web-page="+page+": processes can be read", processes, p.Engine.Processes() != nil)
 		w = httptest.NewRecorder()
 		s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
 		if w.Code != http.StatusOK || bytes.Contains(w.Body.Bytes(), []byte("api/v1")) != api {

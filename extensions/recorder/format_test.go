@@ -2,6 +2,7 @@ package recorder
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 	"os"
 	"os/exec"
@@ -9,8 +10,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/programtest"
@@ -86,9 +85,7 @@ func TestWhatIsReadIsWhatWasWritten(t *testing.T) {
 	events := samples[6]
 	events[1].Time, events[3].Time = events[1].Time+1, events[3].Time+1
 	for i := range h.Series {
-		if diff := cmp.Diff(samples[i], got.Samples[i]); diff != "" {
-			t.Errorf("series %d (-want +got):\n%s\n%s", i, diff, text(t, file))
-		}
+		testkit.Equal(t, fmt.Sprintf("series %d of\n%s", i, text(t, file)), samples[i], got.Samples[i])
 	}
 }
 
@@ -105,9 +102,7 @@ func TestNamesOfARecording(t *testing.T) {
 		`warpgauge_recording_reading{device="GPU-a",field="DCGM_FI_DEV_GPU_TEMP"} 40 1000000000.000` + "\n",
 		`a \u0022quoted\u0022 text with a \u005c and\u000aa second line`,
 	} {
-		if strings.Count(got, want) != 1 {
-			t.Errorf("the recording has %d times %q:\n%s", strings.Count(got, want), want, got)
-		}
+		testkit.Equal(t, fmt.Sprintf("times that %q is in\n%s", want, got), 1, strings.Count(got, want))
 	}
 	if strings.Count(got, "warpgauge_recording_reading{") != 9 || !strings.HasSuffix(got, "\n# EOF\n") {
 		t.Errorf("recording:\n%s", got)
@@ -133,7 +128,5 @@ func TestPrometheusReadsARecording(t *testing.T) {
 			want++
 		}
 	}
-	if got := bytes.Count(dump, []byte("\n")); got != want {
-		t.Errorf("Prometheus has %d samples, the recording %d:\n%s\n%s", got, want, dump, all)
-	}
+	testkit.Equal(t, fmt.Sprintf("samples of the recording that Prometheus has:\n%s\n%s", dump, all), want, bytes.Count(dump, []byte("\n")))
 }

@@ -269,9 +269,7 @@ func TestTheOldestAreRemoved(t *testing.T) {
 		size := n.List()[0].Bytes
 		n.o.Bytes = size*3 + size/2
 		must(t, n.tidy(time.Now()))
-		if len(n.List()) != 3 {
-			t.Errorf("%d recordings of %d bytes within %d", len(n.List()), size, n.o.Bytes)
-		}
+		testkit.Equal(t, fmt.Sprintf("recordings of %d bytes within %d", size, n.o.Bytes), 3, len(n.List()))
 		next := newNode(t, directory)
 		must(t, next.tidy(time.Now()))
 		testkit.Equal(t, "the next process lists", n.List(), next.List())

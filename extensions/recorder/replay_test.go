@@ -58,9 +58,7 @@ func TestReplay(t *testing.T) {
 			t.Errorf("at %v: %+v", at, all)
 		}
 		var row ring.Row
-		if got := p.Board.Load().Sources[0].Ring.Latest(&row); got != (want != nil) {
-			t.Fatalf("at %v: a row: %v", at, got)
-		}
+		testkit.Equal(t, fmt.Sprintf("at %v: a row", at), want != nil, p.Board.Load().Sources[0].Ring.Latest(&row))
 		testkit.Equal(t, fmt.Sprintf("at %v", at), want, row.Cells, cmp.Comparer(func(a, b float64) bool { return a == b || a != a && b != b }))
 	}
 	f(-time.Minute, "lost")
@@ -89,9 +87,7 @@ func TestReplaysHistoryEqualsTheRecording(t *testing.T) {
 	for range p.Samples(r.Series[1], r.From.UnixMilli()+1000, r.From.UnixMilli()+3000) {
 		n++
 	}
-	if n != 2 {
-		t.Errorf("%d samples of 2 s", n)
-	}
+	testkit.Equal(t, "samples of 2 s", 2, n)
 }
 
 // TestReplayOfAReload: the fields of the lists before and after a reload are present.

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/collector/collectortest"
 	"warpgauge/pkg/field"
@@ -79,9 +80,7 @@ func TestRefusalsAreBounded(t *testing.T) {
 	for range 2 { // the server sends a refused list with every answer
 		b.deliver("many", text.String())
 	}
-	if n := logs.FilterMessageSnippet("NO_SUCH_").Len(); n != maxWarnings {
-		t.Errorf("%d warnings are logged, want %d", n, maxWarnings)
-	}
+	testkit.Equal(t, "warnings that are logged", maxWarnings, logs.FilterMessageSnippet("NO_SUCH_").Len())
 }
 
 // TestSeries: series of current readings are counted; series of other readings are bounded from above.
@@ -94,34 +93,22 @@ func TestSeries(t *testing.T) {
 		"DCGM_EXP_XID_ERRORS_COUNT": 8 * codes, "DCGM_EXP_CLOCK_EVENTS_TOTAL": 8 * field.ClockReasons,
 	} {
 		f := gauge(name)
-		if got := newInventory(v).series(&f); got != want {
-			t.Errorf("%s: %d series, want %d", name, got, want)
-		}
+		testkit.Equal(t, "series of "+name, want, newInventory(v).series(&f))
 	}
 	link := field.Field{Desc: &field.Descriptor{ID: 65000, Level: field.Link}}
-	if got := newInventory(v).series(&link); got != 8*linksOfGPU {
-		t.Errorf("a field of links that are not known yet: %d series, want %d", got, 8*linksOfGPU)
-	}
+	testkit.Equal(t, "series of a field of links that are not known yet", 8*linksOfGPU, newInventory(v).series(&link))
 	s.Devices = append(s.Devices, collector.Device{ID: "l0", Level: field.Link}, collector.Device{ID: "l1", Level: field.Link}, collector.Device{ID: "i", Level: field.Instance})
-	if got := newInventory(v).series(&link); got != 2 {
-		t.Errorf("a field of 2 links: %d series", got)
-	}
+	testkit.Equal(t, "series of a field of 2 links", 2, newInventory(v).series(&link))
 	f := gauge("DCGM_FI_DEV_FB_USED")
-	if got, want := newInventory(v).series(&f), 9; got != want {
-		t.Errorf("a field of GPUs and instances: %d series, want %d", got, want)
-	}
+	testkit.Equal(t, "series of a field of GPUs and instances", 9, newInventory(v).series(&f))
 	// A second collector of the same GPUs adds no series.
 	v.Sources = append(v.Sources, s)
 	f = gauge("DCGM_FI_DEV_GPU_TEMP")
-	if got := newInventory(v).series(&f); got != 8 {
-		t.Errorf("of two collectors: %d series, want 8", got)
-	}
+	testkit.Equal(t, "series of two collectors", 8, newInventory(v).series(&f))
 	// The list has the field, but no device supplies it.
 	s.Fields, s.Columns = field.List{Fields: []field.Field{gauge("DCGM_FI_DEV_POWER_USAGE")}}, nil
 	f = gauge("DCGM_FI_DEV_POWER_USAGE")
-	if got := newInventory(v).series(&f); got != 0 {
-		t.Errorf("of a field that no device has: %d series, want 0", got)
-	}
+	testkit.Equal(t, "series of a field that no device has", 0, newInventory(v).series(&f))
 	list := field.List{Fields: []field.Field{f, f}}
 	_, widest := newInventory(v).all(list)
 	if out := usual.check(list, v); len(out) != 1 || !strings.Contains(out[0].Text, "no device") || widest != &list.Fields[0] {

@@ -178,9 +178,7 @@ func (b *bench) wantService(want string) {
 	b.t.Helper()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if got := strings.Join(b.service, " "); got != want {
-		b.t.Errorf("applied %q, want %q", got, want)
-	}
+	testkit.Equal(b.t, "applied", want, strings.Join(b.service, " "))
 }
 
 // set changes the node while Run is running.
@@ -192,10 +190,7 @@ func (b *bench) set(change func()) {
 
 // run starts Run until the test ends.
 func (b *bench) run() {
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() { _ = b.Run(ctx); close(done) }()
-	b.t.Cleanup(func() { cancel(); <-done })
+	testkit.Start(b.t, b.Run)
 	synctest.Wait()
 }
 
@@ -236,9 +231,7 @@ func TestDeliver(t *testing.T) {
 		t.Errorf("state = %+v", s)
 	}
 	b.Answered()
-	if c := b.state().Condition(); c != lists.Applied {
-		t.Errorf("after an answer the state is %s", c)
-	}
+	testkit.Equal(t, "state after an answer", lists.Applied, b.state().Condition())
 }
 
 // TestWithdrawal: an offer without content returns the node to its local list, over a restart too.
@@ -325,9 +318,7 @@ func TestFlapping(t *testing.T) {
 			t.Errorf("outcome = %+v", out)
 		}
 		time.Sleep(changesIn)
-		if out := b.deliver("b", listB); out.Answer != lists.Applied {
-			t.Errorf("after the time: %+v", out)
-		}
+		testkit.Equal(t, "answer after the time", lists.Applied, b.deliver("b", listB).Answer)
 	})
 }
 
@@ -411,9 +402,7 @@ func TestDiskFull(t *testing.T) {
 	}
 	b.save = func(*kept) error { return nil }
 	b.want("c", listC, lists.Applied, lists.Applied, "b c")
-	if s := b.state(); s.Unkept != "" {
-		t.Errorf("state = %+v", s)
-	}
+	testkit.Equal(t, "unkept", "", b.state().Unkept)
 	file := filepath.Join(t.TempDir(), "file")
 	must(t, os.WriteFile(file, nil, 0o600))
 	b = newBench(t, in(file))

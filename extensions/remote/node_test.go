@@ -85,9 +85,7 @@ func TestFacts(t *testing.T) {
 			t.Errorf("effective = %+v", o)
 		}
 		r.Deliver(t.Context(), &lists.Offer{Content: []byte(listB)})
-		if o := r.Effective(); string(o.Content) != listB {
-			t.Errorf("effective = %q", o.Content)
-		}
+		testkit.Equal(t, "effective list", listB, string(r.Effective().Content))
 		r.Deliver(t.Context(), &lists.Offer{Content: []byte("garbage")})
 		if l := r.Facts().List; l.Healthy || l.Error == "" {
 			t.Errorf("list = %+v", l)
@@ -116,14 +114,11 @@ func (f *fleetNode) serve() (end func()) {
 	operators, err := net.Listen("tcp", "127.0.0.1:0")
 	must(f.T, err)
 	f.address, f.askAt = agents.Addr().String(), operators.Addr().String()
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() {
-		ended <- s.Run(ctx,
+	return testkit.Start(f.T, func(ctx context.Context) error {
+		return s.Run(ctx,
 			&fleet.Endpoint{Listener: agents, Login: login, Serve: func(l net.Listener, srv *http.Server) error { return srv.Serve(tls.NewListener(l, secure)) }},
 			&fleet.Endpoint{Listener: operators, Serve: func(l net.Listener, srv *http.Server) error { return srv.Serve(l) }})
-	}()
-	return func() { cancel(); must(f.T, <-ended) }
+	})
 }
 
 // await waits until the cohort's state contains the words.
@@ -162,19 +157,15 @@ func TestFleetDelivers(t *testing.T) {
 		c.URL, c.Interval = "opamp+https://"+f.address, time.Second
 		c.CAFile, c.TokenFile, c.NodeLabels = ca, f.token, map[string]string{"rack": "r7"}
 	})
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- r.Run(ctx) }()
+	endNode := testkit.Start(t, r.Run)
 	f.await(`"state":"done"`)
 	b.wantService("c")
 	end()
-	end = f.serve()
+	f.serve()
 	must(t, os.WriteFile(list, []byte("DCGM_FI_DEV_GPU_TEMP, gauge, t, interval=50ms\n"), 0o600))
 	f.await(`"state":"stopped"`, "node-7: ", "line 1: ", "the list in service stays, SHA-256 "+r.running())
 	b.wantService("c")
-	cancel()
-	must(t, <-ended)
-	end()
+	endNode()
 }
 
 // TestRunWaitsForDevices: Run sends no request before the collectors are open, and can end while it waits.

@@ -16,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/lists"
 )
 
@@ -96,9 +97,7 @@ func TestURL(t *testing.T) {
 		if o.Origin != "https://lists.example/list.csv" || o.Revision != "one" || string(o.Content) != listA || o.YAML {
 			t.Errorf("offer = %+v", o)
 		}
-		if agent := s.requests[0].Header.Get("User-Agent"); agent != "warpgauge/test" {
-			t.Errorf("user agent %q", agent)
-		}
+		testkit.Equal(t, "user agent", "warpgauge/test", s.requests[0].Header.Get("User-Agent"))
 		content, tag = listB, `"two"`
 		s.run(t, time.Minute)
 		if len(s.offers) != 2 || s.offers[1].Revision != "two" {
@@ -236,8 +235,6 @@ func TestRevision(t *testing.T) {
 		{`"abc"`, "", "abc"}, {`W/"abc"`, "x", "abc"}, {"", "garbage", ""}, {"", "Fri, 01 May 2026 18:00:00 GMT", "2026-05-01T18:00:00Z"},
 		{printable("\"a\x00\""), "", ""}, {printable(strings.Repeat("x", 300)), "", ""},
 	} {
-		if got := revision(c[0], c[1]); got != c[2] {
-			t.Errorf("revision of %q, %q = %q, want %q", c[0], c[1], got, c[2])
-		}
+		testkit.Equal(t, "revision of "+c[0]+", "+c[1], c[2], revision(c[0], c[1]))
 	}
 }

@@ -3,6 +3,7 @@ package config
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"path/filepath"
 	"slices"
@@ -10,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/urfave/cli/v3"
+
+	"warpgauge/internal/testkit"
 )
 
 // parse runs a root command with one subcommand on the table.
@@ -160,9 +163,7 @@ func TestTableIsConsistent(t *testing.T) {
 			t.Errorf("--%s: the default %q does not parse back: %v", f.Name, f.initial, err)
 		}
 	}
-	if theirs != len(contract) {
-		t.Errorf("%d flags of dcgm-exporter, want %d", theirs, len(contract))
-	}
+	testkit.Equal(t, "flags of dcgm-exporter", len(contract), theirs)
 }
 
 func TestLists(t *testing.T) {
@@ -180,9 +181,7 @@ func TestLists(t *testing.T) {
 	} {
 		s, err := parse(t, c.env, c.args...)
 		must(t, err)
-		if got := s.config.Kubernetes.ResourceNames; !slices.Equal(got, c.want) {
-			t.Errorf("%v with %v gives %q, want %q", c.args, c.env, got, c.want)
-		}
+		testkit.Equal(t, fmt.Sprintf("%v with %v", c.args, c.env), c.want, s.config.Kubernetes.ResourceNames)
 	}
 }
 
@@ -271,9 +270,7 @@ func TestUnknownVariables(t *testing.T) {
 		"environment variable WARPGAUGE_ENABEL_NVML is unknown and has no effect; did you mean WARPGAUGE_ENABLE_NVML?",
 		"environment variable WARPGAUGE_XYZZY is unknown and has no effect",
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("notices are %q, want %q", got, want)
-	}
+	testkit.Equal(t, "notices", want, got)
 }
 
 func TestNotices(t *testing.T) {
@@ -358,9 +355,7 @@ func TestOwnMetrics(t *testing.T) {
 		for _, n := range s.Notices() {
 			not += n.Flag
 		}
-		if not != c.not {
-			t.Errorf("%v %v: notices %q, want one of %q", c.env, c.args, s.Notices(), c.not)
-		}
+		testkit.Equal(t, fmt.Sprintf("%v %v: a notice like %q in %q", c.env, c.args, c.not, s.Notices()), c.not, not)
 	}
 }
 
@@ -453,9 +448,7 @@ func TestArgumentsOfAChild(t *testing.T) {
 	again, err := parse(t, environment{}, s.Arguments()...)
 	must(t, err)
 	for i, f := range s.Flags() {
-		if got := again.Flags()[i].Value.String(); got != f.Value.String() {
-			t.Errorf("--%s is %q, want %q", f.Name, got, f.Value)
-		}
+		testkit.Equal(t, f.Name, f.Value.String(), again.Flags()[i].Value.String())
 	}
 	if c, err := parse(t, environment{}); err != nil || len(c.Arguments()) != 0 {
 		t.Errorf("arguments of defaults: %q, %v", c.Arguments(), err)

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/field"
 )
 
@@ -27,9 +28,7 @@ func TestParseDelivered(t *testing.T) {
 	list := parseList(t, string(c.CSV))
 	must(t, c.YAML.Apply(list))
 	c.YAML.ApplyInterval(list)
-	if got := intervals(list); got[0] != 10*time.Second || got[1] != 500*time.Millisecond || got[2] != 0 {
-		t.Errorf("intervals %v, want 10 s, 500 ms, and none of a slow field", got)
-	}
+	testkit.Equal(t, "intervals, with none of a slow field", []time.Duration{10 * time.Second, 500 * time.Millisecond, 0}, intervals(list))
 	c, _, err = ParseDelivered([]byte("anything"), "x", false)
 	if err != nil || string(c.CSV) != "anything" || c.YAML != nil {
 		t.Errorf("a CSV: %+v, %v", c, err)

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"warpgauge/internal/testkit"
 )
 
 func TestParseSelector(t *testing.T) {
@@ -41,9 +43,7 @@ func TestParseSelector(t *testing.T) {
 		if !slices.Equal(gotWhole, c.whole) || !slices.Equal(gotPart, c.part) {
 			t.Errorf("ParseSelector(%q) matches wholes %v and parts %v, want %v and %v", c.in, gotWhole, gotPart, c.whole, c.part)
 		}
-		if got := s.String(); got != c.in { // children parse it again
-			t.Errorf("ParseSelector(%q).String() = %q", c.in, got)
-		}
+		testkit.Equal(t, c.in, c.in, s.String()) // children parse it again
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -46,10 +45,8 @@ func TestWatch(t *testing.T) {
 		var mu sync.Mutex // guards got and inUse
 		var got []string
 		inUse := []byte("one")
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() {
-			done <- Watch(ctx, path, func() ([]byte, bool) {
+		testkit.Start(t, func(ctx context.Context) error {
+			return Watch(ctx, path, func() ([]byte, bool) {
 				mu.Lock()
 				defer mu.Unlock()
 				return inUse, inUse != nil
@@ -64,7 +61,7 @@ func TestWatch(t *testing.T) {
 				}
 				got = append(got, text)
 			})
-		}()
+		})
 		f := func(what string, change func() error, want ...string) {
 			t.Helper()
 			must(t, change())
@@ -72,9 +69,7 @@ func TestWatch(t *testing.T) {
 			synctest.Wait()
 			mu.Lock()
 			defer mu.Unlock()
-			if !slices.Equal(got, want) {
-				t.Errorf("%s: changes to %q, want %q", what, got, want)
-			}
+			testkit.Equal(t, what+": changes", want, got)
 			got = nil
 		}
 		put := func(content string) func() error {
@@ -116,10 +111,6 @@ func TestWatch(t *testing.T) {
 		} {
 			f(what, func() error { return errors.Join(os.Remove(path), spoil()) }, "lost")
 			f(what+", and back", func() error { return errors.Join(os.RemoveAll(path), put("\n")()) }, "\n")
-		}
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("Watch = %v after the end of its context, want nil", err)
 		}
 	})
 }

@@ -2,14 +2,14 @@ package config
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/field"
 )
 
@@ -68,16 +68,10 @@ func TestYAML(t *testing.T) {
 	one, err := parseYAML([]byte(yaml1), "one.yaml")
 	must(t, err)
 	list := parseList(t, string(one.csv()))
-	if got := list.Fields[1].Help; got != `Power draw, "in W".` {
-		t.Errorf("help is %q", got)
-	}
+	testkit.Equal(t, "help", `Power draw, "in W".`, list.Fields[1].Help)
 	must(t, one.Apply(list))
-	if d := cmp.Diff([]time.Duration{500 * time.Millisecond, 500 * time.Millisecond, 0}, intervals(list)); d != "" {
-		t.Errorf("intervals of version 1 (-want +got):\n%s", d)
-	}
-	if d := cmp.Diff(map[string]string{"collect-interval": "30000"}, one.flags); d != "" {
-		t.Errorf("flags of version 1 (-want +got):\n%s", d)
-	}
+	testkit.Equal(t, "intervals of version 1", []time.Duration{500 * time.Millisecond, 500 * time.Millisecond, 0}, intervals(list))
+	testkit.Equal(t, "flags of version 1", map[string]string{"collect-interval": "30000"}, one.flags)
 
 	two, err := parseYAML([]byte(yaml2), "two.yaml")
 	must(t, err)
@@ -85,18 +79,12 @@ func TestYAML(t *testing.T) {
 		t.Errorf("file %q, without effect: %q", two.file, two.ignored)
 	}
 	want := map[string]string{"collect-interval": "30000", "max-concurrent-scrapes": "16", "enable-exporter-metrics": "false"}
-	if d := cmp.Diff(want, two.flags); d != "" {
-		t.Errorf("flags of version 2 (-want +got):\n%s", d)
-	}
+	testkit.Equal(t, "flags of version 2", want, two.flags)
 	list = parseList(t, threeFields)
 	must(t, two.Apply(list))
-	if d := cmp.Diff([]time.Duration{5 * time.Second, 100 * time.Millisecond, 5 * time.Minute}, intervals(list)); d != "" {
-		t.Errorf("intervals of version 2, of which the CSV's own stay (-want +got):\n%s", d)
-	}
+	testkit.Equal(t, "intervals of version 2, of which the CSV's own stay", []time.Duration{5 * time.Second, 100 * time.Millisecond, 5 * time.Minute}, intervals(list))
 
-	if got := (*YAML)(nil).Apply(list); got != nil {
-		t.Errorf("no file: %v", got)
-	}
+	must(t, (*YAML)(nil).Apply(list))
 }
 
 func TestYAMLErrors(t *testing.T) {
@@ -175,9 +163,7 @@ metrics:
 		place, _, _ := strings.Cut(p.Error(), " ")
 		got = append(got, place)
 	}
-	if want := []string{"c.yaml:9:13:", "c.yaml:10:14:"}; !slices.Equal(got, want) {
-		t.Errorf("problems are at %q, want %q: %v", got, want, problems)
-	}
+	testkit.Equal(t, fmt.Sprintf("places of %v", problems), []string{"c.yaml:9:13:", "c.yaml:10:14:"}, got)
 }
 
 // Flags beat variables, which beat the file, which beats the defaults.
@@ -206,9 +192,7 @@ func TestYAMLPrecedence(t *testing.T) {
 	}
 	args := s.Arguments()
 	slices.Sort(args)
-	if want := []string{"--collect-interval=100", "--enable-exporter-metrics=false", "--max-concurrent-scrapes=7"}; !slices.Equal(args, want) {
-		t.Errorf("arguments for another process are %q, want %q", args, want)
-	}
+	testkit.Equal(t, "arguments for another process", []string{"--collect-interval=100", "--enable-exporter-metrics=false", "--max-concurrent-scrapes=7"}, args)
 
 	if _, err := config(nil, "--config-file="+path+"x"); err == nil || !strings.Contains(err.Error(), path+"x") {
 		t.Errorf("a file that is not there: %v", err)
@@ -237,9 +221,7 @@ func TestYAMLNamesTheList(t *testing.T) {
 	}
 	want := func(in *Content, name, content string) {
 		t.Helper()
-		if in.Name != name || string(in.CSV) != content {
-			t.Errorf("read %q with %q, want %q with %q", in.Name, in.CSV, name, content)
-		}
+		testkit.Equal(t, "name and content", [2]string{name, content}, [2]string{in.Name, string(in.CSV)})
 	}
 	write(t, path, "version: 2\nmetrics: {file: "+csv+"}\n")
 	want(read(parse(t, nil, "--config-file="+path)), csv, "a")
@@ -257,9 +239,7 @@ func TestYAMLNamesTheList(t *testing.T) {
 	c := s.config.Counters("", nil)
 	first, err := c.Read(t.Context(), nil)
 	must(t, err)
-	if got := c.Paths(); !slices.Equal(got, []string{csv, path}) {
-		t.Errorf("files read are %q", got)
-	}
+	testkit.Equal(t, "files read", []string{csv, path}, c.Paths())
 	write(t, path, "version: 2\n# another\n")
 	second, err := c.Read(t.Context(), nil)
 	must(t, err)
@@ -313,9 +293,7 @@ func TestYAMLNames(t *testing.T) {
 		write(t, path, text)
 		in, err := c.Counters("", nil).Read(t.Context(), nil)
 		must(t, err)
-		if got := c.Names(in); got != want {
-			t.Errorf("%q with %v %q: names %q, want %q", text, env, args, got, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("%q with %v %q: names", text, env, args), want, c.Names(in))
 	}
 	const file = "version: 2\nmetrics: {fieldNames: both}\n"
 	f(field.NamesAsWritten, "version: 1\n", nil)

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"google.golang.org/protobuf/proto"
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
@@ -64,9 +63,8 @@ func TestAnswer(t *testing.T) {
 		}},
 		{PodName{"b", "b"}, []Container{{Name: "c", Devices: []Devices{{res, []string{"GPU-1", "GPU-2"}}}}}},
 	}
-	if diff := cmp.Diff(want, got); diff != "" || len(listed) != 5 {
-		t.Errorf("%d pods are listed, want 5; pods (-want +got):\n%s", len(listed), diff)
-	}
+	testkit.Equal(t, "number of pods listed", 5, len(listed))
+	testkit.Equal(t, "pods", want, got)
 }
 
 // FuzzList decodes arbitrary server answers.

@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -60,16 +59,7 @@ func startAPI(t *testing.T, o APIOptions, config func() (*rest.Config, error)) *
 	o.Log = zap.New(core)
 	r := &running{APIServer: NewAPIServer(o), logs: logs}
 	r.config, r.health = config, r.Health[0]
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() { ended <- r.Run(ctx) }()
-	r.stop = func() {
-		t.Helper()
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("Run: %v", err)
-		}
-	}
+	r.stop = testkit.Start(t, r.Run)
 	return r
 }
 
@@ -120,20 +110,14 @@ func TestPodsComeAndGo(t *testing.T) {
 		s.Pods(static)
 		synctest.Wait()
 		got := c.Snapshot()
-		if diff := cmp.Diff(map[PodName]PodMeta{
+		testkit.Equal(t, "pods", map[PodName]PodMeta{
 			{"ml", "train-0"}:               {UID: "uid-1", Labels: map[string]string{"app": "train"}},
 			{"kube-system", "proxy-node-1"}: {UID: "uid-2"},
-		}, got.Pods); diff != "" {
-			t.Errorf("pods (-want +got):\n%s", diff)
-		}
-		if diff := cmp.Diff(map[string]PodName{
+		}, got.Pods)
+		testkit.Equal(t, "by uid", map[string]PodName{
 			"uid-1": {"ml", "train-0"}, "uid-2": {"kube-system", "proxy-node-1"}, "hash-2": {"kube-system", "proxy-node-1"},
-		}, got.ByUID); diff != "" {
-			t.Errorf("by uid (-want +got):\n%s", diff)
-		}
-		if len(first.Pods) != 0 {
-			t.Error("a Snapshot changed after it was published")
-		}
+		}, got.ByUID)
+		testkit.Equal(t, "pods of a Snapshot that was published", 0, len(first.Pods))
 
 		// An event that changes no kept member confirms the list, and so do bookmarks, about once a minute.
 		time.Sleep(time.Second)
@@ -157,9 +141,7 @@ func TestPodsComeAndGo(t *testing.T) {
 		s.RemovePod(static)
 		synctest.Wait()
 		testkit.Equal(t, "pods", map[PodName]PodMeta{{"ml", "train-0"}: {UID: "uid-3"}}, c.Snapshot().Pods)
-		if got := c.said(); !slices.Equal(got, []string{"mapping works"}) {
-			t.Errorf("said %q", got)
-		}
+		testkit.Equal(t, "said", []string{"mapping works"}, c.said())
 	})
 }
 
@@ -250,9 +232,7 @@ func TestFaults(t *testing.T) {
 			in(t, test.options, func(t *testing.T, s *apiServer, c *running) {
 				known := func(want int) {
 					t.Helper()
-					if m := c.Snapshot(); len(m.Pods)+len(m.Slices) != want {
-						t.Errorf("%d pods, %d devices, want %d", len(m.Pods), len(m.Slices), want)
-					}
+					testkit.Equal(t, "number of pods and devices", want, len(c.Snapshot().Pods)+len(c.Snapshot().Slices))
 				}
 				s.Pods(apitest.Pod("ml", "train-0", "uid-1", nil))
 				s.Slices(sliceObject("a", nvidiaDriver, "node-1", 1, 1, gpuObject("gpu-0", "GPU-1")))
@@ -268,9 +248,7 @@ func TestFaults(t *testing.T) {
 				} else {
 					known(1)
 				}
-				if n := c.logs.FilterMessageSnippet("mapping failed").Len(); n != 1 {
-					t.Errorf("told %d times, want once", n)
-				}
+				testkit.Equal(t, "times told", 1, c.logs.FilterMessageSnippet("mapping failed").Len())
 				if n := len(s.Asked()); n > 180 {
 					t.Errorf("%d requests in 35 minutes", n)
 				}
@@ -300,9 +278,7 @@ func TestSilentWatch(t *testing.T) {
 		s.Pods(apitest.Pod("ml", "train-0", "uid-1", nil))
 		time.Sleep(maxWatch + watchSlack + 2*lastDelay)
 		synctest.Wait()
-		if len(c.Snapshot().Pods) != 1 {
-			t.Error("the pod is not known after the longest watch")
-		}
+		testkit.Equal(t, "pods after the longest watch", 1, len(c.Snapshot().Pods))
 	})
 }
 
@@ -365,9 +341,7 @@ func TestObjectsAreBounded(t *testing.T) {
 		})
 		time.Sleep(time.Hour)
 		c.failing(t, ReasonTooLarge, "delete pods")
-		if n := len(c.Snapshot().Pods); n != 1 {
-			t.Errorf("%d pods, want the one that was known", n)
-		}
+		testkit.Equal(t, "pods, of which one was known", 1, len(c.Snapshot().Pods))
 	})
 }
 
@@ -389,9 +363,7 @@ func TestLateDeleteKeepsTheSuccessor(t *testing.T) {
 		var next Metadata
 		must(t, m.put(podNamed("train-0", e.uid, ""), e.deleted))
 		m.kind.store(m.objects, &next)
-		if got := next.Pods[PodName{"ml", "train-0"}].UID; got != e.want {
-			t.Errorf("after an event of pod %s (deleted: %v) there is pod %q, want %q", e.uid, e.deleted, got, e.want)
-		}
+		testkit.Equal(t, fmt.Sprintf("pod after an event of pod %s (deleted: %v)", e.uid, e.deleted), e.want, next.Pods[PodName{"ml", "train-0"}].UID)
 	}
 }
 
@@ -468,23 +440,17 @@ func TestUpgradesOfTheCluster(t *testing.T) {
 			s.Slices(sliceObject("a", nvidiaDriver, "node-1", i, 1, gpuObject("gpu-0", uuid)))
 			time.Sleep(time.Second)
 			synctest.Wait()
-			if got := c.Snapshot().Slices[device].UUID; got != uuid {
-				t.Errorf("with %v: uuid %q, want %q; failing for %q", versions, got, uuid, c.health.State().Failing)
-			}
+			testkit.Equal(t, fmt.Sprintf("uuid with %v; failing for %q", versions, c.health.State().Failing), uuid, c.Snapshot().Slices[device].UUID)
 		}
 		c.said()
 		s.Versions("v1beta2")
 		s.AnswerFirst(nil) // ends watches, nothing else
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if said := c.said(); !slices.Equal(said, []string{"switched API version"}) {
-			t.Errorf("a version that takes over from another is told as %q", said)
-		}
+		testkit.Equal(t, "told of a version that takes over from another", []string{"switched API version"}, c.said())
 		// An upgrade that removes the API leaves the known devices.
 		serve("v1alpha3")
-		if got := c.Snapshot().Slices[device].UUID; got != "GPU-2" {
-			t.Errorf("uuid %q", got)
-		}
+		testkit.Equal(t, "uuid", "GPU-2", c.Snapshot().Slices[device].UUID)
 		c.failing(t, ReasonNotServed, "")
 	})
 }
@@ -497,9 +463,7 @@ func TestNothingIsAskedWithoutANodeName(t *testing.T) {
 	}, func(t *testing.T, s *apiServer, c *running) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if got := s.Asked(); len(got) != 0 {
-			t.Errorf("asked %q", got)
-		}
+		testkit.Equal(t, "asked", []string(nil), s.Asked())
 		c.failing(t, ReasonNoNode, "set NODE_NAME")
 	})
 }

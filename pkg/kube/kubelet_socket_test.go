@@ -121,9 +121,7 @@ func TestWhatIsNoKubelet(t *testing.T) {
 			// The log line may come a moment later than the state.
 			lines := func() int { return r.logs.FilterMessageSnippet("mapping failed").Len() }
 			eventually.True(t, "the failure is logged", func() bool { return lines() > 0 })
-			if n := lines(); n != 1 {
-				t.Errorf("%d lines in the log, want 1", n)
-			}
+			testkit.Equal(t, "lines in the log", 1, lines())
 		})
 	}
 }
@@ -134,24 +132,18 @@ func TestReasonsOfErrors(t *testing.T) {
 		syscall.ECONNREFUSED: ReasonRefused, syscall.EPROTOTYPE: ReasonNotASocket, syscall.EAGAIN: ReasonTimeout, syscall.EMFILE: ReasonError,
 	} {
 		err := &net.OpError{Op: "dial", Net: "unix", Addr: &net.UnixAddr{Name: "/k.sock"}, Err: os.NewSyscallError("connect", number)}
-		if got := dialReason("/k.sock", err); got != reason {
-			t.Errorf("%v: reason %q, want %q", number, got, reason)
-		}
+		testkit.Equal(t, number.Error(), reason, dialReason("/k.sock", err))
 	}
 	for code, want := range map[codes.Code]string{
 		codes.DeadlineExceeded: ReasonTimeout, codes.Canceled: ReasonTimeout, codes.Unimplemented: ReasonUnimplemented, codes.Unavailable: ReasonClosed,
 		codes.PermissionDenied: ReasonDenied, codes.Unauthenticated: ReasonDenied, codes.ResourceExhausted: ReasonRateLimited, codes.Internal: ReasonError,
 	} {
-		if got := callReason(status.New(code, "text")); got != want {
-			t.Errorf("%v: %q, want %q", code, got, want)
-		}
+		testkit.Equal(t, code.String(), want, callReason(status.New(code, "text")))
 	}
 	for in, want := range map[string]string{
 		"": "", "a\xffb": "a�b", strings.Repeat("é", 150): strings.Repeat("é", 150), "x" + strings.Repeat("é", 150): "x" + strings.Repeat("é", 149) + "…",
 	} {
-		if got := clip(in); got != want {
-			t.Errorf("clip(%q) = %q, want %q", in, got, want)
-		}
+		testkit.Equal(t, "clip of "+in, want, clip(in))
 	}
 }
 

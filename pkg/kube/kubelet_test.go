@@ -71,15 +71,11 @@ func act(t *testing.T, test func(t *testing.T, a *actor)) {
 			a.open++
 			return a, nil
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error)
-		go func() { ended <- a.Run(ctx) }()
+		stop := testkit.Start(t, a.Run)
 		synctest.Wait()
 		test(t, a)
-		cancel()
-		if err := <-ended; err != nil || a.open != 0 {
-			t.Errorf("Run: %v; %d connections left open", err, a.open)
-		}
+		stop()
+		testkit.Equal(t, "connections left open", 0, a.open)
 	})
 }
 

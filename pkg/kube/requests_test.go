@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -109,9 +108,7 @@ func TestClaims(t *testing.T) {
 		core, logs := observer.New(zap.WarnLevel)
 		c := NewAPIServer(APIOptions{Node: "node-1", Kubelet: kubelet, Log: zap.New(core)})
 		c.config = s.Config
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		go c.Run(ctx)
+		testkit.Start(t, c.Run)
 		claim := func(namespace, name string) Claim {
 			return Claim{namespace, name, DeviceName{nvidiaDriver, "node-1", "gpu-0"}}
 		}
@@ -140,8 +137,6 @@ func TestClaims(t *testing.T) {
 		check("nothing is read again", 10*claimRetry, true, false)
 		give(2, looker)
 		check("one claim is gone", 2*time.Second, false, false)
-		if n := logs.Len(); n != 1 {
-			t.Errorf("%d warnings, want one", n)
-		}
+		testkit.Equal(t, "warnings", 1, logs.Len())
 	})
 }

@@ -127,8 +127,6 @@ func FuzzSlice(f *testing.F) {
 		if len(joined) > len(s.devices) {
 			t.Fatalf("%d devices out of %d", len(joined), len(s.devices))
 		}
-		if again := joinSlices(nil, joined); len(again) != min(len(joined), maxWithdrawn) {
-			t.Fatalf("%d of %d devices stay", len(again), len(joined))
-		}
+		testkit.Equal(t, "devices that stay", min(len(joined), maxWithdrawn), len(joinSlices(nil, joined)))
 	})
 }

@@ -71,11 +71,7 @@ func TestWithdrawnDevicesAreBounded(t *testing.T) {
 			named[fmt.Sprintf("gpu-%d-%d", i, j)] = "A"
 		}
 		devices = joinSlices(map[string]slice{"a": part(i, named)}, devices)
-		if d := devices[DeviceName{nvidiaDriver, "node-1", fmt.Sprintf("gpu-%d-0", i)}]; d.UUID != "A" {
-			t.Error("a device that is there is not known")
-		}
+		testkit.Equal(t, "device that is there", "A", devices[DeviceName{nvidiaDriver, "node-1", fmt.Sprintf("gpu-%d-0", i)}].UUID)
 	}
-	if len(devices) != maxWithdrawn+each {
-		t.Errorf("%d devices, want %d", len(devices), maxWithdrawn+each)
-	}
+	testkit.Equal(t, "devices", maxWithdrawn+each, len(devices))
 }

@@ -3,6 +3,7 @@ package owner
 import (
 	"testing"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/kube"
 
 	"warpgauge/pkg/collector"
@@ -26,9 +27,7 @@ func TestFind(t *testing.T) {
 		if want != "" {
 			want += " "
 		}
-		if got != want || why != reason {
-			t.Errorf("%s %s means %q (%s), want %q (%s)", resource, text, got, why, want, reason)
-		}
+		testkit.Equal(t, resource+" "+text+" means", [2]string{want, reason}, [2]string{got, why})
 	}
 	const nvidia = "nvidia.com/gpu"
 	f(nvidia, uuid(1), uuid(1), "")
@@ -96,9 +95,7 @@ func TestClaimed(t *testing.T) {
 		if found != nil {
 			got = found.ID
 		}
-		if got != want || why != reason {
-			t.Errorf("%s %+v is %q (%s), want %q (%s)", name, d, got, why, want, reason)
-		}
+		testkit.Equal(t, name+" is", [2]string{want, reason}, [2]string{got, why})
 	}
 	f("gpu-1", kube.SliceDevice{Kind: kube.WholeGPU, UUID: uuid(1)}, uuid(1), "")
 	f("gpu-1", kube.SliceDevice{Kind: kube.WholeGPU, PCIBusID: "0000:1b:00.0"}, uuid(1), "")
@@ -141,13 +138,9 @@ func TestMIGUUIDsAreRemembered(t *testing.T) {
 	version := r.Version()
 	r.board.Store(&view.View{Version: 2, Sources: []*view.Source{{Devices: plain}}})
 	check("no longer told")
-	if r.Version() != version {
-		t.Error("the version grew though no answer differs")
-	}
+	testkit.Equal(t, "version, though no answer differs", version, r.Version())
 	r.board.Store(&view.View{Version: 3, Sources: []*view.Source{{Devices: []collector.Device{gpu(2)}}}})
-	if n := len(r.Unmatched()); n != 1 {
-		t.Errorf("%d ids without a device, want 1: the instance is gone", n)
-	}
+	testkit.Equal(t, "ids without a device, as the instance is gone", 1, len(r.Unmatched()))
 	r.board.Store(&view.View{Version: 4, Sources: []*view.Source{{Devices: plain}}})
 	check("back again")
 }

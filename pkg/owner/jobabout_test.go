@@ -63,8 +63,6 @@ func TestAMDJobFiles(t *testing.T) {
 // TestAboutText: invalid label values are dropped.
 func TestAboutText(t *testing.T) {
 	for in, want := range map[string]string{" anna ": "anna", "\x1b[0m": "", "a\x00": "", "\xff": "", strings.Repeat("u", maxJobID+1): "", "léa": "léa"} {
-		if got := aboutText(in); got != want {
-			t.Errorf("aboutText(%q) = %q, want %q", in, got, want)
-		}
+		testkit.Equal(t, "aboutText of "+in, want, aboutText(in))
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"warpgauge/internal/testkit"
 )
 
 func TestParse(t *testing.T) {
@@ -40,15 +42,11 @@ func TestNames(t *testing.T) {
 		case likeJobFile.MatchString(name):
 			got = bad
 		}
-		if got != want {
-			t.Errorf("%q is %v, want %v", name, got, want)
-		}
+		testkit.Equal(t, name, want, got)
 	}
 	names := []string{"10", "2", "2.10", "2.9", "0", "1.0"}
 	slices.SortFunc(names, compareNames)
-	if want := []string{"0", "1.0", "2", "2.9", "2.10", "10"}; !slices.Equal(names, want) {
-		t.Errorf("order %q, want %q", names, want)
-	}
+	testkit.Equal(t, "order", []string{"0", "1.0", "2", "2.9", "2.10", "10"}, names)
 }
 
 // FuzzParse: job IDs are valid label values, and a truncated file of whole lines has no job that the whole file lacks.

@@ -153,19 +153,13 @@ func TestDirectory(t *testing.T) {
 		r.write("note.txt", "hello")
 		r.write("1", "")
 		pass(moment)
-		if r.Ready() {
-			t.Error("ready with a file that is not believed")
-		}
+		testkit.Equal(t, "ready with a file that is not believed", false, r.Ready())
 		step("nothing new", 2*time.Second, 1, "", jobsBy{"0": {"17"}})
-		if !r.Ready() {
-			t.Error("not ready with a file that is believed")
-		}
+		testkit.Equal(t, "ready with a file that is believed", true, r.Ready())
 		kept := r.Snapshot()
 		r.replace("1", "18\n19\n")
 		step("two jobs", moment, 2, "", jobsBy{"0": {"17"}, "1": {"18", "19"}})
-		if len(kept.ByDevice) != 1 {
-			t.Errorf("a snapshot that was given out has changed: %+v", kept)
-		}
+		testkit.Equal(t, fmt.Sprintf("devices of a snapshot that was given out: %+v", kept), 1, len(kept.ByDevice))
 		r.replace("1", "19\n18\n")
 		step("another order", moment, 3, "", jobsBy{"0": {"17"}, "1": {"19", "18"}})
 		must(t, os.Remove(r.path("1")))
@@ -217,9 +211,7 @@ func TestWhatIsNoJobFile(t *testing.T) {
 		r := startJobs(t, dir, jobPeriod)
 		pass(2 * jobGrace)
 		got := r.Snapshot().ByDevice
-		if n := len(got["6"]); n != maxJobs {
-			t.Errorf("%d jobs of a file with too many, want %d", n, maxJobs)
-		}
+		testkit.Equal(t, "jobs of a file with too many", maxJobs, len(got["6"]))
 		delete(got, "6")
 		testkit.Equal(t, "jobs", jobsBy{"0": {"17"}, "2": {"18"}, "5": {"19"}, "15": {"17"}}, got)
 		want := []string{ReasonBadContent, ReasonBadName, ReasonNotAFile, ReasonManyJobs, ReasonTooLarge}
@@ -266,9 +258,7 @@ func TestTooManyFiles(t *testing.T) {
 		if len(got) != maxFiles || got["0"] == nil || got[fmt.Sprint(maxFiles-1)] == nil {
 			t.Errorf("%d devices, want the first %d", len(got), maxFiles)
 		}
-		if lines := r.skipped(); !slices.Equal(lines, []string{ReasonManyFiles}) {
-			t.Errorf("log %q", lines)
-		}
+		testkit.Equal(t, "log", []string{ReasonManyFiles}, r.skipped())
 		wantErrors(t, r.Health, map[string]int{ReasonManyFiles: 200})
 		r.stop()
 	})

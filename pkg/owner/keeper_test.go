@@ -91,9 +91,7 @@ func TestVersion(t *testing.T) {
 // notified Run.
 func TestANewViewIsJoinedByWhoAsks(t *testing.T) {
 	r := newRig(nil).give("ml/a/main: nvidia.com/gpu "+uuid(0), "ml/b/main: nvidia.com/gpu "+uuid(1))
-	if n := len(r.Unmatched()); n != 2 {
-		t.Errorf("%d ids without a device", n)
-	}
+	testkit.Equal(t, "ids without a device", 2, len(r.Unmatched()))
 	r.board.Store(&view.View{Version: 2, Sources: []*view.Source{{Devices: machine()}}})
 	r.wants(t, "another View", uuid(1), "container=main namespace=ml pod=b")
 }

@@ -62,9 +62,7 @@ func TestLabelsOfAPodLeaveTogether(t *testing.T) {
 	f := func(when string, version uint64, want ...string) {
 		t.Helper()
 		r.wants(t, when, uuid(1), want...)
-		if got := r.Version(); got != version {
-			t.Errorf("%s: version %d, want %d", when, got, version)
-		}
+		testkit.Equal(t, when+": version", version, r.Version())
 	}
 	version := r.Version()
 	f("both know it", version, whole)
@@ -110,8 +108,6 @@ func FuzzPodLabels(f *testing.F) {
 				told++
 			}
 		}
-		if told != len(got)+lost.reserved+lost.duplicate {
-			t.Errorf("%q: %d labels told, %d shown, lost %+v", in, told, len(got), lost)
-		}
+		testkit.Equal(t, fmt.Sprintf("%q: labels told, with %+v lost", in, lost), len(got)+lost.reserved+lost.duplicate, told)
 	})
 }

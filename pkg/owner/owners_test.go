@@ -26,9 +26,7 @@ func TestModes(t *testing.T) {
 		}{{"plain", withoutProcesses, plain}, {"virtual", all(virtual, withoutProcesses), virtualised}} {
 			r := newRig(c.change, machine()...).give(given...)
 			r.wants(t, what+", "+c.mode, device, c.want...)
-			if n := r.Unmatched(); len(n) != 0 {
-				t.Errorf("%s: unmatched %+v", what, n)
-			}
+			testkit.Equal(t, fmt.Sprintf("%s: number of unmatched %+v", what, r.Unmatched()), 0, len(r.Unmatched()))
 		}
 	}
 	const res = "nvidia.com/gpu "
@@ -97,9 +95,7 @@ func TestClaims(t *testing.T) {
 	r.wants(t, "an instance", uuid(2)+"/1", "container=main dra_claim_name=c1 "+labels("gpu.nvidia.com", "gpu-2-mig-x", " dra_mig_device_uuid="+mig(1)+" dra_mig_profile=2g.20gb"))
 	r.wants(t, "its GPU", uuid(2))
 	claims(nil, "ml/a/main: claim=c1 gpu.amd.com node-1 gpu-3-130").wants(t, "AMD's partition", amd(1).ID+"/1", "container=main dra_claim_name=c1 "+labels("gpu.amd.com", "gpu-3-130", ""))
-	if n := claims(nil, "ml/a/main: claim=c1 compute-domain.nvidia.com node-1 channel-0").Unmatched(); len(n) != 0 {
-		t.Errorf("a driver that does not count leaves %+v", n)
-	}
+	testkit.Equal(t, "ids of a driver that does not count", 0, len(claims(nil, "ml/a/main: claim=c1 compute-domain.nvidia.com node-1 channel-0").Unmatched()))
 
 	// A pod whose claim only observes all GPUs, such as the GPU Operator's host engine.
 	looks := map[kube.ClaimName][]kube.DeviceName{{Namespace: "ml", Name: "c1"}: nil, {Namespace: "op", Name: "all"}: {{Driver: "gpu.nvidia.com", Pool: "node-1", Device: "gpu-0"}}}
@@ -151,9 +147,7 @@ func TestTooManyUsers(t *testing.T) {
 		if got, other := len(r.owners(t, uuid(0))), len(r.owners(t, uuid(1))); got != tt.named || other != 1 {
 			t.Errorf("%+v: %d are on the series, %d on another device's; want %d and 1", tt, got, other, tt.named)
 		}
-		if got := len(r.Users(r.device(t, uuid(0)))); got != tt.users+tt.jobs {
-			t.Errorf("%+v are counted as %d", tt, got)
-		}
+		testkit.Equal(t, fmt.Sprintf("users of %+v", tt), tt.users+tt.jobs, len(r.Users(r.device(t, uuid(0)))))
 		want := 1 + tt.jobs // the other device, and the first AMD GPU, whose index matches the job file too
 		if tt.named > 0 {
 			want += tt.users + tt.jobs
@@ -162,9 +156,7 @@ func TestTooManyUsers(t *testing.T) {
 			t.Errorf("%+v: %d series, want %d; %v", tt, n, want, err)
 		}
 	}
-	if n := logs.FilterMessageSnippet("too many users").Len(); n != 1 {
-		t.Errorf("%d lines of the log, want one for the device: %v", n, logs.All())
-	}
+	testkit.Equal(t, fmt.Sprintf("lines of the log, one for the device: %v", logs.All()), 1, logs.FilterMessageSnippet("too many users").Len())
 }
 
 // TestOwnPod: an exporter that claims every device does not count as a user, also if its namespace is unknown.

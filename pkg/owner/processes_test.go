@@ -37,9 +37,7 @@ func one(complete bool, list ...Process) map[string]DeviceUse {
 
 func (w *world) failing(want string) {
 	w.t.Helper()
-	if got := w.client.Health.State().Failing; got != want {
-		w.t.Errorf("failing: %q, want %q", got, want)
-	}
+	testkit.Equal(w.t, "failing", want, w.client.Health.State().Failing)
 }
 
 func TestProcessesAreLocated(t *testing.T) {
@@ -112,9 +110,7 @@ func TestProcessesEnd(t *testing.T) {
 	w.wants("no new row", w.lookAgain(time.Second), one(true, at(uidB)))
 	w.sample(0, 0, 0)
 	w.wants("gone", w.look(), one(true))
-	if n := len(w.client.locations.known); n != 0 {
-		t.Errorf("%d processes are remembered, want 0", n)
-	}
+	testkit.Equal(t, "processes that are remembered", 0, len(w.client.locations.known))
 }
 
 // TestNamespaces: in another PID namespace no process is attributed; in another cgroup namespace a process in our own
@@ -152,9 +148,7 @@ func TestProcessesThatCannotBeLocated(t *testing.T) {
 			w.look()
 		}
 		w.failing(want)
-		if got := w.logs.FilterMessageSnippet("pods of some GPU processes").Len(); got != lines {
-			t.Errorf("%d looks at %v: %d lines, want %d", looks, list, got, lines)
-		}
+		testkit.Equal(t, fmt.Sprintf("lines after %d looks at %v", looks, list), lines, w.logs.FilterMessageSnippet("pods of some GPU processes").Len())
 	}
 	f(processPatience-1, "", 0, sampled(11, 1, 1))
 	f(1, ReasonUnplaced, 0, sampled(11, 1, 1)) // for example hidepid
@@ -191,9 +185,7 @@ func TestSources(t *testing.T) {
 	w.sample(1, 0, 0)
 	w.wants("an invalid source", w.look(), one(true))
 	w.look()
-	if n := w.logs.FilterMessageSnippet("skipping an invalid source").Len(); n != 1 {
-		t.Errorf("%d lines in the log, want 1", n)
-	}
+	testkit.Equal(t, "lines in the log", 1, w.logs.FilterMessageSnippet("skipping an invalid source").Len())
 }
 
 // TestUsageIsReadWhilePolling is mostly for the race detector. Run polls each second.

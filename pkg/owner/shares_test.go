@@ -104,9 +104,7 @@ func TestSharesWithoutNames(t *testing.T) {
 	}
 	r := share()
 	f("no uids are known", r)
-	if !r.Split(r.device(t, uuid(0)), gpuUtil) {
-		t.Error("the device's own series are copied for pods of which nothing is known")
-	}
+	testkit.Equal(t, "the device's series, of whose pods nothing is known, are split", true, r.Split(r.device(t, uuid(0)), gpuUtil))
 	f("one uid is known", r.know("ml/a uid-a"), "a pod_uid=uid-a: 30 100")
 	r.know("ml/a api-a", "ml/b api-b")
 	// The API server knows both UIDs of a static pod.
@@ -155,18 +153,14 @@ func TestOldValuesLeave(t *testing.T) {
 	f := func(after time.Duration, want int) {
 		t.Helper()
 		r.Refresh(at.Add(after))
-		if got := r.shown(uuid(0)); len(got) != want {
-			t.Errorf("after %v: %q, want %d", after, got, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("series after %v", after), want, len(r.shown(uuid(0))))
 	}
 	set := r.Shares().Set
 	f(9*time.Second, 2)
 	f(10*time.Second, 0)
 	f(-10*time.Second, 0) // the clock was set back
 	f(0, 2)
-	if r.Shares().Set != set {
-		t.Error("values that came and went made another Set")
-	}
+	testkit.Equal(t, "set after values that came and went", set, r.Shares().Set)
 }
 
 // TestSharesChangeOnlyIfTheyDiffer: pages compare shares by pointer.
@@ -183,9 +177,7 @@ func TestSharesChangeOnlyIfTheyDiffer(t *testing.T) {
 		if (now != last) != (set || values) || (now.Set != last.Set) != set {
 			t.Errorf("%s: other pointer %v, other set %v", what, now != last, now.Set != last.Set)
 		}
-		if len(now.Series) != len(now.Values) {
-			t.Errorf("%s: %d series with %d values", what, len(now.Series), len(now.Values))
-		}
+		testkit.Equal(t, what+": series with values", len(now.Values), len(now.Series))
 		last = now
 	}
 	step("the same again", false, false, func() { r.Refresh(time.Now()) })
@@ -197,9 +189,7 @@ func TestSharesChangeOnlyIfTheyDiffer(t *testing.T) {
 	})
 	step("labels of a pod that are not shown", false, false, func() { r.know("ml/a uid-a x=y", "ml/c uid-c") })
 	step("not shared", true, false, func() { r.give() })
-	if len(last.Series) != 0 {
-		t.Errorf("left: %+v", last.Series)
-	}
+	testkit.Equal(t, fmt.Sprintf("left of %+v", last.Series), 0, len(last.Series))
 }
 
 // TestSumsAreExact: summed over all pods, memory equals the processes' memory to the byte, utilisation equals theirs
@@ -245,8 +235,7 @@ func TestSumsAreExact(t *testing.T) {
 		if sums[fbUsed]*mebibyte != bytes || sums[gpuUtil] != busy {
 			t.Errorf("round %d: %v bytes and %v %%, want %v and %v", round, sums[fbUsed]*mebibyte, sums[gpuUtil], bytes, busy)
 		}
-		if slices.Sort(keys); len(slices.Compact(slices.Clone(keys))) != len(keys) {
-			t.Errorf("round %d: a series is there twice: %q", round, keys)
-		}
+		slices.Sort(keys)
+		testkit.Equal(t, fmt.Sprintf("round %d: each series once in %q", round, keys), len(keys), len(slices.Compact(slices.Clone(keys))))
 	}
 }

@@ -207,6 +207,12 @@ func watch(t *testing.T, width, height int, nodes ...Node) (*model, *sources) {
 	return m, s
 }
 
+// tick polls the nodes and updates the model.
+func (s *sources) tick(m *model, now time.Time) {
+	s.poll(now)
+	m.Update(tick(now))
+}
+
 // text returns the screen without colours.
 func text(m *model) string {
 	var b strings.Builder
@@ -214,4 +220,10 @@ func text(m *model) string {
 		b.WriteString(strings.TrimRight(ansi.Strip(l), " ") + "\n")
 	}
 	return b.String()
+}
+
+// shows checks that the screen has all texts.
+func shows(t *testing.T, m *model, texts ...string) {
+	t.Helper()
+	testkit.Outcome{Out: text(m)}.Want(t, 0, texts...)
 }

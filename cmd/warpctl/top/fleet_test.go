@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"warpgauge/extensions/live/apiv1"
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/eventually"
 )
 
@@ -71,23 +72,16 @@ func TestHundredNodes(t *testing.T) {
 		targets = append(targets, target(t, servers[i].URL))
 	}
 	f := newFleet(targets, 200*time.Millisecond)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { f.run(ctx); close(done) }()
+	stop := testkit.Start(t, func(ctx context.Context) error { f.run(ctx); return nil })
 	eventually.True(t, "each node was asked three times", func() bool {
 		return !slices.ContainsFunc(f.states(), func(s *state) bool { return s.polls < 3 })
 	})
 	m := newModel(f)
 	press(m, "end")
-	if got := text(m); !strings.Contains(got, "100 nodes, 100 GPUs") || !strings.Contains(got, "> node-99") {
-		t.Errorf("the screen is\n%s", got)
-	}
-	cancel()
-	<-done
+	shows(t, m, "100 nodes, 100 GPUs", "> node-99")
+	stop()
 	for i, s := range servers {
-		if n := s.connections.Load(); n != 1 {
-			t.Errorf("node %d has had %d connections for %d requests, want 1", i, n, s.requests.Load())
-		}
+		testkit.Equal(t, fmt.Sprintf("connections to node %d for %d requests", i, s.requests.Load()), int64(1), s.connections.Load())
 	}
 }
 
@@ -97,9 +91,7 @@ func TestSilentNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		good, bad := hopper(), &hanging{fakeNode: hopper()}
 		f := newFleet([]Target{{"good:9400", good}, {"bad:9400", bad}}, time.Second)
-		ctx, cancel := context.WithCancel(t.Context())
-		var done = make(chan struct{})
-		go func() { f.run(ctx); close(done) }()
+		testkit.Start(t, func(ctx context.Context) error { f.run(ctx); return nil })
 		time.Sleep(10*time.Second + 500*time.Millisecond)
 		if s := f.states()[1]; s.polls != 11 || s.err != "" {
 			t.Fatalf("after 10 s: %d polls, error %q", s.polls, s.err)
@@ -122,16 +114,12 @@ func TestSilentNode(t *testing.T) {
 		}
 		m := newModel(f)
 		press(m, "g", "end")
-		if got := text(m); !strings.Contains(got, "silent       -") || !strings.Contains(got, "node-7 has not answered since "+s[1].silent.Format(time.TimeOnly)) {
-			t.Errorf("the screen is\n%s", got)
-		}
+		shows(t, m, "silent       -", "node-7 has not answered since "+s[1].silent.Format(time.TimeOnly))
 		bad.hangs.Store(false)
 		time.Sleep(15 * time.Second)
 		if s := f.states()[1]; !s.silent.IsZero() || s.err != "" {
 			t.Errorf("it answers again, but: %q since %v", s.err, s.silent)
 		}
-		cancel()
-		<-done
 	})
 }
 
@@ -161,16 +149,9 @@ func TestOnce(t *testing.T) {
 	var b strings.Builder
 	must(t, r.Table(&b))
 	got := strings.ReplaceAll(strings.ReplaceAll(b.String(), away.URL, "AWAY"), strings.Repeat(" ", len(away.URL)-len("AWAY")), "")
-	for _, want := range []string{"train/llm-0", "59.6/79.6", "AWAY does not answer: exporter at AWAY: it has no JSON API", "gone:9400 does not answer: no route\n", "node-7: 3 faulty devices; GPU 3 is failed: rows cannot be remapped; action: replace\n", "node-7 (simulated)\n"} {
-		if !strings.Contains(got, want) {
-			t.Errorf("the table lacks %q:\n%s", want, got)
-		}
-	}
+	testkit.Outcome{Out: got}.Want(t, 0, "train/llm-0", "59.6/79.6", "AWAY does not answer: exporter at AWAY: it has no JSON API",
+		"gone:9400 does not answer: no route\n", "node-7: 3 faulty devices; GPU 3 is failed: rows cannot be remapped; action: replace\n", "node-7 (simulated)\n")
 	text, err := json.Marshal(r)
 	must(t, err)
-	for _, want := range []string{`"utilization_percent":97`, `"memory_total_bytes":85520809984`, `"users":["train/llm-0"]`, `"error":"no route"`} {
-		if !strings.Contains(string(text), want) {
-			t.Errorf("JSON lacks %s:\n%s", want, text)
-		}
-	}
+	testkit.Outcome{Out: string(text)}.Want(t, 0, `"utilization_percent":97`, `"memory_total_bytes":85520809984`, `"users":["train/llm-0"]`, `"error":"no route"`)
 }

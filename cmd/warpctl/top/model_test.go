@@ -12,6 +12,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"warpgauge/extensions/live/apiv1"
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/golden"
 )
 
@@ -43,8 +44,7 @@ func TestFrames(t *testing.T) {
 			n.keepSamples()
 			m, s := watch(t, size[0], size[1], n)
 			press(m, keys...)
-			s.poll(noon)
-			m.Update(tick(noon))
+			s.tick(m, noon)
 			frame(t, fmt.Sprintf("%s-%dx%d", name, size[0], size[1]), text(m))
 		}
 		f("devices")
@@ -57,8 +57,7 @@ func TestFrames(t *testing.T) {
 		m, s := watch(t, size[0], size[1], hopper(), silent, nvidiaNewNames(), amd())
 		frame(t, fmt.Sprintf("nodes-%dx%d", size[0], size[1]), text(m))
 		silent.err = errors.New("no exporter answers at http://10.0.0.1:9400: connection refused")
-		s.poll(noon.Add(time.Minute))
-		m.Update(tick(noon.Add(time.Minute)))
+		s.tick(m, noon.Add(time.Minute))
 		frame(t, fmt.Sprintf("silent-%dx%d", size[0], size[1]), text(m))
 		press(m, "down", "enter")
 		frame(t, fmt.Sprintf("silent-devices-%dx%d", size[0], size[1]), text(m))
@@ -177,42 +176,32 @@ func TestKeys(t *testing.T) {
 	for _, r := range "gpu llm" {
 		press(m, string(r))
 	}
-	if !strings.Contains(text(m), "filter: gpu llm_") {
-		t.Errorf("the filter is not shown:\n%s", text(m))
-	}
+	shows(t, m, "filter: gpu llm_")
 	press(m, "enter")
 	want("filtered", "node-7 0")
 	press(m, "/", "x", "enter")
-	if !strings.Contains(text(m), "nothing matches the filter gpu llmx") {
-		t.Errorf("an empty list does not say why:\n%s", text(m))
-	}
+	shows(t, m, "nothing matches the filter gpu llmx")
 	press(m, "/", "esc", "r", "p")
 	want("processes", "node-7 0 4242")
 	press(m, "enter")
 	if m.screen != detailScreen || m.device.device != "GPU-0" {
 		t.Errorf("enter on a process shows %v", m.device)
 	}
-	s.poll(noon)
-	m.Update(tick(noon))
+	s.tick(m, noon)
 	if s.looked == nil || s.looked.device != "GPU-0" || s.looked.plots[util] != "DCGM_FI_DEV_GPU_UTIL" {
 		t.Errorf("details are asked of %+v", s.looked)
 	}
 	press(m, "+", "+", "+")
-	if s.looked.span != 15*time.Minute {
-		t.Errorf("span is %v", s.looked.span)
-	}
+	testkit.Equal(t, "span", 15*time.Minute, s.looked.span)
 	press(m, "end", "pgdown")
-	if !strings.Contains(text(m), "no such sensor") {
-		t.Errorf("the last field is not shown:\n%s", text(m))
-	}
+	shows(t, m, "no such sensor")
 	press(m, "esc")
 	if s.looked != nil {
 		t.Error("details are still asked for")
 	}
 	press(m, "space")
 	s.nodes[0].(*fakeNode).devices.Devices[0].GPU = "changed"
-	s.poll(noon.Add(time.Second))
-	m.Update(tick(noon.Add(time.Second)))
+	s.tick(m, noon.Add(time.Second))
 	if strings.Contains(text(m), "changed") || !strings.Contains(text(m), "frozen at") {
 		t.Errorf("frozen, but:\n%s", text(m))
 	}
@@ -257,22 +246,14 @@ func TestGone(t *testing.T) {
 	m, s := watch(t, 80, 24, n)
 	press(m, "down", "enter")
 	n.devices.Devices = n.devices.Devices[2:]
-	s.poll(noon.Add(time.Second))
-	m.Update(tick(noon.Add(time.Second)))
-	if !strings.Contains(text(m), "the device is gone") {
-		t.Errorf("a GPU that has gone:\n%s", text(m))
-	}
+	s.tick(m, noon.Add(time.Second))
+	shows(t, m, "the device is gone")
 	press(m, "down", "esc")
-	if !strings.Contains(text(m), "> 3 ") { // second of the remaining lines
-		t.Errorf("the list without it:\n%s", text(m))
-	}
+	shows(t, m, "> 3 ") // second of the remaining lines
 	n.devices.Devices = nil
 	n.devices.Collectors = []apiv1.Collector{{Name: "nvml", Reason: "no NVIDIA GPU"}}
-	s.poll(noon.Add(2 * time.Second))
-	m.Update(tick(noon.Add(2 * time.Second)))
-	if !strings.Contains(text(m), "no device; collector nvml: no NVIDIA GPU") {
-		t.Errorf("a node without GPUs:\n%s", text(m))
-	}
+	s.tick(m, noon.Add(2*time.Second))
+	shows(t, m, "no device; collector nvml: no NVIDIA GPU")
 }
 
 // keepSamples gives the node a history: 0 for half a minute, then 100.
@@ -289,11 +270,8 @@ func TestKeptSamples(t *testing.T) {
 	n.keepSamples()
 	m, s := watch(t, 57, 24, n)
 	press(m, "enter")
-	s.poll(noon)
-	m.Update(tick(noon))
-	if want := "UTIL        97%  " + strings.Repeat("▁", 20) + strings.Repeat("█", 20); !strings.Contains(text(m), want) {
-		t.Errorf("want %q in\n%s", want, text(m))
-	}
+	s.tick(m, noon)
+	shows(t, m, "UTIL        97%  "+strings.Repeat("▁", 20)+strings.Repeat("█", 20))
 	if got := fmt.Sprint(n.asked); !strings.Contains(got, "samples of DCGM_FI_DEV_GPU_UTIL in 40 points") {
 		t.Errorf("asked %v", got)
 	}

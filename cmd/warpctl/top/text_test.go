@@ -1,10 +1,12 @@
 package top
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	"warpgauge/extensions/live/apiv1"
+	"warpgauge/internal/testkit"
 )
 
 func TestClean(t *testing.T) {
@@ -18,9 +20,7 @@ func TestClean(t *testing.T) {
 		"a\xffb":                  "a?b",
 		strings.Repeat("x", 5000): strings.Repeat("x", maxText),
 	} {
-		if got := clean(in); got != want {
-			t.Errorf("clean(%.40q) is %q, want %q", in, got, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("clean(%.40q)", in), want, clean(in))
 	}
 }
 
@@ -48,9 +48,7 @@ func TestEscapeSequences(t *testing.T) {
 			for _, code := range []string{bold, alarm, reverse, off} {
 				l = strings.ReplaceAll(l, code, "")
 			}
-			if clean(l) != l {
-				t.Errorf("%s: %q", what, l)
-			}
+			testkit.Equal(t, what, clean(l), l)
 		}
 	}
 	for _, width := range []int{40, 80, 200} {
@@ -60,17 +58,13 @@ func TestEscapeSequences(t *testing.T) {
 			check("key "+keys, m.frame()...)
 		}
 		press(m, "g", "home", "enter")
-		s.poll(noon)
-		m.Update(tick(noon))
+		s.tick(m, noon)
 		check("details", m.frame()...)
-		if !strings.Contains(text(m), "evil") {
-			t.Error("the details do not show the device")
-		}
+		shows(t, m, "evil")
 	}
 	n.err = &evilError{evil}
 	m, s := watch(t, 80, 24, n)
-	s.poll(noon)
-	m.Update(tick(noon))
+	s.tick(m, noon)
 	check("error", m.frame()...)
 	var b strings.Builder
 	r := Once(t.Context(), []Target{{Name: evil, Node: n}})

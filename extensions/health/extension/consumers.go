@@ -20,8 +20,8 @@ func (s *Settings) consumers(c exporter.Core) ([]exporter.Stage, error) {
 	isAMD := func(collector string) bool { return c.Engine.Vendor(collector) == field.VendorAMD }
 	var out []exporter.Stage
 	if s.AMDSocket != "" {
-		socket := grpcsocket.New(s.AMDSocket, amdplugin.New(c.Verdicts, isAMD).Register, c.Log)
-		switch err := socket.Listen(); {
+		socket, err := grpcsocket.Listen(s.AMDSocket, amdplugin.New(c.Verdicts, isAMD).Register, c.Log)
+		switch {
 		case err == nil:
 			out = append(out, stage("health for AMD's device plugin", socket.Run))
 		case c.Config.Source(flagAMDSocket) > config.FromExtension:

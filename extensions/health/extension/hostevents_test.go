@@ -155,6 +155,9 @@ func TestKernelEvents(t *testing.T) {
 	f(0x3b, kernellog.AERFatal, "aer_fatal 3B ; event  true")
 	w.asOf = w.asOf.Add(-6 * time.Second) // the devices are read again
 	f(0x3b, kernellog.AERFatal, "aer_fatal 3B GPU-59; event GPU-59 true")
+	m.missing.hidden[field.VendorNVIDIA] = true // some GPUs are deselected, perhaps this one
+	f(0x4c, kernellog.AERFatal, "event  true")
+	f(0x18, kernellog.AERFatal, "aer_fatal 18 GPU-24; event GPU-24 true")
 	for e, want := range map[kernellog.Event]string{{PID: 7}: ", process (7)", {Process: "a"}: ", process a", {Cause: 45}: ", caused by XID 45", {}: ""} {
 		if got := detail(&e, false); got != want {
 			t.Errorf("details %q, want %q", got, want)

@@ -27,7 +27,7 @@ const (
 	longestPath = 107         // maximum length of a Unix socket's path, in bytes
 )
 
-// Server serves one socket. Call Listen, then Run, once each.
+// Server serves one socket. Call Run once.
 type Server struct {
 	path     string
 	register func(grpc.ServiceRegistrar)
@@ -36,18 +36,16 @@ type Server struct {
 	file     fs.FileInfo // identifies our socket
 }
 
-// New returns a Server for the services that register adds. It does nothing before Listen.
-func New(path string, register func(grpc.ServiceRegistrar), log *zap.Logger) *Server {
-	return &Server{path: path, register: register, log: log}
+// Listen creates the socket for the services that register adds. Its errors tell a person how to correct the problem.
+func Listen(path string, register func(grpc.ServiceRegistrar), log *zap.Logger) (*Server, error) {
+	s := &Server{path: path, register: register, log: log}
+	if err := s.listen(); err != nil {
+		return nil, fmt.Errorf("socket %q: %w", path, err)
+	}
+	return s, nil
 }
 
-// Listen creates the socket. Its errors tell a person how to correct the problem.
-func (s *Server) Listen() (err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("socket %q: %w", s.path, err)
-		}
-	}()
+func (s *Server) listen() error {
 	dir := filepath.Dir(s.path)
 	if err := checkDirectory(dir); err != nil {
 		return err

@@ -31,16 +31,16 @@ var must = testkit.Must
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func newServer(path string) *grpcsocket.Server {
+func newServer(path string) (*grpcsocket.Server, error) {
 	register := func(r grpc.ServiceRegistrar) { grpc_health_v1.RegisterHealthServer(r, health.NewServer()) }
-	return grpcsocket.New(path, register, zap.NewNop())
+	return grpcsocket.Listen(path, register, zap.NewNop())
 }
 
 // serve starts a server. stop ends it.
 func serve(t *testing.T, path string) (stop func()) {
 	t.Helper()
-	s := newServer(path)
-	must(t, s.Listen())
+	s, err := newServer(path)
+	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
@@ -130,8 +130,7 @@ func TestListen(t *testing.T) {
 				tt.prepare(t, path)
 			}
 			before, _ := os.Lstat(path)
-			s := newServer(cmp.Or(tt.path, path))
-			err := s.Listen()
+			s, err := newServer(cmp.Or(tt.path, path))
 			if tt.want == "" {
 				must(t, err)
 				ctx, cancel := context.WithCancel(t.Context())

@@ -28,7 +28,8 @@ type GPU struct {
 // Deduplicator counts each fault once, even if both the driver and the kernel log report it. It is safe for concurrent
 // use.
 type Deduplicator struct {
-	window time.Duration
+	prometheus.Collector // of events
+	window               time.Duration
 
 	mu     sync.Mutex
 	xids   map[xidKey]*reports
@@ -66,13 +67,11 @@ type lines struct {
 // NewDeduplicator returns an empty Deduplicator. A driver's report and a log line within window count as the
 // same XID.
 func NewDeduplicator(window time.Duration) *Deduplicator {
-	return &Deduplicator{
-		window: window, xids: map[xidKey]*reports{}, folded: map[eventKey]time.Time{}, totals: map[eventKey]int{},
-		events: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "warpgauge_kernel_log_events_total",
-			Help: "Faults and resets of GPUs and NVSwitches in the kernel's log, by kind. Repeats within a second are one.",
-		}, []string{"gpu", "kind", "pci_bus_id"}),
-	}
+	counts := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "warpgauge_kernel_log_events_total",
+		Help: "Faults and resets of GPUs and NVSwitches in the kernel's log, by kind. Repeats within a second are one.",
+	}, []string{"gpu", "kind", "pci_bus_id"})
+	return &Deduplicator{Collector: counts, events: counts, window: window, xids: map[xidKey]*reports{}, folded: map[eventKey]time.Time{}, totals: map[eventKey]int{}}
 }
 
 // AddDriverXID records an XID from a vendor library and reports whether it is new.
@@ -158,9 +157,3 @@ func (d *Deduplicator) reportsLocked(g GPU, code int) *reports {
 	}
 	return r
 }
-
-// Describe implements prometheus.Collector.
-func (d *Deduplicator) Describe(ch chan<- *prometheus.Desc) { d.events.Describe(ch) }
-
-// Collect implements prometheus.Collector.
-func (d *Deduplicator) Collect(ch chan<- prometheus.Metric) { d.events.Collect(ch) }

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -78,8 +79,9 @@ type Log struct {
 	fd                  int
 	regular             bool
 	inode               uint64
-	position            int64 // in a regular file
-	unreadable, unsaved bool  // already logged
+	position            int64    // in a regular file
+	unreadable, unsaved bool     // already logged
+	lock                *os.File // of the position, until the process ends; nil: not yet
 }
 
 // record is a relevant record that continuation lines may follow.
@@ -128,6 +130,7 @@ func (l *Log) Run(ctx context.Context) error {
 		}
 	}
 	l.save(time.Now(), true)
+	_ = l.lock.Close() // unlocks
 	return nil
 }
 
@@ -360,7 +363,13 @@ func (l *Log) save(now time.Time, ends bool) {
 	if l.o.Directory == "" || l.o.BootID == "" || l.safe == l.saved || !ends && !first && (l.reported <= l.saved || now.Sub(l.savedAt) < saveInterval) {
 		return
 	}
-	err := l.directory().Write(stateFile, fmt.Appendf(nil, "%s %d\n", l.o.BootID, l.safe))
+	var err error
+	if l.lock == nil {
+		l.lock, err = l.directory().Lock(stateFile + ".lock")
+	}
+	if err == nil {
+		err = l.directory().Write(stateFile, fmt.Appendf(nil, "%s %d\n", l.o.BootID, l.safe))
+	}
 	l.saved, l.savedAt = l.safe, now
 	if err != nil && !l.unsaved {
 		l.unsaved = true

@@ -15,6 +15,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/sys/unix"
+
+	"warpgauge/internal/testkit"
 )
 
 const bootID = "5e1b4f0a-0000-4000-8000-000000000001"
@@ -149,6 +151,16 @@ func TestFollow(t *testing.T) {
 		if n := r.logs.FilterMessageSnippet("cannot read the saved kernel log position").Len(); n != 1 {
 			t.Errorf("%d warnings of damaged state, want 1", n)
 		}
+		other := &rig{t: t, path: r.path, state: r.state, boot: r.boot}
+		other.start()
+		r.write(xidRecord(18, 79))
+		r.want("a line for two exporters", 79)
+		other.want("a line for two exporters, in the other", 79)
+		r.pass(5 * time.Second)
+		testkit.Equal(t, "warnings about the position, of both", [2]int{0, 1}, [2]int{
+			r.logs.FilterMessageSnippet("cannot save").Len(), other.logs.FilterMessageSnippet("cannot save").Len(),
+		})
+		other.end()
 		r.end()
 
 		r.state = ""

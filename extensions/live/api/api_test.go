@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"warpgauge/extensions/live/apiv1"
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
@@ -66,9 +67,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	w.options.Past, w.options.Lists = new(rows.Past), nil
 	none := New(w.options)
 	for _, target := range []string{"samples?device=x&field=y", "list", "recordings", "recordings/x"} {
-		if got := get(t, none, Prefix+target); got.Code != http.StatusNotFound {
-			t.Errorf("without a source, %s answers %d", target, got.Code)
-		}
+		testkit.Equal(t, "status of "+target+" without a source", http.StatusNotFound, get(t, none, Prefix+target).Code)
 	}
 }
 
@@ -139,9 +138,7 @@ func TestMethodsAndHeaders(t *testing.T) {
 		"Content-Type": "application/json", "Cache-Control": "no-store", "Vary": "Accept-Encoding",
 		"Cross-Origin-Resource-Policy": "same-origin", "Access-Control-Allow-Origin": "", "Content-Encoding": "",
 	} {
-		if header.Get(name) != want {
-			t.Errorf("%s is %q, want %q", name, header.Get(name), want)
-		}
+		testkit.Equal(t, name, want, header.Get(name))
 	}
 	for _, path := range a.Paths() {
 		path = strings.Replace(path, "{name}", "x", 1)
@@ -151,10 +148,7 @@ func TestMethodsAndHeaders(t *testing.T) {
 				t.Errorf("%s %s answers %d, Allow: %q", method, path, got.Code, got.Header().Get("Allow"))
 			}
 		}
-		got := send(t, a, httptest.NewRequest(http.MethodHead, path, nil))
-		if got.Body.Len() > 0 {
-			t.Errorf("HEAD %s has a body: %q", path, got.Body)
-		}
+		testkit.Equal(t, "body of HEAD "+path, "", send(t, a, httptest.NewRequest(http.MethodHead, path, nil)).Body.String())
 	}
 }
 
@@ -169,9 +163,7 @@ func TestPagesOfOtherSitesGetNothing(t *testing.T) {
 		if code == http.StatusOK {
 			r.Method = http.MethodHead
 		}
-		if got := send(t, a, r); got.Code != code {
-			t.Errorf("Sec-Fetch-Site: %s, Sec-Fetch-Mode: %s answers %d, want %d", site, mode, got.Code, code)
-		}
+		testkit.Equal(t, fmt.Sprintf("status with Sec-Fetch-Site: %s, Sec-Fetch-Mode: %s", site, mode), code, send(t, a, r).Code)
 	}
 	f("cross-site", "cors", http.StatusForbidden)
 	f("cross-site", "no-cors", http.StatusForbidden)
@@ -264,9 +256,7 @@ func TestTooMuchIsRefused(t *testing.T) {
 func TestPattern(t *testing.T) {
 	f := func(asked, text string, want bool) {
 		t.Helper()
-		if got := pattern(asked).MatchString(text); got != want {
-			t.Errorf("%q matches %q: %v", asked, text, got)
-		}
+		testkit.Equal(t, fmt.Sprintf("%q matches %q", asked, text), want, pattern(asked).MatchString(text))
 	}
 	f("", "", true)
 	f("a*b*c", "axxbyyc", true)
@@ -305,9 +295,7 @@ func TestWindowsThatAreNumbers(t *testing.T) {
 	f := func(id field.ID, collector string, want time.Duration) {
 		t.Helper()
 		d, _ := field.ByID(id)
-		if got := windowOf(&field.Field{Desc: d, Scale: 1}, collector, 100*time.Millisecond); got != want {
-			t.Errorf("window of %s by %s is %v, want %v", d.Name, collector, got, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("window of %s by %s", d.Name, collector), want, windowOf(&field.Field{Desc: d, Scale: 1}, collector, 100*time.Millisecond))
 	}
 	f(1001, "nvml", 100*time.Millisecond)
 	f(1001, "dcgm", 100*time.Millisecond)

@@ -217,9 +217,7 @@ func send(t testing.TB, h http.Handler, r *http.Request) *httptest.ResponseRecor
 	t.Helper()
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
-	if w.Header().Get("X-Content-Type-Options") != "nosniff" {
-		t.Errorf("%s %s: no nosniff", r.Method, r.URL)
-	}
+	testkit.Equal(t, fmt.Sprintf("%s %s: X-Content-Type-Options", r.Method, r.URL), "nosniff", w.Header().Get("X-Content-Type-Options"))
 	if w.Code != http.StatusOK {
 		var p apiv1.Problem
 		err := json.Unmarshal(w.Body.Bytes(), &p)

@@ -19,6 +19,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"warpgauge/extensions/live/apiv1"
+	"warpgauge/internal/testkit"
 )
 
 // document has the parts of openapi.json that the tests read.
@@ -104,9 +105,7 @@ func TestAnswersFitTheDescription(t *testing.T) {
 		t.Helper()
 		r := httptest.NewRequest(http.MethodGet, Prefix+target, nil)
 		got := send(t, a, r)
-		if got.Code != code {
-			t.Errorf("%s answers %d, want %d: %s", target, got.Code, code, got.Body)
-		}
+		testkit.Equal(t, "status of "+target+", which answers "+got.Body.String(), code, got.Code)
 		checkAnswer(t, a, r, got)
 		if code == http.StatusOK {
 			answered[r.Pattern] = true
@@ -140,9 +139,7 @@ func TestAnswersFitTheDescription(t *testing.T) {
 func TestTheDescriptionHasWhatIsServed(t *testing.T) {
 	a := New(newWorld(t, 1, 0).options)
 	d := documented()
-	if got, want := slices.Sorted(maps.Keys(d.Paths)), slices.Sorted(slices.Values(a.Paths())); !slices.Equal(got, want) {
-		t.Errorf("paths are %q, served are %q", got, want)
-	}
+	testkit.Equal(t, "paths", slices.Sorted(slices.Values(a.Paths())), slices.Sorted(maps.Keys(d.Paths)))
 	for path, p := range d.Paths {
 		var parameters []string
 		for _, x := range p.Get.Parameters {
@@ -183,9 +180,7 @@ func TestTheDescriptionHasTheTypes(t *testing.T) {
 		collect(reflect.TypeOf(v))
 	}
 	all := documented().Components.Schemas
-	if got, want := slices.Sorted(maps.Keys(all)), slices.Sorted(maps.Keys(types)); !slices.Equal(got, want) {
-		t.Errorf("schemas are %q, types are %q", got, want)
-	}
+	testkit.Equal(t, "schemas and types", slices.Sorted(maps.Keys(types)), slices.Sorted(maps.Keys(all)))
 	for name, x := range types {
 		var properties, required []string
 		for i := range x.NumField() {
@@ -196,17 +191,8 @@ func TestTheDescriptionHasTheTypes(t *testing.T) {
 			}
 		}
 		s := all[name]
-		slices.Sort(properties)
-		slices.Sort(required)
-		if got := slices.Sorted(maps.Keys(s.Properties)); !slices.Equal(got, properties) {
-			t.Errorf("schema %s has %q, the type %q", name, got, properties)
-		}
-		slices.Sort(s.Required)
-		if !slices.Equal(s.Required, required) {
-			t.Errorf("schema %s requires %q, the type always has %q", name, s.Required, required)
-		}
-		if s.AdditionalProperties {
-			t.Errorf("schema %s allows anything", name)
-		}
+		testkit.Equal(t, "properties of the schema "+name+" and of the type", slices.Sorted(slices.Values(properties)), slices.Sorted(maps.Keys(s.Properties)))
+		testkit.Equal(t, "what the schema "+name+" requires, the type always has", slices.Sorted(slices.Values(required)), slices.Sorted(slices.Values(s.Required)))
+		testkit.Equal(t, "the schema "+name+" allows anything", false, s.AdditionalProperties)
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"warpgauge/extensions/live/apiv1"
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/events"
@@ -217,12 +218,8 @@ func TestAStreamWithoutRowsIsAlive(t *testing.T) {
 		if text := got.Body.String(); strings.Count(text, "\n\n:\n\n") != 1 || strings.Count(text, ":\n\n:\n\n") != 1 || !strings.Contains(text, "event: problem\ndata: ") {
 			t.Errorf("want columns, two comments and a problem, got %s", text)
 		}
-		if a.streams.open.Load() != 0 {
-			t.Error("the stream is counted as open after Close")
-		}
-		if got := get(t, a, Prefix+"stream"); got.Code != http.StatusServiceUnavailable {
-			t.Errorf("after Close a stream is answered %d", got.Code)
-		}
+		testkit.Equal(t, "streams counted as open after Close", int64(0), a.streams.open.Load())
+		testkit.Equal(t, "status of a stream after Close", http.StatusServiceUnavailable, get(t, a, Prefix+"stream").Code)
 	})
 }
 
@@ -235,17 +232,13 @@ func TestBusy(t *testing.T) {
 	}
 	a.waiting.Store(0)
 	a.sending.Store(maxSending)
-	if got := get(t, a, Prefix+"devices"); got.Code != http.StatusServiceUnavailable {
-		t.Errorf("with %d bytes under way it answers %d", maxSending, got.Code)
-	}
+	testkit.Equal(t, fmt.Sprintf("status with %d bytes under way", maxSending), http.StatusServiceUnavailable, get(t, a, Prefix+"devices").Code)
 	a.sending.Store(0)
 	a.streams.open.Add(maxStreams)
 	if got := get(t, a, Prefix+"stream"); got.Code != http.StatusServiceUnavailable || got.Header().Get("Retry-After") == "" {
 		t.Errorf("stream %d is answered %d", maxStreams+1, got.Code)
 	}
-	if open := a.streams.open.Load(); open != maxStreams {
-		t.Errorf("%d streams are counted after a refusal, want %d", open, maxStreams)
-	}
+	testkit.Equal(t, "streams counted after a refusal", int64(maxStreams), a.streams.open.Load())
 }
 
 // TestStreamsOverHTTP runs streams longer than the server's time limits, clients that leave, and
@@ -399,7 +392,5 @@ func TestClockEventsThatFlap(t *testing.T) {
 		l.Add(&events.Event{Kind: events.Clock, Device: d, Reason: "power_cap", Time: start.Add(time.Duration(i) * 100 * time.Millisecond)})
 		l.Add(&events.Event{Kind: events.Clock, Device: d, Reason: "gpu_idle", Time: start})
 	}
-	if got := len(l.after(0)); got != 3 {
-		t.Errorf("%d events in 25 s, want 3", got)
-	}
+	testkit.Equal(t, "events in 25 s", 3, len(l.after(0)))
 }

@@ -42,9 +42,7 @@ func TestClientAddress(t *testing.T) {
 		{"https://u:secret@proxy/gpus/metrics", "https://proxy/gpus"},
 		{"[::1]:9400", "http://[::1]:9400"},
 	} {
-		if got := newTestClient(t, tt.address).URL(); got != tt.want {
-			t.Errorf("NewClient(%q) has URL %s, want %s", tt.address, got, tt.want)
-		}
+		testkit.Equal(t, fmt.Sprintf("URL of NewClient(%q)", tt.address), tt.want, newTestClient(t, tt.address).URL())
 	}
 	for _, address := range []string{"ftp://node", "http://", "http://u:secret@no de:x"} {
 		_, err := NewClient(address, ClientOptions{})

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/browser"
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/events"
@@ -80,9 +81,7 @@ func TestBrowserViews(t *testing.T) {
 			p.Wait(ready)
 			var tiles int
 			p.Eval("document.querySelectorAll('.tile').length", &tiles)
-			if tiles != v.tiles {
-				t.Errorf("%d tiles, want %d", tiles, v.tiles)
-			}
+			testkit.Equal(t, "tiles", v.tiles, tiles)
 			for _, want := range v.want {
 				p.Wait(fmt.Sprintf("document.body.innerText.includes(%q)", want))
 			}
@@ -130,9 +129,7 @@ func check(t *testing.T, p *browser.Page, what string, no []string) {
 			}
 		}
 	}
-	if !headings {
-		t.Errorf("%s: no headings in the accessibility tree", what)
-	}
+	testkit.Equal(t, what+": headings in the accessibility tree", true, headings)
 }
 
 // audit returns measurable WCAG violations: text contrast below 4.5:1 (3:1 for large text),
@@ -196,9 +193,7 @@ func TestBrowserUse(t *testing.T) {
 		got = append(got, name)
 	}
 	want := []string{"Skip to the GPUs", "30 s", "1 min", "5 min", "15 min", "Freeze", "GPU 0", "GPU 1"}
-	if !slices.Equal(got, want) {
-		t.Errorf("order of focus %q, want %q", got, want)
-	}
+	testkit.Equal(t, "order of focus", want, got)
 
 	p.Eval(`document.querySelectorAll('.tile .name')[1].focus()`, nil)
 	p.Key("Enter")
@@ -250,9 +245,7 @@ func TestBrowserUse(t *testing.T) {
 	p.Wait(`warpgauge.model.columns.length > 0 && !warpgauge.model.columns.some((c) => c.field.includes('TENSOR'))`)
 	p.Wait(`warpgauge.model.list.size > 0 && ![...warpgauge.model.list.keys()].some((name) => name.includes('TENSOR'))`)
 	p.Wait(`document.querySelector('.tile .of-activity dd').innerText.includes('%')`)
-	if got := p.Problems(url); got != nil {
-		t.Errorf("%q", got)
-	}
+	testkit.Equal(t, "problems", []string(nil), p.Problems(url))
 }
 
 // TestBrowserReconnect: while the exporter is down, or a proxy answers instead, the page shows it
@@ -305,9 +298,7 @@ func TestBrowserHidden(t *testing.T) {
 	p.Wait(fmt.Sprintf(noGap, last))
 	var alarmed bool
 	p.Eval("!!globalThis.alarmed", &alarmed)
-	if alarmed {
-		t.Error("the page says that the exporter does not answer")
-	}
+	testkit.Equal(t, "the page says that the exporter does not answer", false, alarmed)
 }
 
 // noGap is true if recent samples have no gap.
@@ -346,12 +337,8 @@ func TestBrowserHostile(t *testing.T) {
 	}
 	var found int
 	p.Eval("document.querySelectorAll('img').length + document.scripts.length - 1 + (document.title.includes('taken') ? 1 : 0)", &found)
-	if found != 0 {
-		t.Error("a name became a part of the page")
-	}
-	if got := p.Problems(url); got != nil {
-		t.Errorf("%q", got)
-	}
+	testkit.Equal(t, "parts of the page that a name became", 0, found)
+	testkit.Equal(t, "problems", []string(nil), p.Problems(url))
 }
 
 // TestBrowserTwoHours streams two hours in a few seconds. The tab's memory must not grow after the
@@ -373,9 +360,7 @@ func TestBrowserTwoHours(t *testing.T) {
 	if after > before+before/5+1<<20 {
 		t.Errorf("%d bytes after half an hour, %d after two", before, after)
 	}
-	if got := p.Problems(url); got != nil {
-		t.Errorf("%q", got)
-	}
+	testkit.Equal(t, "problems", []string(nil), p.Problems(url))
 }
 
 var pictures = flag.String("pictures", "", "draw the pictures of docs/live.md with this exporter")

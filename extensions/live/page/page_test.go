@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"warpgauge/internal/testkit"
 )
 
 // ask sends a GET request with the headers Accept and If-None-Match.
@@ -29,9 +31,7 @@ func TestIndex(t *testing.T) {
 	f := func(accept, contentType string, want ...string) {
 		t.Helper()
 		w := ask(h, "/", accept, "")
-		if got := w.Header().Get("Content-Type"); got != contentType {
-			t.Errorf("Accept %q: %q, want %q", accept, got, contentType)
-		}
+		testkit.Equal(t, "Content-Type for Accept: "+accept, contentType, w.Header().Get("Content-Type"))
 		for _, s := range want {
 			if !strings.Contains(w.Body.String(), s) {
 				t.Errorf("Accept %q: %q is missing in\n%s", accept, s, w.Body)
@@ -68,12 +68,8 @@ func TestNothingFromElsewhere(t *testing.T) {
 			continue
 		}
 		w := ask(h, "/page/"+name, "", "")
-		if w.Code != http.StatusOK {
-			t.Errorf("%s: %d", name, w.Code)
-		}
-		if csp := w.Header().Get("Content-Security-Policy"); csp != policy {
-			t.Errorf("%s: Content-Security-Policy %q", name, csp)
-		}
+		testkit.Equal(t, name, http.StatusOK, w.Code)
+		testkit.Equal(t, name+": Content-Security-Policy", policy, w.Header().Get("Content-Security-Policy"))
 		bodies[name] = w.Body.String()
 	}
 	if len(bodies) < 10 {
@@ -81,9 +77,7 @@ func TestNothingFromElsewhere(t *testing.T) {
 	}
 	imports := regexp.MustCompile(`from '([^']+)'`)
 	for name, body := range bodies {
-		if found := address.FindString(strings.ReplaceAll(body, "http://www.w3.org/2000/svg", "")); found != "" {
-			t.Errorf("%s has %q", name, found)
-		}
+		testkit.Equal(t, "address in "+name, "", address.FindString(strings.ReplaceAll(body, "http://www.w3.org/2000/svg", "")))
 		for _, m := range imports.FindAllStringSubmatch(body, -1) {
 			if bodies[path.Base(m[1])] == "" || !strings.HasPrefix(m[1], "./") {
 				t.Errorf("%s imports %q, which is not served", name, m[1])
@@ -113,12 +107,8 @@ func TestFiles(t *testing.T) {
 	w := httptest.NewRecorder()
 	w.Header().Set("Content-Security-Policy", "of the web configuration file")
 	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
-	if got := w.Header().Get("Content-Security-Policy"); got != "of the web configuration file" {
-		t.Errorf("the page replaces the Content-Security-Policy by %q", got)
-	}
+	testkit.Equal(t, "Content-Security-Policy", "of the web configuration file", w.Header().Get("Content-Security-Policy"))
 	for _, no := range []string{"/page/", "/page/index.html", "/page/../page.go", "/page/page.go", "/other", "/style.css/"} {
-		if w := ask(h, no, "", ""); w.Code != http.StatusNotFound {
-			t.Errorf("%s: %d, want 404", no, w.Code)
-		}
+		testkit.Equal(t, "status of "+no, http.StatusNotFound, ask(h, no, "", "").Code)
 	}
 }

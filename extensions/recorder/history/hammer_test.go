@@ -109,9 +109,7 @@ func TestAFloodOfSeriesStaysWithinTheLimit(t *testing.T) {
 			count += chunkBytes + int64(len(c.data))
 		}
 	}
-	if count != n.h.store.bytes {
-		t.Errorf("%d bytes are counted, there are %d", n.h.store.bytes, count)
-	}
+	testkit.Equal(t, "bytes counted", count, n.h.store.bytes)
 	n.now = n.now.Add(time.Hour)
 	n.h.Sync(n.now)
 	if s := &n.h.store; s.bytes != 0 || len(s.series)+len(s.order)+len(s.fifo) != 0 {

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/open-telemetry/opamp-go/protobufs"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
@@ -56,9 +55,7 @@ func TestHostileReport(t *testing.T) {
 	if most := maxAttributes*(maxKey+maxValue) + maxTroubles*maxValue + maxError; kept > most || kept == 0 {
 		t.Errorf("%d bytes are kept, at most %d may be", kept, most)
 	}
-	if diff := cmp.Diff(Numbers{opamp.GateAbsentFields: 7, opamp.GateMissedTicks: 0}, r.health.numbers); diff != "" {
-		t.Error("numbers (-want +got):\n" + diff)
-	}
+	testkit.Equal(t, "numbers", Numbers{opamp.GateAbsentFields: 7, opamp.GateMissedTicks: 0}, r.health.numbers)
 	if size := reflect.TypeFor[agent]().Size(); size > 1024 {
 		t.Errorf("an agent takes %d bytes without its texts", size)
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"warpgauge/internal/testkit"
 )
 
 func writeDirectory(t *testing.T, files map[string]string) string {
@@ -50,9 +52,8 @@ func TestReadDirectory(t *testing.T) {
 	}
 	matches := func(want bool, rack string, models ...string) {
 		t.Helper()
-		if got := first.Selector.matches(map[string]string{"rack": rack, "warpgauge.models": strings.Join(models, ",")}); got != want {
-			t.Errorf("rack %q with %q matches: %v", rack, models, got)
-		}
+		labels := map[string]string{"rack": rack, "warpgauge.models": strings.Join(models, ",")}
+		testkit.Equal(t, "matches rack "+rack+" with "+labels["warpgauge.models"], want, first.Selector.matches(labels))
 	}
 	matches(true, "r7", "A100", "NVIDIA H100 80GB HBM3")
 	matches(true, "r7/a", "NVIDIA H100/x")
@@ -141,8 +142,6 @@ func TestWatch(t *testing.T) {
 				taken = append(taken, p.Hash)
 			}
 		})
-		if got, want := strings.Join(taken, " "), "1 error 4 4"; got != want {
-			t.Errorf("taken %q, want %q", got, want)
-		}
+		testkit.Equal(t, "taken", "1 error 4 4", strings.Join(taken, " "))
 	})
 }

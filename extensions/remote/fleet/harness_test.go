@@ -153,9 +153,7 @@ func (s *sim) poll(n *node) {
 	}
 	hash := hex.EncodeToString(a.RemoteConfig.ConfigHash)
 	body := a.RemoteConfig.Config.ConfigMap[opamp.ConfigName].GetBody()
-	if hashOf(string(body)) != hash {
-		s.t.Fatalf("offer with hash %s has another list", hash)
-	}
+	testkit.Equal(s.t, "hash of the list in an offer", hash, hashOf(string(body)))
 	n.got[hash]++
 	n.answer = &listStatus{hash: hash, state: applied}
 	if n.handle != nil {
@@ -224,9 +222,7 @@ func (s *sim) count(is func(*node) bool) (n int) {
 func (s *sim) stable() *sim {
 	s.t.Helper()
 	s.until("list A is stable", time.Hour, func() bool { return s.core.cohorts["all"].Stable == hashOf(listA) })
-	if n := s.with(listA); n != len(s.nodes) {
-		s.t.Fatalf("%d of %d nodes have list A", n, len(s.nodes))
-	}
+	testkit.Equal(s.t, "nodes that have list A", len(s.nodes), s.with(listA))
 	s.each(func(n *node) { n.got = map[string]int{} })
 	return s
 }
@@ -239,9 +235,7 @@ func (s *sim) each(f func(*node)) {
 
 func (s *sim) command(verb string) {
 	s.t.Helper()
-	if err := s.core.command("all", verb, "test", s.now); err != nil {
-		s.t.Fatalf("%s: %v", verb, err)
-	}
+	must(s.t, s.core.command("all", verb, "test", s.now))
 }
 
 func stall(n *node) {

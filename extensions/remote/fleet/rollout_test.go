@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"warpgauge/internal/testkit"
 )
 
 // TestChooseProperties: a stage never exceeds its percentage, keeps the agents of the previous stage,
@@ -68,19 +70,13 @@ func TestRolloutInStages(t *testing.T) {
 	s.until("done", 10*time.Minute, func() bool { return s.state() == Done })
 	late := s.add(200)
 	s.run(time.Minute)
-	if late.list != hashOf(listB) {
-		t.Error("a node that came later does not have the list")
-	}
+	testkit.Equal(t, "list of a node that came later", hashOf(listB), late.list)
 	for _, n := range s.nodes {
-		if n.got[hashOf(listB)] != 1 {
-			t.Errorf("node %s got the list %d times", n.host, n.got[hashOf(listB)])
-		}
+		testkit.Equal(t, "times that "+n.host+" got the list", 1, n.got[hashOf(listB)])
 	}
 	s.command("rollback")
 	s.run(time.Minute)
-	if s.with(listA) != 201 {
-		t.Errorf("%d nodes are back, want all", s.with(listA))
-	}
+	testkit.Equal(t, "nodes that are back", 201, s.with(listA))
 	s.run(10 * time.Minute)
 	if s.with(listB) != 0 || s.core.cohorts["all"].Rejected != hashOf(listB) {
 		t.Error("the list that an operator rolled back was tried again")
@@ -104,12 +100,8 @@ func TestHarmStopsRollout(t *testing.T) {
 			}
 			s.each(func(n *node) { n.away = false })
 			s.run(25 * time.Minute)
-			if n := s.ever(listB); n != 3 {
-				t.Errorf("%d nodes were offered the list, want 3", n)
-			}
-			if n := s.with(listA); n != 300 {
-				t.Errorf("%d nodes have the list before, want all", n)
-			}
+			testkit.Equal(t, "nodes that were offered the list", 3, s.ever(listB))
+			testkit.Equal(t, "nodes that have the list before", 300, s.with(listA))
 			if n := s.ever(listA); n > 3 {
 				t.Errorf("%d nodes got the list before again, only the canaries should", n)
 			}
@@ -249,9 +241,7 @@ func TestPauseFreezes(t *testing.T) {
 	}
 	s.command("rollback")
 	s.run(time.Minute)
-	if n := s.with(listA); n != 200 {
-		t.Errorf("%d nodes have the list before, want all", n)
-	}
+	testkit.Equal(t, "nodes that have the list before", 200, s.with(listA))
 }
 
 // TestFirstRolloutReturns: the first list of a cohort replaces the nodes' local lists; a rollback withdraws it.
@@ -280,9 +270,7 @@ func TestKilledServer(t *testing.T) {
 		t.Fatalf("after the start: stage %d, %d members, soaked %v s, %s", r.Stage, len(r.members), r.Soaked, r.State)
 	}
 	s.run(time.Minute)
-	if n := s.ever(listB); n != before {
-		t.Errorf("%d nodes were offered the list, %d before", n, before)
-	}
+	testkit.Equal(t, "nodes that were offered the list", before, s.ever(listB))
 	s.until("done", 20*time.Minute, func() bool { return s.state() == Done })
 
 	s.offerList(listC)
@@ -298,9 +286,7 @@ func TestKilledServer(t *testing.T) {
 	s.open() // the state has the numbers from before the change
 	s.until("stopped", 20*time.Minute, func() bool { return s.state() == Stopped })
 	s.run(time.Minute)
-	if s.with(listB) != 200 {
-		t.Errorf("%d nodes are back, want all", s.with(listB))
-	}
+	testkit.Equal(t, "nodes that are back", 200, s.with(listB))
 }
 
 // TestAgentsAreNotSeenAtOnce: after a restart, agents have the full timeout of a stage, even if the warm-up is shorter.
@@ -352,15 +338,11 @@ func TestTwoRolloutsAtOnce(t *testing.T) {
 func TestStageByLabels(t *testing.T) {
 	s := newSim(t, 40, "    stages: [{labels: {rack: r9}, soak: 1m}, {percent: 100, soak: 1m}]\n")
 	s.run(10 * time.Minute)
-	if s.ever(listA) != 0 {
-		t.Fatalf("%d nodes were offered the list before the stage had any", s.ever(listA))
-	}
+	testkit.Equal(t, "nodes that were offered the list before the stage had any", 0, s.ever(listA))
 	canary := s.add(40)
 	canary.labels = map[string]string{"rack": "r9"}
 	s.until("the canary has it", 10*time.Minute, func() bool { return canary.list == hashOf(listA) })
-	if s.ever(listA) != 1 {
-		t.Fatalf("%d nodes were offered the list", s.ever(listA))
-	}
+	testkit.Equal(t, "nodes that were offered the list", 1, s.ever(listA))
 	s.until("done", 10*time.Minute, func() bool { return s.state() == Done })
 }
 
@@ -443,9 +425,7 @@ func TestRolloutProperties(t *testing.T) {
 			}
 			s.each(func(n *node) { n.away = false })
 			s.run(2 * time.Minute)
-			if n := s.with(listA); n != len(s.nodes) {
-				t.Fatalf("%d of %d nodes are back", n, len(s.nodes))
-			}
+			testkit.Equal(t, "nodes that are back", len(s.nodes), s.with(listA))
 		})
 	}
 }

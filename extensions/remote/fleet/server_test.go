@@ -29,6 +29,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"warpgauge/extensions/remote/opamp"
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/file"
 )
@@ -70,10 +71,7 @@ func serveFleet(t *testing.T, agentToken, token string) *served {
 	}
 	a, o := endpoint(agentToken), endpoint(token)
 	s.agentsAt, s.askAt = a.Listener.Addr().String(), o.Listener.Addr().String()
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx, a, o) }()
-	t.Cleanup(func() { cancel(); must(t, <-ended) })
+	testkit.Start(t, func(ctx context.Context) error { return s.Run(ctx, a, o) })
 	return s
 }
 
@@ -198,33 +196,19 @@ func TestLogins(t *testing.T) {
 	s := serveFleet(t, "agents' own", "operators' own")
 	for _, token := range []string{"", "x", "agents' own", "operators' ow"} {
 		for _, path := range []string{"/api/v1/fleet", "/api/v1/agents", "/metrics"} {
-			if got := s.request(http.MethodGet, path, token).code; got != http.StatusUnauthorized {
-				t.Errorf("%s with token %q: %d", path, token, got)
-			}
+			testkit.Equal(t, fmt.Sprintf("%s with token %q", path, token), http.StatusUnauthorized, s.request(http.MethodGet, path, token).code)
 		}
-		if got := s.request(http.MethodPost, "/api/v1/cohorts/all/pause", token).code; got != http.StatusUnauthorized {
-			t.Errorf("pause with token %q: %d", token, got)
-		}
+		testkit.Equal(t, fmt.Sprintf("pause with token %q", token), http.StatusUnauthorized, s.request(http.MethodPost, "/api/v1/cohorts/all/pause", token).code)
 	}
-	if got := s.request(http.MethodGet, "/api/v1/fleet", "another").code; got != http.StatusOK {
-		t.Errorf("with the second token of the file: %d", got)
-	}
-	if got := s.request(http.MethodGet, "/healthz", "").code; got != http.StatusOK {
-		t.Errorf("/healthz: %d", got)
-	}
+	testkit.Equal(t, "with the second token of the file", http.StatusOK, s.request(http.MethodGet, "/api/v1/fleet", "another").code)
+	testkit.Equal(t, "/healthz", http.StatusOK, s.request(http.MethodGet, "/healthz", "").code)
 	crossSite := http.Header{"Sec-Fetch-Site": {"cross-site"}}
 	answer := s.send(http.MethodPost, s.askAt+"/api/v1/cohorts/all/pause", "operators' own", nil, crossSite)
-	if answer.code != http.StatusForbidden {
-		t.Errorf("from another site's page: %d", answer.code)
-	}
+	testkit.Equal(t, "from another site's page", http.StatusForbidden, answer.code)
 	for _, token := range []string{"", "operators' own"} {
-		if got := s.post(nil, token); got != http.StatusUnauthorized {
-			t.Errorf("an agent with token %q: %d", token, got)
-		}
+		testkit.Equal(t, fmt.Sprintf("an agent with token %q", token), http.StatusUnauthorized, s.post(nil, token))
 	}
-	if got := s.request(http.MethodPost, "/api/v1/cohorts/none/pause", "another").code; got != http.StatusConflict {
-		t.Errorf("an unknown cohort: %d", got)
-	}
+	testkit.Equal(t, "an unknown cohort", http.StatusConflict, s.request(http.MethodPost, "/api/v1/cohorts/none/pause", "another").code)
 }
 
 // post sends bytes as an agent.
@@ -237,16 +221,10 @@ func (s *served) post(body []byte, token string) int {
 func TestHostileMessages(t *testing.T) {
 	s := serveFleet(t, "", "")
 	for name, body := range map[string][]byte{"garbage": []byte("garbage"), "large": make([]byte, maxMessage+1), "half": {0x0a, 16, 1}} {
-		if got := s.post(body, ""); got != http.StatusBadRequest {
-			t.Errorf("%s: %d", name, got)
-		}
+		testkit.Equal(t, name, http.StatusBadRequest, s.post(body, ""))
 	}
-	if got := s.post(nil, ""); got != http.StatusOK { // an OpAMP error response
-		t.Errorf("an empty message: %d", got)
-	}
-	if got := testutil.ToFloat64(s.totals.refused.WithLabelValues(refusedMessage)); got != 4 {
-		t.Errorf("%v refused messages are counted, want 4", got)
-	}
+	testkit.Equal(t, "an empty message", http.StatusOK, s.post(nil, "")) // an OpAMP error response
+	testkit.Equal(t, "refused messages that are counted", 4.0, testutil.ToFloat64(s.totals.refused.WithLabelValues(refusedMessage)))
 	if slow := s.agents(nil); slow.WriteTimeout < messageWithin || slow.IdleTimeout < messageWithin {
 		t.Errorf("an agent may take %v to read and %v for nothing; 0 is for ever", slow.WriteTimeout, slow.IdleTimeout)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/file"
 
 	"go.uber.org/zap"
@@ -42,9 +43,7 @@ func TestDiskFull(t *testing.T) {
 	s.core.store.dir.Path = full
 	s.offerList(listB)
 	s.run(10 * time.Minute)
-	if s.ever(listB) != 0 {
-		t.Fatalf("%d nodes were offered a list that is not on the disk", s.ever(listB))
-	}
+	testkit.Equal(t, "nodes that were offered a list that is not on the disk", 0, s.ever(listB))
 	if f := s.core.fleet(s.now); f.StateErr == "" {
 		t.Error("the API does not name the error")
 	}
@@ -54,9 +53,7 @@ func TestDiskFull(t *testing.T) {
 	s.core.store.dir.Path = full
 	s.until("stopped", 10*time.Minute, func() bool { return s.state() == Stopped })
 	s.run(time.Minute)
-	if s.with(listA) != 100 {
-		t.Errorf("%d nodes are back, want all", s.with(listA))
-	}
+	testkit.Equal(t, "nodes that are back", 100, s.with(listA))
 	s.core.store.dir.Path = s.dir
 	s.run(2 * time.Second)
 	s.open()

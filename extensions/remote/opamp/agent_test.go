@@ -7,11 +7,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/open-telemetry/opamp-go/protobufs"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"google.golang.org/protobuf/proto"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/lists"
 )
 
@@ -59,34 +59,26 @@ func TestServerLearnsWhatTheNodeIs(t *testing.T) {
 			t.Errorf("after %s: %d messages and %d questions for all, want 1 and 0", spread, n, p.fullAsks)
 		}
 		d := m.AgentDescription
-		if diff := cmp.Diff(map[string]any{
+		testkit.Equal(t, "identifying attributes", map[string]any{
 			"service.name": "warpgauge", "service.version": "1.2.3", "service.instance.id": uid.String(),
-		}, attributes(d.IdentifyingAttributes)); diff != "" {
-			t.Error(diff)
-		}
-		if diff := cmp.Diff(map[string]any{
+		}, attributes(d.IdentifyingAttributes))
+		testkit.Equal(t, "other attributes", map[string]any{
 			"host.name": "node-7", "os.type": "linux", "warpgauge.node.rack": "r7", "warpgauge.node.zone": "z1",
 			"warpgauge.gpus": int64(2), "warpgauge.models": "NVIDIA H200,", "warpgauge.drivers": "570.86.15,",
-		}, attributes(d.NonIdentifyingAttributes)); diff != "" {
-			t.Error(diff)
-		}
-		if diff := cmp.Diff(map[string]string{
+		}, attributes(d.NonIdentifyingAttributes))
+		testkit.Equal(t, "health", map[string]string{
 			"": "+up", "/collectors": "+up", "/collectors/nvml": "+up", "/devices": "+up", "/devices/GPU-1": "+up", "/devices/GPU-2": "+up",
 			"/list": "+applied", "/list/hash": "+5ca1ab1e", "/list/origin": "+/etc/warpgauge/counters.csv", "/list/applied": "+1767225600",
 			"/gates": "+up", "/gates/stalled_devices": "+0", "/gates/lost_devices": "+0", "/gates/sample_seconds": "+0.015",
 			"/gates/missed_ticks": "+0", "/gates/absent_fields": "+0", "/gates/series": "+120",
-		}, flat("", m.Health, map[string]string{})); diff != "" {
-			t.Error(diff)
-		}
+		}, flat("", m.Health, map[string]string{}))
 		if f := m.EffectiveConfig.ConfigMap.ConfigMap[ConfigName]; string(f.GetBody()) != csv || f.GetContentType() != "text/csv" {
 			t.Errorf("effective configuration: %v", f)
 		}
 		if m.RemoteConfigStatus.Status != protobufs.RemoteConfigStatuses_RemoteConfigStatuses_UNSET {
 			t.Errorf("status before an offer: %v", m.RemoteConfigStatus)
 		}
-		if got := m.Capabilities; got != 0x3807 {
-			t.Errorf("capabilities %#x, want 0x3807: status, remote and effective configuration, health, heartbeat", got)
-		}
+		testkit.Equal(t, "capabilities: status, remote and effective configuration, health, heartbeat", uint64(0x3807), m.Capabilities)
 		b.stop()
 		if m, _ := p.view(); m.AgentDisconnect == nil {
 			t.Error("the end of the agent was not reported")
@@ -128,9 +120,7 @@ func TestOnlyWhatHasChangedIsSent(t *testing.T) {
 		for path, want := range map[string]string{
 			"": "-impaired: devices: GPU-2: no answer for 30s", "/devices/GPU-2": "-stalled: no answer for 30s", "/devices/GPU-1": "+up", "/gates/sample_seconds": "", "/gates/series": "",
 		} {
-			if tree[path] != want {
-				t.Errorf("health of %q: got %q, want %q", path, tree[path], want)
-			}
+			testkit.Equal(t, "health of "+path, want, tree[path])
 		}
 		got := p.got[len(p.got)-1]
 		if got.AgentDescription != nil || got.EffectiveConfig != nil || got.RemoteConfigStatus != nil {
@@ -144,9 +134,7 @@ func TestUnknownIsNotReported(t *testing.T) {
 	a := quietAgent(t)
 	f := Facts{Collectors: []Component{{Name: "nvml"}}}
 	got := attributes(a.description(&f).NonIdentifyingAttributes)
-	if diff := cmp.Diff(map[string]any{"host.name": "", "os.type": "linux"}, got); diff != "" {
-		t.Error(diff)
-	}
+	testkit.Equal(t, "attributes", map[string]any{"host.name": "", "os.type": "linux"}, got)
 	if _, known := flat("", a.health(&f, nil), map[string]string{})["/list/applied"]; known {
 		t.Error("a time without a list was reported")
 	}
@@ -184,14 +172,11 @@ func TestOfferIsAcknowledged(t *testing.T) {
 				b := startPeer(t, p, nil)
 				b.change(func() { b.outcome = func(*lists.Offer) *lists.Outcome { time.Sleep(15 * time.Second); return &c.out } })
 				elapse(spread + 2*time.Second)
-				if m, _ := p.view(); statusText(m.RemoteConfigStatus) != "r1 APPLYING" {
-					t.Errorf("while it is delivered: status %v", m.RemoteConfigStatus)
-				}
+				m, _ := p.view()
+				testkit.Equal(t, "status while it is delivered", "r1 APPLYING", statusText(m.RemoteConfigStatus))
 				elapse(interval)
 				m, n := p.view()
-				if got := statusText(m.RemoteConfigStatus); got != c.want {
-					t.Errorf("status %q, want %q", got, c.want)
-				}
+				testkit.Equal(t, "status", c.want, statusText(m.RemoteConfigStatus))
 				mustContain(t, "error message", m.RemoteConfigStatus.ErrorMessage, c.text...)
 				if len(c.text) == 0 && m.RemoteConfigStatus.ErrorMessage != "" {
 					t.Errorf("error message %q without an error", m.RemoteConfigStatus.ErrorMessage)
@@ -199,9 +184,7 @@ func TestOfferIsAcknowledged(t *testing.T) {
 				if n > 4 {
 					t.Errorf("%d messages for one offer", n)
 				}
-				if diff := cmp.Diff([]*lists.Offer{{Origin: "opamp+http://fleet.example", Revision: "7231", Content: []byte(csv)}}, b.offers()); diff != "" {
-					t.Error(diff)
-				}
+				testkit.Equal(t, "offers", []*lists.Offer{{Origin: "opamp+http://fleet.example", Revision: "7231", Content: []byte(csv)}}, b.offers())
 			})
 		})
 	}
@@ -219,9 +202,7 @@ func TestRestartIsNoNewOffer(t *testing.T) {
 		if got := statusText(m.RemoteConfigStatus); got != "r1 APPLIED" || len(b.lists()) != 0 {
 			t.Errorf("status %q and lists %q, want r1 APPLIED and none", got, b.lists())
 		}
-		if got := flat("", m.Health, map[string]string{})["/list/revision"]; got != "+7231" {
-			t.Errorf("revision of the running list: %q", got)
-		}
+		testkit.Equal(t, "revision of the running list", "+7231", flat("", m.Health, map[string]string{})["/list/revision"])
 	})
 }
 
@@ -239,9 +220,7 @@ func TestFullStateIsSentWhenAsked(t *testing.T) {
 		if m.AgentDescription == nil || m.Health == nil || m.EffectiveConfig == nil || m.RemoteConfigStatus == nil {
 			t.Errorf("after %d more messages the server has %v", n-before, m)
 		}
-		if p.fullAsks != 1 {
-			t.Errorf("the server had to ask %d times, want 1", p.fullAsks)
-		}
+		testkit.Equal(t, "times that the server had to ask", 1, p.fullAsks)
 		// A server that always asks for more gets at most one extra message per interval.
 		p.set(always(&protobufs.ServerToAgent{Flags: 1}))
 		_, before = p.view()
@@ -294,13 +273,9 @@ func TestOtherOffersAreIgnoredAndCounted(t *testing.T) {
 		b := startPeer(t, p, nil)
 		elapse(10 * interval)
 		for _, name := range ignored {
-			if got := testutil.ToFloat64(b.ignored.WithLabelValues(name)); got != 3 {
-				t.Errorf("%s: counted %v times, want 3", name, got)
-			}
+			testkit.Equal(t, name, 3.0, testutil.ToFloat64(b.ignored.WithLabelValues(name)))
 		}
-		if got := b.logs.FilterMessage("ignoring an unsupported offer of the server").Len(); got != len(ignored) {
-			t.Errorf("%d lines of log, want one of each of %d", got, len(ignored))
-		}
+		testkit.Equal(t, "lines of log, one of each", len(ignored), b.logs.FilterMessage("ignoring an unsupported offer of the server").Len())
 		if _, n := p.view(); n > 12 || len(b.lists()) != 0 {
 			t.Errorf("%d messages and lists %q: the server has changed the agent", n, b.lists())
 		}

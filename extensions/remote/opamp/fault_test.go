@@ -20,6 +20,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"warpgauge/extensions/remote/transport"
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/lists"
 )
 
@@ -248,9 +249,7 @@ func TestOneHashIsOneList(t *testing.T) {
 		}}
 		b := startPeer(t, p, nil)
 		elapse(4 * interval)
-		if got := b.lists(); len(got) != 1 || got[0] != csv {
-			t.Errorf("lists %q, want only the first one", got)
-		}
+		testkit.Equal(t, "lists, only the first one", []string{csv}, b.lists())
 		m, _ := p.view()
 		mustContain(t, "error message", m.RemoteConfigStatus.ErrorMessage, "config_hash came with another list before")
 	})
@@ -262,9 +261,7 @@ func TestReplayedOfferIsNoChange(t *testing.T) {
 		p := &peer{reply: always(&protobufs.ServerToAgent{RemoteConfig: config("r1", "", "", csv)})}
 		b := startPeer(t, p, nil)
 		elapse(time.Hour)
-		if got := b.lists(); len(got) != 1 {
-			t.Errorf("%d changes, want 1", len(got))
-		}
+		testkit.Equal(t, "changes", 1, len(b.lists()))
 		if m, n := p.view(); statusText(m.RemoteConfigStatus) != "r1 APPLIED" || n > 130 {
 			t.Errorf("%d messages, status %v", n, m.RemoteConfigStatus)
 		}
@@ -292,9 +289,8 @@ func TestOtherPartsTakeNoMemory(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	_, others, err := decode(b)
 	runtime.ReadMemStats(&after)
-	if err != nil || len(others) != 1 || others[0] != "packages" {
-		t.Errorf("got %q and %v", others, err)
-	}
+	must(t, err)
+	testkit.Equal(t, "other parts", []string{"packages"}, others)
 	if used := after.TotalAlloc - before.TotalAlloc; used > uint64(len(b)) {
 		t.Errorf("%d bytes for a message of %d", used, len(b))
 	}

@@ -191,13 +191,9 @@ func start(t *testing.T, h http.Handler, connContext func(context.Context, net.C
 	if edit != nil {
 		edit(&o)
 	}
-	a := New(o)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- a.Run(ctx) }()
+	stop := testkit.Start(t, New(o).Run)
 	b := &bench{node: n, logs: logs, ignored: o.Ignored, stop: sync.OnceFunc(func() {
-		cancel()
-		must(t, <-done)
+		stop()
 		must(t, s.Close())
 		o.Transport.(*http.Transport).CloseIdleConnections()
 	})}

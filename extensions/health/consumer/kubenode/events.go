@@ -24,19 +24,13 @@ const (
 type announcer struct {
 	node    string
 	start   time.Time
-	last    map[string]content // by device
+	last    map[string]string // state and reason by device
 	waiting map[string]*unstructured.Unstructured
 	limit   *rate.Limiter
 }
 
-// content is the content of a device's last event.
-type content struct {
-	state  events.State
-	reason string
-}
-
 func newAnnouncer(node string, start time.Time) announcer {
-	return announcer{node: node, start: start, last: map[string]content{}, waiting: map[string]*unstructured.Unstructured{}, limit: rate.NewLimiter(rate.Every(time.Hour/eventsAnHour), eventsBurst)}
+	return announcer{node: node, start: start, last: map[string]string{}, waiting: map[string]*unstructured.Unstructured{}, limit: rate.NewLimiter(rate.Every(time.Hour/eventsAnHour), eventsBurst)}
 }
 
 // observe processes a snapshot. It skips faults that are older than this process: their events were written before.
@@ -46,7 +40,7 @@ func (e *announcer) observe(s *events.Snapshot) {
 		v := &s.Verdicts[i]
 		present[v.Device.ID] = true
 		before, known := e.last[v.Device.ID]
-		after := content{v.State, v.Reason}
+		after := v.State.String() + " " + v.Reason
 		if v.State == events.Unknown || known && after == before {
 			continue
 		}
@@ -56,7 +50,7 @@ func (e *announcer) observe(s *events.Snapshot) {
 		}
 	}
 	gone := func(id string) bool { return !present[id] }
-	maps.DeleteFunc(e.last, func(id string, _ content) bool { return gone(id) })
+	maps.DeleteFunc(e.last, func(id, _ string) bool { return gone(id) })
 	maps.DeleteFunc(e.waiting, func(id string, _ *unstructured.Unstructured) bool { return gone(id) })
 }
 

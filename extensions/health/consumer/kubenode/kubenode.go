@@ -1,16 +1,9 @@
-// Package kubenode writes the health of this node's devices to its Kubernetes Node: a condition,
-// labels, and an event for each change of a device. It reads the board of verdicts. It changes only its
-// own condition and labels.
+// Package kubenode writes the health of this node's devices to its Kubernetes Node: a condition in node-problem-detector's
+// form, labels, and an event for each change of a device. docs/health-consumers.md explains them.
 //
-// The condition has node-problem-detector's form: type GPUProblem, True if a device has failed,
-// False if none has, Unknown if a device's state is unknown or the exporter has stopped. Degraded
-// means False with a reason of its own. After a fault the condition stays as False, with a
-// heartbeat every five minutes.
-//
-// It needs the right to patch nodes/status of its own node, and to create events in the namespace
-// default, where node events belong. It needs no get, list or watch: it does not use a patch's
-// answer, and a strategic merge patch keeps other writers' conditions. For labels it needs get and
-// update on nodes, which AMD's operator grants to its exporter's account.
+// It needs the right to patch nodes/status of its own node, and to create events in the namespace default, where node
+// events belong; for labels get and update on nodes, which AMD's operator grants to its exporter's account. It needs no list
+// or watch: it does not use a patch's answer, and a strategic merge patch keeps other writers' conditions.
 package kubenode
 
 import (
