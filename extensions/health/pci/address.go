@@ -34,7 +34,8 @@ func fromMatch(m []string) (a Address, ok bool) {
 		n, _ := strconv.ParseUint(s, 16, 32) // the pattern ensures valid digits; "" gives 0
 		return n
 	}
-	return Address{uint32(hex(m[1])), uint8(hex(m[2])), uint8(hex(m[3])), uint8(hex(m[4]))}, true
+	a = Address{uint32(hex(m[1])), uint8(hex(m[2])), uint8(hex(m[3])), uint8(hex(m[4]))}
+	return a, a != (Address{})
 }
 
 // Board returns the board's address, which has no function. Drivers log this form.

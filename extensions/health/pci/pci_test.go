@@ -28,7 +28,7 @@ func TestAddresses(t *testing.T) {
 	f("3b:00.0", h, true)
 	f("10000:e1:1f.7", Address{0x10000, 0xe1, 0x1f, 7}, true)
 	f("0008:01:00.0", Address{8, 1, 0, 0}, true) // on a Grace system
-	for _, text := range []string{"", "3b", "3b:00", "0000:3b", "0000:3b:20.0", "0000:3b:00.8", "0000:3b:00.0x", "000000000:3b:00.0", "0000:3bb:00.0", "nvidia0", "0000:3b:00.", "::."} {
+	for _, text := range []string{"", "3b", "3b:00", "0000:3b", "0000:3b:20.0", "0000:3b:00.8", "0000:3b:00.0x", "000000000:3b:00.0", "0000:3bb:00.0", "nvidia0", "0000:3b:00.", "::.", "0000:00:00"} {
 		f(text, Address{}, false)
 	}
 	for _, a := range []Address{h, {0x10000, 0xe1, 0x1f, 7}, {8, 0xff, 0, 1}} {
@@ -49,6 +49,7 @@ func TestAddresses(t *testing.T) {
 
 func FuzzAddresses(f *testing.F) {
 	f.Add("NVRM: Xid (PCI:0000:3b:00): 79")
+	f.Add("0000:00:00")
 	f.Fuzz(func(t *testing.T, text string) {
 		if a, ok := Parse(text); ok {
 			if again, ok := Parse(a.String()); !ok || again != a {
