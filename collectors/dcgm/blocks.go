@@ -188,9 +188,7 @@ func (b *block) sift(e *engine, fields []uint16, refused refusals) (out []uint16
 	case !unsupported(err):
 		return nil, err
 	case len(fields) == 1:
-		var why status
-		errors.As(err, &why)
-		refused[fields[0]] = why
+		refused[fields[0]], _ = errors.AsType[status](err)
 		return nil, nil
 	}
 	for half := range slices.Chunk(fields, (len(fields)+1)/2) {

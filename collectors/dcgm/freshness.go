@@ -94,8 +94,6 @@ type blockEntity struct {
 	index int
 }
 
-func (p blockEntity) state() *state { return &p.block.states[p.index] }
-
 // pollTime returns when the host engine last read the device's oldest current value, or an error that wraps
 // collector.ErrStalled if the engine has stopped polling the device. read holds the device's entry in each polling
 // block, shortest interval first. The fastest block decides. If all its timestamps are frozen, a clearly newer
@@ -104,7 +102,7 @@ func pollTime(read []blockEntity, now int64) (dated int64, err error) {
 	first := read[0].block.every
 	var fastest state
 	for _, p := range read {
-		s := p.state()
+		s := &p.block.states[p.index]
 		if p.block.every == first {
 			fastest.micros, fastest.moved, fastest.again = max(fastest.micros, s.micros), max(fastest.moved, s.moved), fastest.again || s.again
 		}

@@ -111,9 +111,6 @@ func unsupported(err error) bool {
 }
 
 func isStatus(err error, wanted ...status) bool {
-	if err == nil {
-		return false // allocates nothing
-	}
-	var s status
-	return errors.As(err, &s) && slices.Contains(wanted, s)
+	s, is := errors.AsType[status](err)
+	return is && slices.Contains(wanted, s)
 }

@@ -106,14 +106,6 @@ func (b *batch) clear() {
 	}
 }
 
-func (b *batch) want(in input) {
-	if in.field {
-		b.fields[in.unit].due = true
-	} else {
-		b.calls[in.unit].due = true
-	}
-}
-
 // run makes the due calls. It stops at the first fatal answer (GPU lost, driver gone) and returns it, else SUCCESS. It
 // may hang when the driver does.
 func (b *batch) run() nvml.Return {

@@ -38,7 +38,7 @@ func TestSpeed(t *testing.T) {
 	type reading struct{ v, driver, own float64 } // times in seconds
 	f := func(what string, in []reading, want []float64) {
 		t.Helper()
-		s := newSpeed()
+		s := speed{rate: math.NaN()}
 		got := make([]float64, len(in))
 		for i, r := range in {
 			got[i] = s.update(r.v, moment{driver: int64(r.driver * micros), own: int64(r.own * nanos)})

@@ -199,8 +199,6 @@ type speed struct {
 	rate  float64 // newest rate; NaN before the first
 }
 
-func newSpeed() speed { return speed{rate: math.NaN()} }
-
 // update returns the counter's growth per second since the last update. While the driver does not refresh the counter,
 // the last rate stays for up to one second.
 func (s *speed) update(v float64, at moment) float64 {

@@ -138,7 +138,7 @@ func branchOf(version string) int {
 // levelOf returns the finest level at which the collector reads a field. NVML reads memory and processes per instance;
 // GPM reads profiling.
 func (r *reading) levelOf() field.Level {
-	switch r.call() {
+	switch r.terms[0].call {
 	case getMemoryInfo, getBAR1Info, getComputeProcesses, getGraphicsProcesses:
 		return field.Instance
 	}
@@ -149,8 +149,6 @@ func (r *reading) levelOf() field.Level {
 	}
 	return field.GPU
 }
-
-func (r *reading) call() *call { return r.terms[0].call }
 
 // profiling is one row of the table of DCGM_FI_PROF_… fields, which NVML's GPU performance monitor (GPM) supplies. Two
 // GPM samples give the means over the time between them.

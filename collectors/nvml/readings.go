@@ -55,7 +55,11 @@ func (p *readingsPart) sample(row []float64, due []bool) error {
 // want marks the cell's inputs as due.
 func (c *cell) want(b *batch) {
 	for _, in := range c.inputs {
-		b.want(in)
+		if in.field {
+			b.fields[in.unit].due = true
+		} else {
+			b.calls[in.unit].due = true
+		}
 	}
 }
 
@@ -78,7 +82,7 @@ func (p *readingsPart) fill(row []float64, due []bool) error {
 		}
 		row[i] = v
 		switch {
-		case c.level == field.Instance && gone(code):
+		case c.level == field.Instance && (code == nvml.ERROR_INVALID_ARGUMENT || code == nvml.ERROR_NOT_FOUND): // it no longer exists
 			return fmt.Errorf("device %d: %w: %w", p.cols[i].Device, collector.ErrColumnsChanged, code)
 		case !troubled(code):
 			answers++
@@ -252,7 +256,7 @@ func (b *binder) round(all []*candidate) ([]*candidate, error) {
 // plan makes the current row's cell, without terms whose function the library lacks; see accept.
 func (c *candidate) plan(b *batch, why *reasons) {
 	r := c.rows[0]
-	c.cell = cell{reading: r, whole: c.desc.Kind == field.Int64, level: c.level, speed: newSpeed()}
+	c.cell = cell{reading: r, whole: c.desc.Kind == field.Int64, level: c.level, speed: speed{rate: math.NaN()}}
 	c.lacks = collector.Explanation{}
 	for _, t := range r.terms {
 		if in, ok := b.planTerm(t, c.reader, c.link); ok {
@@ -337,11 +341,6 @@ func troubled(code nvml.Return) bool {
 		return true
 	}
 	return false
-}
-
-// gone reports whether a code means that an instance no longer exists.
-func gone(code nvml.Return) bool {
-	return code == nvml.ERROR_INVALID_ARGUMENT || code == nvml.ERROR_NOT_FOUND
 }
 
 // never reports whether a code means that the device does not support the reading: an unsupported call, a field that

@@ -265,12 +265,3 @@ func (t *histogramTap) count(row *rows.Row) {
 		t.add(row.Cells[at], row.Cells[at+1])
 	}
 }
-
-func (f *follow) refresh(now int64) {
-	for i := range f.xids {
-		f.xids[i].refresh(now)
-	}
-	for i := range f.clocks {
-		f.clocks[i].refresh(now)
-	}
-}

@@ -94,7 +94,12 @@ func (s *Store) Sync(now time.Time) *view.View {
 		s.list()
 	}
 	for _, f := range s.follows {
-		f.refresh(s.axis.now)
+		for i := range f.xids {
+			f.xids[i].refresh(s.axis.now)
+		}
+		for i := range f.clocks {
+			f.clocks[i].refresh(s.axis.now)
+		}
 	}
 	return s.view
 }

@@ -34,8 +34,7 @@ func ExitCode(w io.Writer, program string, err error) int {
 	if !errors.Is(err, ErrReported) {
 		fmt.Fprintf(w, "%s: %v\n", program, err) //nolint:errcheck // there is no other place to report it
 	}
-	var exit *ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*ExitError](err); ok {
 		return exit.Code
 	}
 	return 1

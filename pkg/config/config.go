@@ -48,7 +48,7 @@ type Config struct {
 	NVMLSource       NVMLSource
 	ROCmSource       string // ROCmSysfs, ROCmSMI, ROCmAMDSMI, or ROCmAuto, which means ROCmSysfs
 	ROCmLibrary      string // "" means the usual places
-	Isolation        string // see IsolateVendors and IsolateFake
+	Isolation        string // of vendors' libraries; of simulated GPUs see IsolateFake
 	MemoryLimit      int64  // limit of a collector's process, bytes; 0: none
 	RestartMax       time.Duration
 	ReleaseTimeout   time.Duration // 0 means none
@@ -281,9 +281,6 @@ func (c *Config) Names(in *Content) field.Names {
 	}
 	return field.Names(c.FieldNames)
 }
-
-// IsolateVendors reports whether vendors' libraries run in their own processes.
-func (c *Config) IsolateVendors() bool { return c.Isolation == IsolationProcess }
 
 // IsolateFake reports whether simulated GPUs run in their own process. They cannot crash, so only
 // --isolation=process does that.

@@ -49,7 +49,7 @@ func (c *Config) Named(list field.List, in *Content) (field.List, []field.Proble
 	_, wanted := names.Split()
 	if i := slices.IndexFunc(c.dialects, func(d Dialect) bool { return d.Name() == wanted }); i >= 0 {
 		var more []field.Problem
-		list, more = c.dialects[i].Apply(list, names.InPlace(), in.dialects[wanted])
+		list, more = c.dialects[i].Apply(list, string(names) == wanted, in.dialects[wanted])
 		problems = append(problems, more...)
 	}
 	return list, problems

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -457,7 +458,7 @@ func (s *Set) find(name string) *Flag {
 // Text returns the flag's help, with its default and its variable.
 func (f *Flag) Text() string {
 	text := f.Usage
-	if d := f.defaultText(); d != "" {
+	if d := cmp.Or(f.ShownDefault, f.initial); d != "" && !(f.Metavar == "" && d == "false") { // not for a switch that is off
 		text += " Default: " + d + "."
 	}
 	if f.Needs != "" {
@@ -467,15 +468,4 @@ func (f *Flag) Text() string {
 		text += " $" + f.Env
 	}
 	return text
-}
-
-// defaultText returns the default for the help; empty for a switch that is off.
-func (f *Flag) defaultText() string {
-	switch {
-	case f.ShownDefault != "":
-		return f.ShownDefault
-	case f.Metavar == "" && f.initial == "false":
-		return ""
-	}
-	return f.initial
 }

@@ -44,20 +44,15 @@ func commandHelp(program string, c *cli.Command, footer string) string {
 		}
 		name := fmt.Sprintf("  --%-18s ", f.Names()[0])
 		var text strings.Builder
-		Wrap(&text, flagText(d), len(name))
+		usage := d.GetUsage()
+		if v := strings.Trim(d.GetValue(), `"`); v != "" && d.TakesValue() {
+			usage += " Default: " + v + "."
+		}
+		Wrap(&text, usage, len(name))
 		b.WriteString(name + strings.TrimLeft(text.String(), " "))
 	}
 	b.WriteString(footer)
 	return b.String()
-}
-
-// flagText describes a flag of a command, with its default.
-func flagText(f cli.DocGenerationFlag) string {
-	text := f.GetUsage()
-	if v := strings.Trim(f.GetValue(), `"`); v != "" && f.TakesValue() {
-		text += " Default: " + v + "."
-	}
-	return text
 }
 
 // HelpWidth is the width of help texts in columns.

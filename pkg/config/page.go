@@ -81,8 +81,7 @@ func OpenPage(ctx context.Context, name string, stdin io.Reader, trust *tls.Conf
 	client := &http.Client{Timeout: pageTimeout, Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: trust, DisableKeepAlives: true}}
 	resp, err := client.Do(req)
 	if err != nil {
-		var wrapped *url.Error // its text repeats the address
-		if errors.As(err, &wrapped) {
+		if wrapped, ok := errors.AsType[*url.Error](err); ok { // its text repeats the address
 			err = wrapped.Err
 		}
 		return nil, err

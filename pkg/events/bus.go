@@ -76,7 +76,7 @@ func (b *Bus) Subscribe(size int, kinds ...Kind) *Subscription {
 	s := &Subscription{C: c, c: c, bus: b, kinds: kinds}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.subscribers = append(b.subscribers[:len(b.subscribers):len(b.subscribers)], s)
+	b.subscribers = append(b.subscribers, s)
 	return s
 }
 
@@ -117,11 +117,8 @@ func (s *Subscription) Close() {
 	b := s.bus
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for i, o := range b.subscribers {
-		if o == s {
-			b.subscribers = append(b.subscribers[:i:i], b.subscribers[i+1:]...)
-			close(s.c) // from now on no Publish sends on it
-			return
-		}
+	if i := slices.Index(b.subscribers, s); i >= 0 {
+		b.subscribers = slices.Delete(b.subscribers, i, i+1)
+		close(s.c) // from now on no Publish sends on it
 	}
 }

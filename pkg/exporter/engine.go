@@ -275,25 +275,19 @@ func (e *Engine) ReadProcesses(wanted bool) {
 }
 
 // Status reports the state of every collector, in order of priority.
-func (e *Engine) Status() (out []session.CollectorStatus) {
-	for _, s := range e.collectors {
-		out = append(out, s.Status())
-	}
-	return out
+func (e *Engine) Status() []session.CollectorStatus {
+	return ask(e.collectors, (*supervisor.Supervisor).Status)
 }
 
 // Names returns the names of the collectors, in order of priority.
-func (e *Engine) Names() (out []string) {
-	for _, s := range e.collectors {
-		out = append(out, s.Name())
-	}
-	return out
-}
+func (e *Engine) Names() []string { return ask(e.collectors, (*supervisor.Supervisor).Name) }
 
 // Costs returns the library costs of each collector's session.
-func (e *Engine) Costs() (out []session.Costs) {
-	for _, s := range e.collectors {
-		out = append(out, s.Costs())
+func (e *Engine) Costs() []session.Costs { return ask(e.collectors, (*supervisor.Supervisor).Costs) }
+
+func ask[T any](all []*supervisor.Supervisor, f func(*supervisor.Supervisor) T) (out []T) {
+	for _, s := range all {
+		out = append(out, f(s))
 	}
 	return out
 }

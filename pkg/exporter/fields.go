@@ -36,27 +36,19 @@ func fieldsCommand(a *Program) *cli.Command {
 
 // fieldRow is a field of the catalogue in JSON.
 type fieldRow struct {
-	ID         int           `json:"id"`
-	Name       string        `json:"name"`
-	Aliases    []string      `json:"aliases,omitempty"`
-	Type       string        `json:"type,omitempty"` // for the CSV; empty: no row can show it
-	Kind       string        `json:"kind"`
-	Level      string        `json:"level"`
-	Unit       string        `json:"unit,omitempty"`
-	Cost       string        `json:"cost"`
-	Of         string        `json:"of,omitempty"` // the field that it is a multiple of
-	Factor     float64       `json:"factor,omitempty"`
-	Windows    []fieldWindow `json:"windows,omitempty"`
-	Collectors []string      `json:"collectors"` // collectors that supply it for some device
-	Help       string        `json:"help"`
-}
-
-// fieldWindow is a field.Window.
-type fieldWindow struct {
-	Library string `json:"library"`
-	Update  string `json:"update,omitempty"` // time between new values
-	Mean    string `json:"mean,omitempty"`   // time that the value averages
-	Source  string `json:"source"`
+	ID         int            `json:"id"`
+	Name       string         `json:"name"`
+	Aliases    []string       `json:"aliases,omitempty"`
+	Type       string         `json:"type,omitempty"` // for the CSV; empty: no row can show it
+	Kind       string         `json:"kind"`
+	Level      string         `json:"level"`
+	Unit       string         `json:"unit,omitempty"`
+	Cost       string         `json:"cost"`
+	Of         string         `json:"of,omitempty"` // the field that it is a multiple of
+	Factor     float64        `json:"factor,omitempty"`
+	Windows    []field.Window `json:"windows,omitempty"`
+	Collectors []string       `json:"collectors"` // collectors that supply it for some device
+	Help       string         `json:"help"`
 }
 
 // listFields writes the fields that match one of the patterns, or all fields without patterns.
@@ -107,13 +99,10 @@ func matches(d *field.Descriptor, pattern string) bool {
 func newFieldRow(d *field.Descriptor, table []Vendor) fieldRow {
 	r := fieldRow{
 		ID: int(d.ID), Name: d.Name, Aliases: d.Aliases, Kind: d.Kind.String(), Level: d.Level.String(), Unit: d.Unit, Cost: d.Cost.String(),
-		Factor: d.Factor, Collectors: []string{}, Help: d.Help,
+		Factor: d.Factor, Windows: field.Windows(d), Collectors: []string{}, Help: d.Help,
 	}
 	if use, ok := d.Use(); ok {
 		r.Type = use.String()
-	}
-	for _, w := range field.Windows(d) {
-		r.Windows = append(r.Windows, fieldWindow{w.Library, w.Update, w.Mean, w.Evidence})
 	}
 	if of, ok := field.ByID(d.Of); ok && d.Factor != 0 {
 		r.Of, d = of.Name, of

@@ -64,8 +64,12 @@ func newOwners(a *Program, cfg *config.Config, e *Engine, reg prometheus.Registe
 		o.add(client{name: "job directory", run: j.Run, complete: j.Ready}, j.Health)
 	}
 	if cfg.Kubernetes.Enabled {
-		kubelet := o.addKubelet(cfg, changed, log)
+		kubelet := kube.NewKubelet(kube.KubeletOptions{
+			Socket: cfg.Kubernetes.Socket, Period: cfg.Kubernetes.Interval, Resources: cfg.Kubernetes.ResourceNames,
+			OnChange: changed, Log: log,
+		})
 		table.Allocations = kubelet
+		o.add(client{name: "pod resources", run: kubelet.Run}, kubelet.Health)
 		o.addAPIServer(a, cfg, kubelet, &table, changed, log)
 		o.addProcesses(cfg, e, &table, changed, log)
 	}
@@ -79,16 +83,6 @@ func newOwners(a *Program, cfg *config.Config, e *Engine, reg prometheus.Registe
 func (o *Owners) add(c client, health ...*kube.Health) {
 	o.clients = append(o.clients, c)
 	o.Health = append(o.Health, health...)
-}
-
-// addKubelet asks the kubelet which container has which device.
-func (o *Owners) addKubelet(cfg *config.Config, changed func(), log *zap.Logger) *kube.Kubelet {
-	k := kube.NewKubelet(kube.KubeletOptions{
-		Socket: cfg.Kubernetes.Socket, Period: cfg.Kubernetes.Interval, Resources: cfg.Kubernetes.ResourceNames,
-		OnChange: changed, Log: log,
-	})
-	o.add(client{name: "pod resources", run: k.Run}, k.Health)
-	return k
 }
 
 // addAPIServer asks the API server for facts that the kubelet does not report, if configured. Process values

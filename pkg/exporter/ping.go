@@ -63,7 +63,7 @@ func pingCommand(a *Program) *cli.Command {
 // ping asks once and returns the exporter's state.
 func ping(ctx context.Context, address string, trust *tls.Config) (string, error) {
 	body, err := config.OpenPage(ctx, address+"/health", nil, trust)
-	if refused := (*net.OpError)(nil); errors.As(err, &refused) {
+	if _, refused := errors.AsType[*net.OpError](err); refused {
 		return "", fmt.Errorf("nothing answers (no pod or process there, another port, a network policy): %w", err)
 	}
 	if err != nil {

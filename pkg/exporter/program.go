@@ -172,7 +172,7 @@ func (a *Program) Collectors(cfg *config.Config, log *zap.Logger) ([]Vendor, err
 		if v.Simulated {
 			log.Warn("serving simulated GPUs: their numbers are invented", zap.String("collector", v.Name))
 		}
-		v.Isolated = v.Isolated && (v.Simulated || cfg.IsolateVendors())
+		v.Isolated = v.Isolated && (v.Simulated || cfg.Isolation == config.IsolationProcess)
 		if !processes {
 			v.Processes = nil
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/kube"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/view"
 )
@@ -137,10 +138,6 @@ func (o *Owners) wait(ctx context.Context) {
 
 // complete reports whether every mapping was tried and every client is complete.
 func (o *Owners) complete() bool {
-	for _, h := range o.Health {
-		if !h.State().Tried {
-			return false
-		}
-	}
-	return !slices.ContainsFunc(o.clients, func(c client) bool { return c.complete != nil && !c.complete() })
+	return !slices.ContainsFunc(o.Health, func(h *kube.Health) bool { return !h.State().Tried }) &&
+		!slices.ContainsFunc(o.clients, func(c client) bool { return c.complete != nil && !c.complete() })
 }

@@ -175,5 +175,3 @@ func appendEscaped(b []byte, s string, quote bool) []byte {
 func isLabelName(s string) bool {
 	return model.LegacyValidation.IsValidLabelName(s) && !strings.HasPrefix(s, "__")
 }
-
-func isMetricName(s string) bool { return model.LegacyValidation.IsValidMetricName(s) }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/prometheus/common/model"
+
 	"warpgauge/pkg/accumulate"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/view"
@@ -187,7 +189,7 @@ func (b *builder) family(f *field.Field, k kind) *family {
 		}
 		return fam
 	}
-	if !isMetricName(f.Name) {
+	if !model.LegacyValidation.IsValidMetricName(f.Name) {
 		return nil
 	}
 	help := strings.TrimSpace(printable(f.Help)) // text 0.0.4 cannot have blanks around it

@@ -65,12 +65,6 @@ func (m *metrics) rendered(f Format, encoding string, bytes int, took time.Durat
 	m.bytes.WithLabelValues(f.String(), encoding).Set(float64(bytes))
 }
 
-func (m *metrics) laidOut(s layoutStats) {
-	m.builds.Inc()
-	m.series.Set(float64(s.series))
-	m.leftOut(s)
-}
-
 func (m *metrics) leftOut(s layoutStats) {
 	m.left.WithLabelValues("duplicate_series").Set(float64(s.duplicates))
 	m.left.WithLabelValues("misfit_series").Set(float64(s.misfits))

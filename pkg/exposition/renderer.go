@@ -271,7 +271,9 @@ func (r *Renderer) refresh(v *view.View, owners uint64, shares *view.Shares, now
 	l := build(&r.o, v, &r.snap, series, shares)
 	l.store, l.owners, l.shares = version, owners, setOf(shares)
 	r.layout = l
-	r.metrics.laidOut(l.stats)
+	r.metrics.builds.Inc()
+	r.metrics.series.Set(float64(l.stats.series))
+	r.metrics.leftOut(l.stats)
 }
 
 // assemble appends the page of the current layout and snapshot.

@@ -128,26 +128,13 @@ func xidText(code float64) string {
 // All three text dialects of Prometheus can read it.
 func appendValue(b []byte, v float64) []byte {
 	const tooBigForInt64 = 1 << 63
-	switch {
-	case v == math.Trunc(v) && math.Abs(v) < tooBigForInt64:
+	switch a := math.Abs(v); {
+	case v == math.Trunc(v) && a < tooBigForInt64:
 		return strconv.AppendInt(b, int64(v), 10)
-	case v-v != 0: // NaN or ±Inf
-		return appendSpecial(b, v)
+	case a < 1e-6 || a >= 1e21:
+		return strconv.AppendFloat(b, v, 'e', -1, 64) // also ±Inf
 	}
-	if a := math.Abs(v); a < 1e-6 || a >= 1e21 {
-		return strconv.AppendFloat(b, v, 'e', -1, 64)
-	}
-	return strconv.AppendFloat(b, v, 'f', -1, 64)
-}
-
-func appendSpecial(b []byte, v float64) []byte {
-	switch {
-	case v > 0:
-		return append(b, "+Inf"...)
-	case v < 0:
-		return append(b, "-Inf"...)
-	}
-	return append(b, "NaN"...)
+	return strconv.AppendFloat(b, v, 'f', -1, 64) // also NaN
 }
 
 // appendBound appends a bucket's upper bound in the form of text 0.0.4, as client_golang does: 1, 0.25, 1e+06.

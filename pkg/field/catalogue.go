@@ -67,7 +67,13 @@ var index = sync.OnceValue(func() *tables {
 		t.byID[d.ID] = d
 	}
 	for _, d := range t.all {
-		t.name(d)
+		to := target{reading: d, scale: 1}
+		if d.Factor != 0 {
+			to = target{reading: t.byID[d.Of], scale: d.Factor}
+		}
+		for _, name := range append([]string{d.Name}, d.Aliases...) {
+			t.byName[name] = to
+		}
 		t.names = append(t.names, d.Name)
 	}
 	for _, d := range t.all {
@@ -75,17 +81,6 @@ var index = sync.OnceValue(func() *tables {
 	}
 	return t
 })
-
-func (t *tables) name(d *Descriptor) {
-	to := target{reading: d, scale: 1}
-	if d.Factor != 0 {
-		to = target{reading: t.byID[d.Of], scale: d.Factor}
-	}
-	t.byName[d.Name] = to
-	for _, alias := range d.Aliases {
-		t.byName[alias] = to
-	}
-}
 
 // Suggest returns the known name that is nearest to name, or false if none is near. The catalogue's own names
 // win over equally near aliases.
@@ -112,7 +107,7 @@ func Nearest(word string, candidates []string) (string, bool) {
 	word = strings.ToUpper(word)
 	best, limit := "", min(max(2, len(word)/5), len(word)/2)
 	for _, c := range candidates {
-		if abs(len(c)-len(word)) > limit {
+		if longer := len(c) - len(word); max(longer, -longer) > limit {
 			continue
 		}
 		if d := distance(word, strings.ToUpper(c)); d <= limit {
@@ -146,5 +141,3 @@ func distance(a, b string) int {
 	}
 	return last[len(b)]
 }
-
-func abs(n int) int { return max(n, -n) }

@@ -223,7 +223,7 @@ const (
 func (p *parser) readOptions(f *Field, r *record) bool {
 	good := true
 	seen := map[string]bool{}
-	for option := range strings.FieldsFuncSeq(r.Options, isOptionEnd) {
+	for option := range strings.FieldsFuncSeq(r.Options, func(c rune) bool { return c == ' ' || c == '\t' || c == ';' }) {
 		name, value, found := strings.Cut(option, "=")
 		var err error
 		switch {
@@ -242,8 +242,6 @@ func (p *parser) readOptions(f *Field, r *record) bool {
 	}
 	return good
 }
-
-func isOptionEnd(r rune) bool { return r == ' ' || r == '\t' || r == ';' }
 
 var allOptions = []string{"interval", "buckets", "names"}
 

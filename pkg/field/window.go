@@ -3,10 +3,10 @@ package field
 // Window describes how a library measures a reading: a mean over a second shows a twentieth of a 50 ms burst.
 // An empty text means unknown.
 type Window struct {
-	Library  string // "NVML", "DCGM", "AMD sysfs"
-	Update   string // time between new values
-	Mean     string // time that the value averages
-	Evidence string // who says so
+	Library  string `json:"library"`          // "NVML", "DCGM", "AMD sysfs"
+	Update   string `json:"update,omitempty"` // time between new values
+	Mean     string `json:"mean,omitempty"`   // time that the value averages
+	Evidence string `json:"source"`           // who says so
 }
 
 const (

@@ -59,7 +59,7 @@ func claims(c *v1.ContainerResources) (out []Claim) {
 		}
 	}
 	slices.SortFunc(out, Claim.compare)
-	return slices.CompactFunc(out, func(a, b Claim) bool { return a == b })
+	return slices.Compact(out)
 }
 
 // deviceKey identifies a device as the kubelet does.

@@ -43,7 +43,10 @@ var (
 // that an outage with many symptoms is reported once.
 func reasonOf(err error) string {
 	var status apierrors.APIStatus
-	hasStatus := errors.As(err, &status)
+	code := 0
+	if errors.As(err, &status) {
+		code = int(status.Status().Code)
+	}
 	switch {
 	case errors.Is(err, errNoConfig):
 		return ReasonNoConfig
@@ -53,7 +56,7 @@ func reasonOf(err error) string {
 		return ReasonUnauthorized
 	case apierrors.IsForbidden(err):
 		return ReasonForbidden
-	case hasStatus && later(int(status.Status().Code)):
+	case code == http.StatusTooManyRequests, code >= http.StatusInternalServerError:
 		return ReasonUnreachable
 	case isTooLarge(err):
 		return ReasonTooLarge
@@ -63,10 +66,6 @@ func reasonOf(err error) string {
 		return ReasonUnreachable
 	}
 	return ReasonMalformed
-}
-
-func later(code int) bool {
-	return code == http.StatusTooManyRequests || code >= http.StatusInternalServerError
 }
 
 // isTooLarge reports whether an answer or a list exceeds our limits.
@@ -104,8 +103,7 @@ func (r resource) explain(verb string, err error) error {
 	case ReasonNotServed:
 		return fmt.Errorf("%s: the API server does not serve it in apiGroup %q: %w", did, r.group, err)
 	case ReasonTLS:
-		var invalid x509.CertificateInvalidError
-		if errors.As(err, &invalid) && invalid.Reason == x509.Expired {
+		if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok && invalid.Reason == x509.Expired {
 			return fmt.Errorf("%s: a certificate has expired or is not valid yet, or the clock of this node is wrong: %w", did, err)
 		}
 	}

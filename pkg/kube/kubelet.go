@@ -160,7 +160,11 @@ func (k *Kubelet) poll(ctx context.Context) {
 	if len(kept) == 0 {
 		k.holders = holders
 		k.publish(pods, now)
-		k.Health.Succeeded(containers(pods))
+		containers := 0
+		for _, p := range pods {
+			containers += len(p.Containers)
+		}
+		k.Health.Succeeded(containers)
 		return
 	}
 	pods = slices.Concat(kept, pods)
@@ -220,11 +224,4 @@ func (k *Kubelet) publish(pods []Pod, confirmed time.Time) {
 	}
 	k.shown.Store(&Allocations{Version: last.Version + 1, Time: confirmed, Pods: pods})
 	k.o.OnChange()
-}
-
-func containers(pods []Pod) (n int) {
-	for _, p := range pods {
-		n += len(p.Containers)
-	}
-	return n
 }

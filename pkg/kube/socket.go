@@ -77,8 +77,7 @@ func dial(ctx context.Context, path string, limits kubeletLimits) (*conn, *failu
 	plain, err := dialer.DialContext(ctx, "unix", path)
 	if err != nil {
 		reason := dialReason(path, err)
-		var number syscall.Errno
-		if errors.As(err, &number) {
+		if number, ok := errors.AsType[syscall.Errno](err); ok {
 			err = number // without the operation and the path, which the message already has
 		}
 		return nil, fail(reason, "connect to the kubelet at %q: %w%s", path, err, advice(reason))

@@ -125,12 +125,7 @@ func New(board *view.Board, o Options) *Keeper {
 }
 
 // Notify reports that a client has published another snapshot. The clients' OnChange hooks call it. It never blocks.
-func (k *Keeper) Notify() {
-	select {
-	case k.wake <- struct{}{}:
-	default: // Run has not seen the last one yet
-	}
-}
+func (k *Keeper) Notify() { view.Offer(k.wake, struct{}{}) }
 
 // Run keeps the table up to date until ctx ends, and returns nil. It may be called once.
 func (k *Keeper) Run(ctx context.Context) error {

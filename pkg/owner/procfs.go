@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"strconv"
 	"syscall"
@@ -168,10 +169,6 @@ func (l *locations) startedAfter(start uint64, sampled, now time.Time) bool {
 
 // forget drops the processes that no sample has had since the last call.
 func (l *locations) forget() {
-	for pid, k := range l.known {
-		if k.round != l.round {
-			delete(l.known, pid)
-		}
-	}
+	maps.DeleteFunc(l.known, func(_ int, k *located) bool { return k.round != l.round })
 	l.round++
 }

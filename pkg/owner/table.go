@@ -101,7 +101,9 @@ func (k *Keeper) build(v *view.View, in inputs, last *table) *table {
 		k.log.Warn("devices have too many users; their series show none", zap.Int("most", maxOwners), zap.Strings("devices", t.crowded))
 	}
 	t.version = last.version
-	if !maps.EqualFunc(t.answers, last.answers, equalAnswers) {
+	if !maps.EqualFunc(t.answers, last.answers, func(a, b answer) bool {
+		return a.split == b.split && slices.EqualFunc(a.owners, b.owners, equalOwners)
+	}) {
 		t.version++
 	}
 	return t
@@ -148,10 +150,6 @@ func (k *Keeper) splits(uses []use) bool {
 	return !samePod(uses)
 }
 
-func equalAnswers(a, b answer) bool {
-	return a.split == b.split && slices.EqualFunc(a.owners, b.owners, equalOwners)
-}
-
 func equalOwners(a, b view.Owner) bool {
 	return slices.Equal(a.Labels, b.Labels) && slices.Equal(a.PodLabels, b.PodLabels) && slices.Equal(a.Facts, b.Facts)
 }
@@ -189,7 +187,7 @@ func (k *Keeper) join(t *table, in inputs) {
 	}
 	for id, uses := range t.uses {
 		slices.SortFunc(uses, compareUses)
-		t.uses[id] = slices.CompactFunc(uses, equalUses)
+		t.uses[id] = slices.CompactFunc(uses, func(a, b use) bool { return compareUses(a, b) == 0 })
 	}
 	slices.SortFunc(t.unmatched, Unmatched.compare) // so that tables can be compared
 }

@@ -33,8 +33,6 @@ func compareLabels(a, b collector.Label) int {
 	return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Value, b.Value))
 }
 
-func equalUses(a, b use) bool { return compareUses(a, b) == 0 }
-
 // sameContainer reports whether all uses belong to one container.
 func sameContainer(uses []use) bool {
 	return samePod(uses) && !slices.ContainsFunc(uses, func(u use) bool { return u.container != uses[0].container })

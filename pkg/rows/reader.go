@@ -112,10 +112,7 @@ func (r *Reader) Sync(now time.Time) {
 	}
 	r.overruns.Store(r.cursor.Overruns())
 	if len(r.found) > 0 {
-		select {
-		case r.wake <- struct{}{}:
-		default:
-		}
+		view.Offer(r.wake, struct{}{})
 	}
 }
 

@@ -78,7 +78,7 @@ func (s *Server) httpServer(base context.Context) *http.Server {
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 		BaseContext:       func(net.Listener) context.Context { return base },
 		ConnState:         s.conns.changed,
-		ErrorLog:          httpErrorLog(s.log),
+		ErrorLog:          log.New(errorWriter{s.log}, "", 0),
 	}
 }
 
@@ -152,10 +152,8 @@ func (s *Server) url(l net.Listener) string {
 	return scheme + "://" + l.Addr().String() + "/metrics"
 }
 
-// httpErrorLog receives net/http's messages about single connections. Clients can cause them at will, for example with
+// errorWriter receives net/http's messages about single connections. Clients can cause them at will, for example with
 // a failed TLS handshake, so they are at debug level; a panic in a handler is our bug and an error.
-func httpErrorLog(l *zap.Logger) *log.Logger { return log.New(errorWriter{l}, "", 0) }
-
 type errorWriter struct{ log *zap.Logger }
 
 func (w errorWriter) Write(p []byte) (int, error) {

@@ -190,18 +190,14 @@ func (d *reported) report(b *builder) ReportDevice {
 		f := ReportField{Field: &b.list.Fields[i]}
 		reading := readingOf(f.Field)
 		f.Counted = reading != f.Desc
-		if !reading.AskedOf(d.DeviceStatus.Device.Level) && !d.has(reading.ID) {
+		has := func(p position) bool { return len(p.columnsOf(reading.ID)) > 0 }
+		if !reading.AskedOf(d.DeviceStatus.Device.Level) && !slices.ContainsFunc(d.in, has) {
 			continue
 		}
 		d.fill(&f, reading, serving)
 		out.Fields = append(out.Fields, f)
 	}
 	return out
-}
-
-// has reports whether a source has a column of a reading.
-func (d *reported) has(id field.ID) bool {
-	return slices.ContainsFunc(d.in, func(p position) bool { return len(p.columnsOf(id)) > 0 })
 }
 
 // fill adds the values of a field, or the reason why there are none.

@@ -147,10 +147,7 @@ func (s *Session) Run(ctx context.Context) error {
 	// Before the first row, because a row wakes readers that look for its source.
 	s.bound.Store(b)
 	s.o.Parent.Publish(b.sources)
-	select {
-	case s.changed <- struct{}{}:
-	default:
-	}
+	view.Offer(s.changed, struct{}{})
 	var workers sync.WaitGroup
 	for _, w := range b.workers {
 		workers.Go(func() { w.run(wctx) })
@@ -237,12 +234,7 @@ type scanned struct {
 
 // notify is called by workers. It drops a notice while another one waits, because the source reports it again on the
 // next tick.
-func (s *Session) notify(err error) {
-	select {
-	case s.notices <- err:
-	default:
-	}
-}
+func (s *Session) notify(err error) { view.Offer(s.notices, err) }
 
 // Changed receives a value when the sources are bound or the status of a device changes. A call that hangs sends
 // nothing; Status reports it.

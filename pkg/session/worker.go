@@ -280,10 +280,7 @@ func (w *worker) stamp(device int, start int64) int64 {
 
 func (w *worker) setOutcome(i int, o *outcome) {
 	w.outcomes[i].Store(o)
-	select {
-	case w.changed <- struct{}{}:
-	default:
-	}
+	view.Offer(w.changed, struct{}{})
 }
 
 func (w *worker) dropImplausible(due []bool) {
@@ -337,15 +334,7 @@ func (w *worker) assign(err error) {
 // deviceOf returns the device of an error. A bare DeviceError, which a lost board returns on each tick, costs no
 // allocation.
 func deviceOf(err error) (int, bool) {
-	if one, ok := err.(*collector.DeviceError); ok { //nolint:errorlint // the fast path; wrapped ones come next
-		return one.Device, true
-	}
-	return wrappedDevice(err)
-}
-
-func wrappedDevice(err error) (int, bool) {
-	var one *collector.DeviceError
-	if errors.As(err, &one) {
+	if one, ok := errors.AsType[*collector.DeviceError](err); ok {
 		return one.Device, true
 	}
 	return 0, false

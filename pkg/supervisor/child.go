@@ -162,9 +162,7 @@ func (c *child) begin(list field.List, until map[string]int64) bool {
 
 // order sends an order after the earlier ones, without waiting.
 func (c *child) order(input []byte) {
-	select {
-	case c.orders <- input:
-	default: // it has not read several orders
+	if !view.Offer(c.orders, input) { // it has not read several orders
 		c.kill(ReasonProtocol, "does not read its orders")
 	}
 }
@@ -260,7 +258,7 @@ func (c *child) receiveMessages() error {
 		if err != nil {
 			return err
 		}
-		poke(c.news)
+		view.Offer(c.news, struct{}{})
 	}
 }
 

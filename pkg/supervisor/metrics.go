@@ -67,11 +67,6 @@ func (c *counts) used(p *child) time.Duration {
 	return c.shown
 }
 
-func (c *counts) restarted(reason string) {
-	c.ends.WithLabelValues(reason).Inc()
-	c.restarts.Inc()
-}
-
 var (
 	byCollector = []string{"collector"}
 	descChildUp = prometheus.NewDesc("warpgauge_collector_child_up",

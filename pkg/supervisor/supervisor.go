@@ -176,7 +176,7 @@ func (s *Supervisor) Change(change func(*Wanted)) <-chan error {
 	s.waiters = append(s.waiters, waiter{s.version, done})
 	over := s.over
 	s.mu.Unlock()
-	poke(s.wake)
+	view.Offer(s.wake, struct{}{})
 	if over {
 		s.answer(allVersions, context.Canceled)
 	}
@@ -220,14 +220,6 @@ func (s *Supervisor) answerTurn(r *request, err error) {
 }
 
 const allVersions = ^uint64(0)
-
-// poke sends to a channel of capacity one without blocking.
-func poke(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
 
 // request is the wanted state at one time.
 type request struct {
@@ -451,7 +443,8 @@ func (s *Supervisor) failed(r *request, lists uint64, e ending, t *turn) {
 	}
 	cause := cmp.Or(e.cause, session.CauseError)
 	if e.reason != "" {
-		s.counts.restarted(e.reason)
+		s.counts.ends.WithLabelValues(e.reason).Inc()
+		s.counts.restarts.Inc()
 		if cause != session.CauseOutdated {
 			cause = session.CauseChild
 		}
@@ -620,12 +613,8 @@ func (t *turn) publish(now time.Time) {
 	s.inventory.update(sources, s.shown, s.now.Load().devices(s.o.Session.Deadline), s.log, now)
 	s.good, s.goodList = t.list, t.lists
 	s.publish(sources)
-	n := 0
-	for _, src := range sources {
-		n += len(src.Devices)
-	}
-	s.log.Log(s.routine(), "collector is in service",
-		zap.Int("sources", len(sources)), zap.Int("devices", n), zap.Duration("took", now.Sub(t.born).Round(time.Millisecond)))
+	s.log.Log(s.routine(), "collector is in service", zap.Int("sources", len(sources)), zap.Int("devices", deviceCount(sources)),
+		zap.Duration("took", now.Sub(t.born).Round(time.Millisecond)))
 	if !s.o.Hidden {
 		s.logFields(sources)
 	}

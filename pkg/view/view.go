@@ -173,3 +173,13 @@ func Every(ctx context.Context, period time.Duration, f func(now time.Time)) err
 func Tick(period time.Duration) <-chan time.Time {
 	return time.After(time.Until(time.Now().Truncate(period).Add(period)))
 }
+
+// Offer sends a value if the channel takes it at once, and reports whether it did.
+func Offer[T any](c chan<- T, v T) bool {
+	select {
+	case c <- v:
+		return true
+	default:
+		return false
+	}
+}
