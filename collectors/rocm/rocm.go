@@ -96,10 +96,17 @@ func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.So
 	}
 	gpus := found.GPUs
 	out := make([]collector.Source, len(gpus))
+	unknown := 0
 	for i, metrics := range c.peekAll(ctx, gpus) {
+		if metrics != nil {
+			unknown = max(unknown, metrics.Unknown())
+		}
 		s := c.source(node{i, len(gpus)}, &gpus[i], &found, fields, metrics)
 		c.sources = append(c.sources, s)
 		out[i] = s
+	}
+	if unknown > 0 {
+		c.o.Log.Warn("gpu_metrics has attributes that are not known, and not read", zap.Int("attributes", unknown))
 	}
 	if c.added != nil {
 		c.added.begin(ctx)

@@ -24,6 +24,7 @@ const (
 	toMB         = 1024.0 / 1024000 // from the driver's "KB" to DCGM's MB of 1000 × 1024 bytes
 	toKB         = 1e-3             // from bytes
 	fromGB       = 1e9              // also from GT
+	fromMbit     = 1e6 / 8
 )
 
 // Maximum growth of 32-bit counters per second.
@@ -47,7 +48,7 @@ var residencies = []struct { //nolint:gochecknoglobals // a constant
 // boardSpecs returns the possible columns of a GPU.
 func boardSpecs(g *sysfs.GPU, n node, more boardFacts) []spec {
 	return slices.Concat(
-		identitySpecs(g, n), clockSpecs(), temperatureSpecs(), powerSpecs(g), utilisationSpecs(), memorySpecs(more),
+		identitySpecs(g, n), clockSpecs(g), temperatureSpecs(), powerSpecs(g), utilisationSpecs(), memorySpecs(more),
 		busSpecs(), errorSpecs(), throttleSpecs(g), fabricSpecs(), hardwareSpecs(g), processSpecs(-1, units(g)), addedSpecs(more),
 	)
 }
@@ -86,7 +87,7 @@ func identitySpecs(g *sysfs.GPU, n node) []spec {
 	return out
 }
 
-func clockSpecs() []spec {
+func clockSpecs(g *sysfs.GPU) []spec {
 	sources := []struct {
 		name   string
 		clock  uint8
@@ -104,7 +105,11 @@ func clockSpecs() []spec {
 		terms := func(scale float64) []term {
 			m := s.metric
 			m.scale *= scale
-			return []term{rawTerm(sysfs.Clock, s.clock, scale), m}
+			out := []term{rawTerm(sysfs.Clock, s.clock, scale)}
+			if familyOf(g.Device) == otherFamily && s.clock <= sysfs.ClockMemory { // an idle Radeon may have none of the levels
+				out = append(out, rawTerm(sysfs.ClockSensor, s.clock, scale))
+			}
+			return append(out, m)
 		}
 		if dcgm := []field.ID{dcgmSMClock, dcgmMemClock, 0, 0, dcgmVideoClock, 0}[i]; dcgm != 0 {
 			out = append(out, one(dcgm, terms(1)...))
@@ -274,7 +279,7 @@ func busSpecs() []spec {
 		one(dcgmPCIeRx, bus(1, 1)),
 		one(dcgmPCIeTxKB, bus(0, toKB)),
 		one(dcgmPCIeRxKB, bus(1, toKB)),
-		one(field.AMDPCIeThroughput, metric(gm.PCIeBandwidthInst, 0, fromGB)),
+		one(field.AMDPCIeThroughput, metric(gm.PCIeBandwidthInst, 0, fromMbit)),
 		one(field.AMDPCIeRecoveries, metric(gm.PCIeL0ToRecovery, 0, 1)),
 		one(field.AMDPCIeRollovers, metric(gm.PCIeReplayRover, 0, 1)),
 		{field.AMDPCIeNAKs, label("direction", "received"), []term{metric(gm.PCIeNAKReceived, 0, 1)}},

@@ -333,12 +333,49 @@ func TestUnread(t *testing.T) {
 		s.want(i, "DCGM_FI_DEV_POWER_USAGE", "", float64(tree.GPUs[i].State.Watts))
 		s.want(i, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "", nan)
 	}
-	if logs.Len() != 1 || !strings.Contains(logs.All()[0].ContextMap()["error"].(string), "revision 1.10") {
-		t.Errorf("logged %v, want one warning", logs.All())
+	unknown := logs.FilterField(zap.Int("attributes", 1)).Len()
+	if revision := logs.FilterMessageSnippet("unknown revision"); logs.Len() != 2 || unknown != 1 || revision.Len() != 1 || !strings.Contains(revision.All()[0].ContextMap()["error"].(string), "revision 1.10") {
+		t.Errorf("logged %v, want one warning of each", logs.All())
 	}
 	tree.GPUs[1].Reset(t, "gpu_metrics")
 	s.sample()
 	s.want(1, "amd_gpu_unread", "what=gpu_metrics", 0)
+}
+
+// TestClockWithoutLevel checks an idle Radeon: no level of its clock is marked, and gpu_metrics has an old value.
+func TestClockWithoutLevel(t *testing.T) {
+	s := simulate(t, rocmtest.Options{Model: rocmtest.RX7900, GPUs: 1})
+	s.state(func(s *rocmtest.State) { s.SclkMHz = 2605 })
+	s.tree.GPUs[0].Set(t, "pp_dpm_sclk", "0: 500Mhz\n1: 2605Mhz\n")
+	s.tree.GPUs[0].Set(t, "hwmon/freq1_input", "20000000\n")
+	s.sample()
+	s.want(0, "DCGM_FI_DEV_SM_CLOCK", "", 20)
+	s.want(0, "amd_gpu_clock_hertz", "clock=gfx", 20e6)
+	s.tree.GPUs[0].Remove(t, "hwmon/freq1_input")
+	s.sample()
+	s.want(0, "DCGM_FI_DEV_SM_CLOCK", "", 2605)
+}
+
+// TestKernelsLists checks that the lists of three kernels give the same values.
+func TestKernelsLists(t *testing.T) {
+	of := func(revision string) *simulated {
+		s := simulate(t, rocmtest.Options{Model: rocmtest.MI300X, Metrics: revision, GPUs: 1})
+		s.state(func(s *rocmtest.State) { s.GfxAcc, s.MemAcc, s.PPT, s.PCIeMbits = 123_000, 45_000, 678, 283 })
+		s.sample()
+		return s
+	}
+	before, wide, smu15 := of("1.9"), of("1.9, wide"), of("1.9, SMU 15")
+	for _, c := range before.sources[0].Columns() {
+		d, _ := field.ByID(c.Field)
+		labels, id := text(c.Labels), before.sources[0].Devices()[c.Device].ID
+		want, _ := before.value(id, d.Name, labels)
+		wide.wantOf(id, d.Name, labels, want)
+		if !strings.Contains(d.Name, "xgmi") && !strings.Contains(d.Name, "NVLINK") && labels != "what=attributes" { // SMU 15 has only sums of links
+			smu15.wantOf(id, d.Name, labels, want)
+		}
+	}
+	smu15.want(0, "amd_gpu_unread", "what=attributes", 3)
+	before.want(0, "amd_gpu_pcie_throughput_bytes_per_second", "", 283e6/8) // an MI325X's mean; as GB/s more than twice what its link carries
 }
 
 // TestHiddenPartitions checks partitions that the device control group hides: the others keep number

@@ -114,7 +114,7 @@ var amdFields = [...]Descriptor{
 	{ID: AMDXGMILinkUp, Name: "amd_gpu_xgmi_link_up", Kind: Int64, Level: GPU, Meanings: []Meaning{{Role: RoleLinkUp, Label: AnyLabel}}, Unit: "bool", Max: 1, Help: "The XGMI link is up"},
 	{ID: AMDXGMILinkWidth, Name: "amd_gpu_xgmi_link_width_lanes", Kind: Int64, Level: GPU, Unit: "lanes", Max: 1024, Help: "Lanes of an XGMI link"},
 	{ID: AMDXGMILinkSpeed, Name: "amd_gpu_xgmi_link_speed_bits_per_second", Kind: Double, Level: GPU, Unit: "bit/s", Max: 1e15, Help: "Speed of a lane of XGMI"},
-	{ID: AMDPCIeThroughput, Name: "amd_gpu_pcie_throughput_bytes_per_second", Kind: Double, Level: GPU, Unit: "bytes/s", Max: 1e15, Help: "PCIe data in both directions, as firmware estimates it"},
+	{ID: AMDPCIeThroughput, Name: "amd_gpu_pcie_throughput_bytes_per_second", Kind: Double, Level: GPU, Unit: "bytes/s", Max: 3e11, Help: "PCIe data in both directions, as firmware estimates it"},
 	{ID: AMDPCIeRecoveries, Name: "amd_gpu_pcie_recoveries_total", Kind: Int64, Level: GPU, Max: maxCycles, Help: "Times the PCIe link had to recover"},
 	{ID: AMDPCIeRollovers, Name: "amd_gpu_pcie_replay_rollovers_total", Kind: Int64, Level: GPU, Max: maxCycles, Help: "PCIe replays that were repeated so often that the link was trained again"},
 	{ID: AMDPCIeNAKs, Name: "amd_gpu_pcie_naks_total", Kind: Int64, Level: GPU, Max: maxCycles, Help: "PCIe packets that were refused, by direction of the refusal: sent, received"},

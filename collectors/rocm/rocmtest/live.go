@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 )
 
 // write updates the files to the GPU's state, except the files that a test has taken over.
@@ -22,7 +23,7 @@ func (g *GPU) write() error {
 			return err
 		}
 	}
-	if g.spec.metrics == "1.9" && len(g.Instances) > 1 {
+	if strings.HasPrefix(g.spec.metrics, "1.9") && len(g.Instances) > 1 {
 		for _, i := range g.Instances {
 			for name, v := range g.State.engines(g.spec.xccs / len(g.Instances)) {
 				values[name] = v

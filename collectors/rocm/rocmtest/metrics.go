@@ -104,14 +104,25 @@ const (
 	partition1_1 = clocks + engines + "accumulation_counter:9:0:8:1 firmware_timestamp:32:5:8:1"
 )
 
+// lists returns the lists of revision 1.9: Linux 6.19's for SMU 13.0.6; that after "drm/amd/pm: update smu_v13_0_6 acc gpu metrics"
+// (f96e76c031cb), with wider sums that are no percentages any more; and SMU_15_0_8_METRICS_FIELDS of smu_v15_0_8_ppt.h.
+func lists() map[string]string {
+	wide := strings.NewReplacer(":9:0:4:1", ":9:0:8:1", ":10:0:4:1", ":10:0:8:1", ":11:0:4:1", ":11:0:8:1", ":12:0:4:1", ":12:0:8:1", ":13:0:4:1", ":13:0:8:1",
+		":14:0:4:1", ":14:0:8:1", ":20:10:4:1", ":20:0:8:1", ":21:10:4:1", ":21:0:8:1", ":22:10:8:1", ":22:0:8:1", ":27:0:4:1", ":27:0:8:1", ":28:0:4:1", ":28:0:8:1",
+		":39:0:4:1", ":39:0:8:1", ":43:10:8:8", ":43:0:8:8").Replace(list1_9)
+	smu15 := strings.NewReplacer(":22:0:8:1", ":22:0:8:2", ":23:8:8:1", ":23:8:4:2", ":29:9:8:8", ":29:9:8:1", ":30:9:8:8", ":30:9:8:1", ":34:1:2:4", ":34:1:2:2",
+		":37:1:2:1", ":37:1:2:2").Replace(wide) + " temperature_hbm:48:2:2:12 temperature_mid:49:2:2:2"
+	return map[string]string{"1.9": list1_9, "1.9, wide": wide, "1.9, SMU 15": smu15}
+}
+
 // Members holds the values of a file by name. A member or element without a value is "not available".
 type Members map[string][]uint64
 
 // Encode returns the gpu_metrics file of a revision such as "1.3" and the number of members that it has a place for.
 // Members lie as a C compiler puts them; the header has the true size.
 func Encode(revision string, values Members) (file []byte, used int, err error) {
-	if revision == "1.9" {
-		file, used = encodeList([]byte{0, 0, 1, 9}, list1_9, values)
+	if list := lists()[revision]; list != "" {
+		file, used = encodeList([]byte{0, 0, 1, 9}, list, values)
 		return file, used, nil
 	}
 	layout := layouts()[revision]
@@ -211,7 +222,7 @@ func (g *GPU) members() Members {
 		"energy_accumulator": s.Energy, "system_clock_counter": s.Nanos, "firmware_timestamp": s.Nanos / 10,
 		"gfx_activity_acc": s.GfxAcc, "mem_activity_acc": s.MemAcc, "throttle_status": s.Throttle, "indep_throttle_status": s.Throttle,
 		"gfxclk_lock_status": 0, "voltage_gfx": s.MilliVolts, "pcie_link_width": uint64(m.lanes), "pcie_link_speed": m.decigt,
-		"xgmi_link_width": 16, "xgmi_link_speed": 32, "pcie_bandwidth_acc": s.PCIeAcc, "pcie_bandwidth_inst": s.PCIeGBs,
+		"xgmi_link_width": 16, "xgmi_link_speed": 32, "pcie_bandwidth_acc": s.PCIeAcc, "pcie_bandwidth_inst": s.PCIeMbits,
 		"pcie_l0_to_recov_count_acc": s.Recoveries, "pcie_replay_count_acc": s.Replays, "pcie_replay_rover_count_acc": s.Rollovers,
 		"pcie_nak_sent_count_acc": s.NAKsSent, "pcie_nak_rcvd_count_acc": s.NAKsReceived, "pcie_lc_perf_other_end_recovery": s.Recoveries,
 		"mem_max_bandwidth": 5300, "accumulation_counter": s.Cycles, "prochot_residency_acc": s.Prochot, "ppt_residency_acc": s.PPT,

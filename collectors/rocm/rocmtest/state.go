@@ -24,7 +24,7 @@ type State struct {
 
 	Replays, Recoveries, Rollovers uint64 // PCIe events
 	NAKsSent, NAKsReceived         uint64
-	PCIeAcc, PCIeGBs               uint64 // sum and current value, GB/s
+	PCIeAcc, PCIeMbits             uint64 // sum and current value, Mb/s
 	PCIeSent, PCIeReceived         uint64 // packets in a second, as pcie_bw prints them
 
 	XGMIRead, XGMIWrite [8]uint64 // kB per link
@@ -79,7 +79,7 @@ func (s State) moved(m spec, phase int, d time.Duration) State {
 	s.Energy += s.Watts * uint64(d.Microseconds()) * 65536 / 1e6
 	s.GfxAcc += s.Util * uint64(d.Milliseconds())
 	s.MemAcc += s.MemUtil * uint64(d.Milliseconds())
-	s.PCIeSent, s.PCIeReceived, s.PCIeGBs = s.Util*9000, s.Util*4000, 12
+	s.PCIeSent, s.PCIeReceived, s.PCIeMbits = s.Util*9000, s.Util*4000, 96_000
 	s.PCIeAcc += s.Util
 	for i := range min(s.XGMILinks, len(s.XGMIRead)) {
 		s.XGMIRead[i] += s.Util * 1000 * uint64(i+1)

@@ -1,6 +1,9 @@
 package gpumetrics
 
-import "encoding/binary"
+import (
+	"cmp"
+	"encoding/binary"
+)
 
 // Revision 1.9, and the files of partitions from 1.1 on, are a list: header, number of attributes, and for each
 // attribute a 64-bit word that describes it, followed by its values. Nothing is aligned. The fields of the word are
@@ -86,19 +89,27 @@ func width(word uint64) int {
 	return 1 << (kind / 2)
 }
 
-// wanted returns the field of an attribute. ok is false if the attribute is unknown, has another unit or kind than
-// expected, or has more values.
-func wanted(word uint64) (f Field, ok bool) {
+// wanted returns the field of an attribute, and how many of its values there is room for. ok is false if the attribute is
+// unknown, or has another unit or kind than expected.
+func wanted(word uint64) (f Field, count int, ok bool) {
 	n := number(word)
-	if n >= len(attributes) || word>>32 != 0 || unit(word) != attributes[n].unit || word>>20&1 != 0 {
-		return none, false
+	if n >= len(attributes) || word>>32 != 0 || scale(unit(word)) != scale(attributes[n].unit) || word>>20&1 != 0 {
+		return none, 0, false
 	}
 	f = attributes[n].field
-	room := f.Len()
-	if p := f.perPartition(); p > 0 {
-		room = p
+	if (f == XGMIReadAcc || f == XGMIWriteAcc) && instances(word) == 1 { // the sum of all links, of SMU 15
+		return none, 0, false
 	}
-	return f, instances(word) <= room
+	return f, min(instances(word), cmp.Or(f.perPartition(), f.Len())), true
+}
+
+// scale returns the unit without the difference between percent and none: kernels disagree about sums of activities, which
+// are percent in all of them.
+func scale(unit uint8) uint8 {
+	if unit == unitPercent {
+		return unitNone
+	}
+	return unit
 }
 
 // decodeList reads a file of attributes. It has the sum over all partitions, which is stored as the first partition.
@@ -146,7 +157,7 @@ func (m *Metrics) attributes(file []byte, partition int, keep func(Field) bool) 
 			return ErrShort
 		}
 		list = rest
-		f, ok := wanted(word)
+		f, count, ok := wanted(word)
 		if !ok || seen[f] {
 			m.unknown++
 			continue
@@ -157,7 +168,7 @@ func (m *Metrics) attributes(file []byte, partition int, keep func(Field) bool) 
 		}
 		m.width[f] = uint8(width(word))
 		first := m.start[f] + uint16(partition*f.perPartition())
-		m.widenRun(run{word: first, count: uint8(instances(word)), width: m.width[f]}, values)
+		m.widenRun(run{word: first, count: uint8(count), width: m.width[f]}, values)
 	}
 	return nil
 }

@@ -54,7 +54,7 @@ func TestAttributes(t *testing.T) {
 	f("another unit", attr(watts, u16, hotspot, 1, 42, 0), nan, 1)
 	f("a unit to come", attr(200, u16, hotspot, 1, 42, 0), nan, 1)
 	f("signed", attr(celsius, s16, hotspot, 1, 42, 0), nan, 1)
-	f("more values than there were", attr(celsius, u16, hotspot, 2, 42, 0, 43, 0), nan, 1)
+	f("more values than there were", attr(celsius, u16, hotspot, 2, 42, 0, 43, 0), 42, 0)
 	f("another id", attr(celsius, u16, 49, 1, 42, 0), nan, 1)
 	f("the largest id", attr(celsius, u16, 1023, 3, 1, 2, 3, 4, 5, 6), nan, 1)
 	word := attr(celsius, u16, hotspot, 1, 42, 0)

@@ -24,7 +24,7 @@ func odd(s *rocmtest.State) {
 	s.FanRPM, s.FanPWM, s.MilliVolts = 2001, 201, 801
 	s.Energy, s.GfxAcc, s.MemAcc, s.Nanos = 3001, 3002, 3003, 30040
 	s.Recoveries, s.Replays, s.Rollovers, s.NAKsSent, s.NAKsReceived = 4001, 4002, 4003, 4004, 4005
-	s.PCIeAcc, s.PCIeGBs = 8000, 16000
+	s.PCIeAcc, s.PCIeMbits = 8000, 16000
 	for i := range s.XGMIRead {
 		s.XGMIRead[i], s.XGMIWrite[i], s.XGMIUp[i] = 5000+uint64(i), 5100+uint64(i), uint64(i%2)
 	}

@@ -66,7 +66,7 @@ const (
 	XGMILinkWidth     // lanes
 	XGMILinkSpeed     // Gb/s
 	PCIeBandwidthAcc  // sum of PCIeBandwidthInst
-	PCIeBandwidthInst // GB/s, both directions
+	PCIeBandwidthInst // Mb/s, both directions: AMD SMI says so. The kernel says Mb/s of 1.6 and GB/s of others, which no link could carry
 	PCIeL0ToRecovery  // counter
 	PCIeReplay        // counter
 	PCIeReplayRover   // counter, replays that went round

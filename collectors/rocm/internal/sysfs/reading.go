@@ -17,6 +17,7 @@ const (
 	Clock                       // MHz, Index a Clock…; pp_dpm_*, the line with *
 	ClockMax                    // MHz, Index a Clock…; pp_dpm_*, the highest line
 	ClockMin                    // MHz, Index a Clock…; pp_dpm_*, the lowest line
+	ClockSensor                 // MHz, Index ClockGraphics or ClockMemory; hwmon freqN_input
 	Temperature                 // °C, Index a Sensor…; hwmon tempN_input
 	TemperatureCrit             // °C, Index a Sensor…; hwmon tempN_crit
 	TemperatureStop             // °C, Index a Sensor…; hwmon tempN_emergency

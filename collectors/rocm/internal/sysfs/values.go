@@ -90,6 +90,7 @@ var quantities = [Kinds]quantity{ //nolint:gochecknoglobals // a constant
 	Clock:           {files: clockFiles, meaning: meaning{parse: dpmCurrent}},
 	ClockMax:        {files: clockFiles, meaning: meaning{parse: dpmHighest}},
 	ClockMin:        {files: clockFiles, meaning: meaning{parse: dpmLowest}},
+	ClockSensor:     {files: []string{"freq1_input", "freq2_input"}, hwmon: true, meaning: meaning{parse: count, scale: micro}},
 	Temperature:     {files: []string{"tempN_input"}, hwmon: true, sensors: true, meaning: meaning{parse: signed, scale: milli}},
 	TemperatureCrit: {files: []string{"tempN_crit"}, hwmon: true, sensors: true, meaning: meaning{parse: signed, scale: milli}},
 	TemperatureStop: {files: []string{"tempN_emergency"}, hwmon: true, sensors: true, meaning: meaning{parse: signed, scale: milli}},
