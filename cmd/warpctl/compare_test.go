@@ -103,6 +103,8 @@ DCGM_FI_DEV_GPU_UTIL_count{uuid="GPU-a",hostname="n1",pod="p"} 99
 	if got := compared(t, o.Out); o.Code != 0 || got.Series != 3 || got.Same != 3 || len(got.Findings) != 3 {
 		t.Errorf("exit code %d, %d of %d series the same, findings %v; want 0, 3 of 3 and one family, two labels renamed", o.Code, got.Same, got.Series, got.Findings)
 	}
+	ratio := "# TYPE DCGM_FI_DEV_GPU_UTIL_RATIO gauge\nDCGM_FI_DEV_GPU_UTIL_RATIO{gpu=\"0\",UUID=\"GPU-a\"} "
+	execute(t, "compare", tempFile(t, "page", ratio+"57\n"), tempFile(t, "page", ratio+"0.57\n")).Want(t, 1, "have percent under this name")
 	execute(t, "compare", "--tolerance=0.001", tempFile(t, "page", old), tempFile(t, "page", latest)).Want(t, 1, "1980 -> 1970")
 	testkit.Equal(t, "a page and itself", outcome{Out: "the same: 3 of 3 series\n"}, execute(t, "compare", tempFile(t, "page", old), tempFile(t, "page", old)))
 }

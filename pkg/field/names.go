@@ -56,12 +56,6 @@ func (n Names) Split() (own Names, dialect string) {
 	return n, ""
 }
 
-// InPlace reports whether a dialect alone supplies the names.
-func (n Names) InPlace() bool {
-	_, dialect := n.Split()
-	return dialect != "" && string(n) == dialect
-}
-
 // Named returns the list with the given names, without a dialect. A line's own Names win. A field with
 // several names is listed once for each; all show one reading (see Readings). A name is shown once: a line
 // that has it in the file goes before a line that is translated to it. If the types differ, the translated
@@ -97,6 +91,11 @@ func (l List) Named(names Names, file string) (List, []Problem) {
 			owners[f.Name] = i
 			out.Fields = append(out.Fields, f)
 		}
+	}
+	// Names of before DCGM 4.7 beside it: the list may be for an exporter that shows field 203 so.
+	i := slices.IndexFunc(l.Fields, func(f Field) bool { return f.Name == "DCGM_FI_DEV_GPU_UTIL_RATIO" && f.Type != Histogram })
+	if i >= 0 && slices.ContainsFunc(l.Fields, func(f Field) bool { latest, _ := f.Desc.NewName(); return f.Name != latest }) {
+		p.warn(l.Fields[i].Line, 0, "field %v is 0 to 1; dcgm-exporter 4.8.3 and 4.8.4 have percent under that name: write DCGM_FI_DEV_GPU_UTIL for percent", quoted(l.Fields[i].Name))
 	}
 	return out, p.sorted()
 }

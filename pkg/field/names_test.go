@@ -133,6 +133,9 @@ func TestNamed(t *testing.T) {
 		`DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL, counter,"h"`, `DCGM_FI_DEV_NVLINK_THROUGHPUT_BYTES_PER_SECOND, gauge,"NVLink data sent and received; all links (bytes/s)"`)
 	f(NamesNew, "DCGM_FI_DEV_RETIRED_PENDING,counter,h\nDCGM_FI_DEV_RETIRED_SBE,counter,h",
 		`DCGM_FI_DEV_PAGE_RETIRED_PENDING, gauge,"h"`, `DCGM_FI_DEV_PAGE_RETIRED_SBE_TOTAL, counter,"h"`)
+	f(NamesAsWritten, "DCGM_FI_DEV_GPU_TEMP,gauge,h\nDCGM_FI_DEV_GPU_UTIL_RATIO,gauge,h", `DCGM_FI_DEV_GPU_TEMP, gauge,"h"`, `DCGM_FI_DEV_GPU_UTIL_RATIO, gauge,"h"`,
+		`f:2: warning: field "DCGM_FI_DEV_GPU_UTIL_RATIO" is 0 to 1; dcgm-exporter 4.8.3 and 4.8.4 have percent under that name: write DCGM_FI_DEV_GPU_UTIL for percent`)
+	f(NamesAsWritten, "DCGM_FI_DEV_GPU_TEMP_CELSIUS,gauge,h\nDCGM_FI_DEV_GPU_UTIL_RATIO,gauge,h", `DCGM_FI_DEV_GPU_TEMP_CELSIUS, gauge,"h"`, `DCGM_FI_DEV_GPU_UTIL_RATIO, gauge,"h"`)
 	// Labels, and fields with one name only: the exporter's, AMD's, unchanged ones.
 	f(NamesBoth, "DCGM_FI_DRIVER_VERSION,label,h", `DCGM_FI_DRIVER_VERSION, label,"h"`, `DCGM_FI_SYSTEM_DRIVER_VERSION, label,"h"`)
 	for _, wanted := range []Names{NamesOld, NamesNew, NamesBoth} {
