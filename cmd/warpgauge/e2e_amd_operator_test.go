@@ -86,6 +86,9 @@ func TestE2EAMDGPUOperator(t *testing.T) {
 				_, ours := p.one("DCGM_FI_DEV_GPU_TEMP", "gpu", "0", "hostname", "worker-7", "pod", "train-0")
 				_, job := p.one(gauge, "gpu_id", "1", "job_id", "4711", "job_user", "anna", "job_partition", "mi300", "pod", "")
 				err = errors.Join(err, ours, job, p.want(1, c.prefix+"gpu_health", "gpu_id", "1"))
+				if len(p.family("amd_gpu_temperature_celsius")) == 0 {
+					err = errors.Join(err, errors.New("the page lacks AMD's own values"))
+				}
 				if all := len(p.family(c.prefix + "gpu_power_usage")); (all == 0) != (c.prefix != "") {
 					err = errors.Join(err, fmt.Errorf("%d series of gpu_power_usage", all))
 				}

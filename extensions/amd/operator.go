@@ -28,6 +28,7 @@ const (
 	defaultConfig       = "/etc/metrics/config.json"
 	pluginSocket        = "/var/lib/amd-metrics-exporter/amdgpu_device_metrics_exporter_grpc.socket"
 	jobDirectory        = "/var/run/exporter"
+	operatorList        = "/etc/warpgauge/amd-counters.csv"
 )
 
 // operatorDirectory is a directory of the node, which the operator mounts.
@@ -85,15 +86,10 @@ func (e *Extension) Flags(s *config.Set) {
 		Metavar: "FILE", Usage: "config.json of AMD's exporter. Names, labels and the log's level are read again when it changes, the rest at start. It makes as-written,amd the default of --field-names.",
 		ShownDefault: defaultConfig + " if AMD's operator has started this, else none",
 	}}})
-	if relaxed(s.Lookup) {
+	if v, _ := s.Lookup(operatorRelaxed); v != "" {
+		e.operator = true
 		s.AllowUnknown()
 	}
-}
-
-// relaxed reports whether AMD's operator allows unknown flags.
-func relaxed(lookup func(string) (string, bool)) bool {
-	v, _ := lookup(operatorRelaxed)
-	return v != ""
 }
 
 // setDefaults applies AMD's operator and the configuration file to the flags that the user has not set.
@@ -102,7 +98,7 @@ func (e *Extension) setDefaults(s *config.Set) error {
 	if strings.Contains(port, "://") { // set by Kubernetes for a Service named metrics-exporter
 		port = ""
 	}
-	e.operator = port != "" || relaxed(s.Lookup)
+	e.operator = e.operator || port != ""
 	var errs []error
 	set := func(name, text string, from config.Source) { errs = append(errs, s.SetDefault(name, text, from)) }
 	if !e.gpus {
@@ -110,6 +106,9 @@ func (e *Extension) setDefaults(s *config.Set) error {
 	}
 	if e.operator {
 		set(flagConfig, defaultConfig, config.FromExtension)
+		if _, err := os.Stat(operatorList); err == nil { // of the image
+			set("collectors", operatorList, config.FromExtension)
+		}
 	}
 	c := s.Settings()
 	e.given = c.Source(flagConfig) > config.FromExtension
