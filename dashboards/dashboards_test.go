@@ -95,7 +95,7 @@ func dashboards(t *testing.T) map[string]dashboard {
 }
 
 // Variables with the values that Grafana uses for "All".
-var variables = strings.NewReplacer("$__rate_interval", "1m", "$cluster", ".*", "$job", ".*", "$model", ".*", "$instance", ".*", "$gpu", ".*", "$namespace", ".*", "$pod", ".*")
+var variables = strings.NewReplacer("$__rate_interval", "1m", "$step", "15s", "$cluster", ".*", "$job", ".*", "$model", ".*", "$instance", ".*", "$gpu", ".*", "$namespace", ".*", "$pod", ".*")
 
 // known returns a function that reports whether the exporter, warpgauge-fleet, a rule or the Go runtime exports a name.
 func known(t *testing.T) func(string) bool {

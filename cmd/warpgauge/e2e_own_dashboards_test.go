@@ -84,7 +84,7 @@ func dashboardNodes() []dashboardNode {
 				"DCGM_FI_PROF_GR_ENGINE_ACTIVE": 0.52, "DCGM_FI_PROF_DRAM_ACTIVE": 0.33, "DCGM_FI_DEV_MEM_COPY_UTIL": 33, "amd_gpu_compute_unit_occupancy_ratio": 0.44,
 				"DCGM_FI_DEV_FB_USED": 100000, "DCGM_FI_DEV_FB_FREE": 90000, "DCGM_FI_DEV_ENC_UTIL": 9, "DCGM_FI_DEV_POWER_MGMT_LIMIT": 750,
 				"DCGM_FI_DEV_CLOCK_THROTTLE_REASONS": 0x4, "amd_gpu_pcie_throughput_bytes_per_second": 3e9, "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL": 5000,
-				"DCGM_FI_DEV_ECC_SBE_VOL_TOTAL": 4, "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": 0, "DCGM_FI_DEV_RETIRED_DBE": 5, "DCGM_FI_DEV_RETIRED_PENDING": 1, "DCGM_FI_DEV_ROW_REMAP_FAILURE": 0,
+				"DCGM_FI_DEV_ECC_SBE_VOL_TOTAL": 4, "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": 0, "DCGM_FI_DEV_RETIRED_DBE": 5, "DCGM_FI_DEV_RETIRED_PENDING": 1, "DCGM_FI_DEV_ROW_REMAP_FAILURE": 0, "amd_gpu_bad_pages": 1,
 			}},
 			resource: "amd.com/gpu",
 			pods:     map[string][]string{"ml/amd": {"0000:1b:00.0"}, "ml/idle": {"0000:43:00.0"}},
@@ -329,7 +329,7 @@ func TestE2EDashboardsOwn(t *testing.T) {
 		text, err := os.ReadFile("../../dashboards/" + view.file + ".json")
 		must(t, err)
 		must(t, json.Unmarshal(text, &d))
-		chosen := strings.NewReplacer("$__rate_interval", "10s", "$instance", cmp.Or(view.instance, ".*"), "$gpu", cmp.Or(view.gpu, ".*"),
+		chosen := strings.NewReplacer("$__rate_interval", "10s", "$step", "1s", "$instance", cmp.Or(view.instance, ".*"), "$gpu", cmp.Or(view.gpu, ".*"),
 			"$cluster", "test", "$job", "warpgauge", "$model", ".*", "$namespace", ".*", "$pod", ".*")
 		for _, p := range d.Panels {
 			if p.Type == "row" {

@@ -26,10 +26,13 @@ func byDevice(metric string) string {
 	return `max by (` + perDevice + `) (` + metric + sel + `)`
 }
 
-// rateByDevice is byDevice for counters.
-func rateByDevice(metric string) string {
-	return `max by (` + perDevice + `) (rate(` + metric + sel + `[$__rate_interval]))`
+// rateBy returns the rate of a counter without its owner's labels: with those it is another series for each pod.
+func rateBy(labels, series string) string {
+	return `rate(max by (` + labels + `) (` + series + `)[$__rate_interval:$step])`
 }
+
+// rateByDevice is byDevice for counters.
+func rateByDevice(metric string) string { return rateBy(perDevice, metric+sel) }
 
 // busy is the utilisation in percent. MIG instances have none, so for them it is the share of time in which their
 // engine was busy.
@@ -38,7 +41,7 @@ const busy = `max by (` + perDevice + `) (DCGM_FI_DEV_GPU_UTIL` + sel + `) or ma
 // perGPU returns a field of each whole GPU. If a GPU in MIG mode lacks the field, it returns the sum over its
 // instances.
 func perGPU(metric, labels string) string {
-	const by = `by (cluster, job, instance, UUID, modelName`
+	const by = `by (cluster, instance, UUID, modelName`
 	return `(max ` + by + `) (` + metric + `{GPU_I_ID="", ` + labels + `}) or sum ` + by + `) (max ` + by + `, GPU_I_ID) (` + metric + `{GPU_I_ID!="", ` + labels + `})))`
 }
 
@@ -63,7 +66,7 @@ func orNone(expr, label, witness string) string {
 
 // classic returns the rate of a histogram's series, one per device.
 func classic(series, label string) string {
-	return `max by (cluster, job, instance, UUID, GPU_I_ID` + label + `) (rate(` + series + sel + `[$__rate_interval]))`
+	return rateBy(`cluster, instance, UUID, GPU_I_ID`+label, series+sel)
 }
 
 func native(histogram string) string {
@@ -110,6 +113,7 @@ var (
 	job      = choice("job", "Job", "job", `warpgauge_build_info{cluster=~"$cluster"}`)
 	model    = choice("model", "Model", "modelName", `{`+temperatures+`, cluster=~"$cluster", job=~"$job"}`)
 	instance = choice("instance", "Node", "instance", `{`+temperatures+`, cluster=~"$cluster", job=~"$job"}`)
+	rateStep = variable{Name: "step", Label: "Step of rates", Type: "custom", Query: "15s,5s,1s,30s,1m"}
 	gpuIndex = choice("gpu", "GPU", "gpu", `{`+temperatures+`, `+ofNodes+`}`)
 )
 

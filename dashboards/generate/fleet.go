@@ -12,7 +12,7 @@ func fleet() *builder {
 	used, free := perGPU("DCGM_FI_DEV_FB_USED", ofModels), perGPU("DCGM_FI_DEV_FB_FREE", ofModels)
 	b.row("Now")
 	b.stat(3, "GPUs", "Whole GPUs that are sampled. A GPU in MIG mode is one.", "short",
-		fleetWide(`count(count by (cluster, job, instance, UUID) (DCGM_FI_DEV_GPU_TEMP{S}))`)).empty("No GPUs")
+		fleetWide(`count(count by (cluster, instance, UUID) (DCGM_FI_DEV_GPU_TEMP{S}))`)).empty("No GPUs")
 	b.stat(3, "Nodes", "", "short", fleetWide(`count(count by (cluster, instance) (DCGM_FI_DEV_GPU_TEMP{S}))`)).empty("No nodes")
 	b.stat(3, "Failed", "Devices with the verdict failed.", "short",
 		fleetWide(`count(`+ofTheModel(`warpgauge_device_health{state="failed", N}`)+`) or vector(0)`), from(1, "red"))
@@ -20,7 +20,7 @@ func fleet() *builder {
 		fleetWide(`avg(`+utilisation+`)`)).empty(needsRules)
 	b.stat(3, "Allocated", "Share of the GPUs that a pod or a job has. Of a GPU in MIG mode the slices count.", "percentunit",
 		fleetWide(`avg(`+allocated+`)`)).empty(needsRules)
-	b.stat(3, "Power", "", "watt", fleetWide(`sum(max by (cluster, job, instance, UUID) (DCGM_FI_DEV_POWER_USAGE{S}))`))
+	b.stat(3, "Power", "", "watt", fleetWide(`sum(max by (cluster, instance, UUID) (DCGM_FI_DEV_POWER_USAGE{S}))`))
 	b.stat(3, "Hottest", "", "celsius", fleetWide(`max(DCGM_FI_DEV_GPU_TEMP{S})`), from(83, "yellow"), from(87, "red"))
 	b.stat(3, "XIDs in 24 h", xidsMeaning+"The table below has them.", "short", fleetWide(`count(`+xidsIn24h(ofModels)+`) or vector(0)`), from(1, "orange"))
 
@@ -28,7 +28,7 @@ func fleet() *builder {
 	b.lines("Utilisation by model", "Mean of the GPUs of a model; of a GPU in MIG mode that of its instances' engines, by slices.", "percentunit",
 		query{"{{modelName}}", fleetWide(`avg by (modelName) (` + utilisation + `)`)}).empty(needsRules)
 	b.stacked("Power by model", "", "watt",
-		query{"{{modelName}}", fleetWide(`sum by (modelName) (max by (cluster, job, instance, UUID, modelName) (DCGM_FI_DEV_POWER_USAGE{S}))`)})
+		query{"{{modelName}}", fleetWide(`sum by (modelName) (max by (cluster, instance, UUID, modelName) (DCGM_FI_DEV_POWER_USAGE{S}))`)})
 	b.lines("Allocated and used", "Shares of all GPUs.", "percentunit",
 		query{"allocated", fleetWide(`avg(` + allocated + `)`)}, query{"used", fleetWide(`avg(` + utilisation + `)`)}).empty(needsRules)
 	b.lines("Memory in use", "Of all device memory of a model.", "percentunit",
@@ -47,7 +47,7 @@ func fleet() *builder {
 		coloured("Temperature", from(83, "yellow"), from(87, "red"))
 	b.table(12, "XIDs in 24 h", xidsMeaning, "short", fleetWide(xidsIn24h(ofModels)), nodeColumn, gpuColumn, modelColumn, xidColumn, xidTextColumn).empty("None.")
 	b.table(12, "Drivers", "GPUs by driver version.", "short",
-		fleetWide(`count by (driver, modelName) (count by (cluster, job, instance, UUID, driver, modelName) (`+driverOf(`(DCGM_FI_DEV_GPU_TEMP{S})`)+`))`),
+		fleetWide(`count by (driver, modelName) (count by (cluster, instance, UUID, driver, modelName) (`+driverOf(`(DCGM_FI_DEV_GPU_TEMP{S})`)+`))`),
 		modelColumn, column{"driver", "Driver", 0}, value("GPUs"))
 	return b
 }

@@ -14,7 +14,7 @@ const (
 // that one vendor lacks has no line.
 func gpu() *builder {
 	b := newDashboard("warpgauge-gpu", "GPUs / GPU in depth",
-		"One GPU: what happens between two scrapes, what slows it down, its links and errors. A panel without data says why.", instance, gpuIndex)
+		"One GPU: what happens between two scrapes, what slows it down, its links and errors. A panel without data says why.", instance, gpuIndex, rateStep)
 	b.annotate(ofGPUs)
 	b.row("Between two scrapes")
 	b.heatmap(12, "Utilisation, every sample", "DCGM_FI_DEV_GPU_UTIL_RATIO as type histogram. On NVIDIA's GPUs a sample is a mean over 1/6 s or more: shorter bursts are lower.", "percentunit", buckets("DCGM_FI_DEV_GPU_UTIL_RATIO")).empty(needsHistogram)
@@ -26,10 +26,10 @@ func gpu() *builder {
 		query{"p99", quantile("0.99", "DCGM_FI_DEV_GPU_UTIL_RATIO")},
 		query{"highest at a scrape", `max(` + fmt.Sprintf(scraped, "max") + `)`}).empty("A GPU in MIG mode has no utilisation of its own.")
 	b.lines("Power: mean and limit", "The mean is that of the energy counter.", "watt",
-		query{"mean", `sum(max by (cluster, job, instance, UUID) (rate(DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION` + sel + `[$__rate_interval]))) / 1000`},
+		query{"mean", `sum(` + rateBy("cluster, instance, UUID", `DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION`+sel) + `) / 1000`},
 		query{"p99", quantile("0.99", "DCGM_FI_DEV_BOARD_POWER_RAW_WATTS")},
-		query{"at a scrape", `sum(max by (cluster, job, instance, UUID) (DCGM_FI_DEV_POWER_USAGE` + sel + `))`},
-		query{"limit", `sum(max by (cluster, job, instance, UUID) (DCGM_FI_DEV_ENFORCED_POWER_LIMIT` + sel + `)) or sum(max by (cluster, job, instance, UUID) (DCGM_FI_DEV_POWER_MGMT_LIMIT` + sel + `))`})
+		query{"at a scrape", `sum(max by (cluster, instance, UUID) (DCGM_FI_DEV_POWER_USAGE` + sel + `))`},
+		query{"limit", `sum(max by (cluster, instance, UUID) (DCGM_FI_DEV_ENFORCED_POWER_LIMIT` + sel + `)) or sum(max by (cluster, job, instance, UUID) (DCGM_FI_DEV_POWER_MGMT_LIMIT` + sel + `))`})
 
 	b.legend = "right" // one line per quantity
 	b.row("What the GPU does")
@@ -59,7 +59,7 @@ func gpu() *builder {
 	b.lines("Time slowed down", "Share of the time; on AMD's GPUs of the firmware's cycles.", "percentunit",
 		slowed("power", "DCGM_FI_DEV_POWER_VIOLATION"), slowed("heat", "DCGM_FI_DEV_THERMAL_VIOLATION"),
 		slowed("board", "DCGM_FI_DEV_BOARD_LIMIT_VIOLATION"), slowed("reliability", "DCGM_FI_DEV_RELIABILITY_VIOLATION"),
-		query{"{{reason}} " + deviceLegend, `max by (` + perDevice + `, reason) (rate(amd_gpu_throttle_residency_total` + sel + `[$__rate_interval])) / on (` + perDevice + `) group_left () ` +
+		query{"{{reason}} " + deviceLegend, rateBy(perDevice+`, reason`, `amd_gpu_throttle_residency_total`+sel) + ` / on (` + perDevice + `) group_left () ` +
 			rateByDevice("amd_gpu_accumulation_cycles_total")}).empty(needsRecommended)
 	held := func(what string, bit int) query {
 		return query{what + " " + deviceLegend, fmt.Sprintf(`floor((`+byDevice("DCGM_FI_DEV_CLOCK_THROTTLE_REASONS")+` or `+byDevice("DCGM_FI_DEV_CLOCKS_EVENT_REASONS")+`) / %d) %% 2`, bit)}
@@ -81,7 +81,7 @@ func gpu() *builder {
 		query{"CRC data " + deviceLegend, rateByDevice("DCGM_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL")},
 		query{"replay " + deviceLegend, rateByDevice("DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL")},
 		query{"recovery " + deviceLegend, rateByDevice("DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL")},
-		query{"XGMI {{severity}} " + deviceLegend, `max by (` + perDevice + `, severity) (rate(amd_gpu_ras_errors_total{block=~"xgmi.*", ` + ofGPUs + `}[$__rate_interval]))`}).empty(noLinks)
+		query{"XGMI {{severity}} " + deviceLegend, rateBy(perDevice+`, severity`, `amd_gpu_ras_errors_total{block=~"xgmi.*", `+ofGPUs+`}`)}).empty(noLinks)
 
 	b.row("Errors")
 	b.table(12, "XIDs in 24 h", xidsMeaning, "short", xidsIn24h(ofGPUs), nodeColumn, gpuColumn, xidColumn, xidTextColumn).empty("None. AMD's GPUs have no XIDs.")

@@ -5,15 +5,15 @@ const noProfiling = "These GPUs do not measure it, or the list lacks it."
 
 // node returns the dashboard that compares all GPUs of some nodes.
 func node() *builder {
-	b := newDashboard("warpgauge-node", "GPUs / Node", "Every GPU of a node, on NVIDIA and AMD alike.", instance, gpuIndex)
+	b := newDashboard("warpgauge-node", "GPUs / Node", "Every GPU of a node, on NVIDIA and AMD alike.", instance, gpuIndex, rateStep)
 	b.annotate(ofGPUs)
 	b.legend = "right" // one line per GPU
 	b.links = []dataLink{toGPU("${__field.labels.instance}", "${__field.labels.gpu}")}
 	b.row("Now")
-	b.stat(4, "GPUs", "", "short", `count(count by (cluster, job, instance, UUID) (DCGM_FI_DEV_GPU_TEMP`+sel+`))`).empty("No GPUs")
+	b.stat(4, "GPUs", "", "short", `count(count by (cluster, instance, UUID) (DCGM_FI_DEV_GPU_TEMP`+sel+`))`).empty("No GPUs")
 	b.stat(4, "Utilisation", "Mean; a GPU in MIG mode counts with its instances' engines, by slices.", "percentunit", `avg(gpu:utilization:ratio{GPU_I_ID="", `+ofGPUs+`})`).empty(needsRules)
 	b.stat(4, "Memory in use", "", "mbytes", `sum(`+perGPU("DCGM_FI_DEV_FB_USED", ofGPUs)+`)`)
-	b.stat(4, "Power", "", "watt", `sum(max by (cluster, job, instance, UUID) (DCGM_FI_DEV_POWER_USAGE`+sel+`))`)
+	b.stat(4, "Power", "", "watt", `sum(max by (cluster, instance, UUID) (DCGM_FI_DEV_POWER_USAGE`+sel+`))`)
 	b.stat(4, "Hottest", "", "celsius", `max(DCGM_FI_DEV_GPU_TEMP`+sel+`)`, from(83, "yellow"), from(87, "red"))
 	b.stat(4, "Oldest sample", "A value older than --stale-after is not shown as new.", "s",
 		`max(warpgauge_sample_age_seconds`+sel+`)`, from(10, "yellow"), from(60, "red"))

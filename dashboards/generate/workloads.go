@@ -24,9 +24,7 @@ func workloads() *builder {
 	b.lines("GPU-hours in the last hour", "Of all jobs of Prometheus. Idle: the device was below 1 % for half an hour.", "h",
 		query{"{{namespace}}", `sum by (namespace) (namespace:gpu_hours:sum1h{cluster=~"$cluster", namespace=~"$namespace"})`},
 		query{"{{namespace}} idle", `sum by (namespace) (namespace:gpu_hours_idle:sum1h{cluster=~"$cluster", namespace=~"$namespace"})`}).empty(needsRules)
-	b.table(12, "Energy in the last hour", "", "joule", `topk(20, sum by (namespace, pod) (pod:gpu_energy:joules1h{cluster=~"$cluster", namespace=~"$namespace", pod=~"$pod"}))`,
-		column{"namespace", "Namespace", 0}, column{"pod", "Pod", 0}, value("Energy")).empty(needsRules)
-	b.table(12, "Allocated and idle", "Below 1 % in every sample of the last half hour. GPUs is how much of one is idle.", "short",
+	b.table(24, "Allocated and idle", "Below 1 % in every sample of the last half hour. GPUs is how much of one is idle.", "short",
 		share+` * on (`+device+`) group_left () max by (`+device+`) (gpu:idle_allocated:bool{`+scope+`} == 1)`,
 		column{"namespace", "Namespace", 0}, column{"pod", "Pod", 0}, nodeColumn, gpuColumn, instanceColumn, value("GPUs")).empty("No device that has an owner is idle.")
 

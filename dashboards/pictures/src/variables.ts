@@ -24,6 +24,9 @@ export function interpolate(expr: string, dashboard: Dashboard, chosen: Record<s
     if (name === '__rate_interval') {
       return rateInterval(step);
     }
+    if (name === 'step') {
+      return `${scrapeInterval}s`;
+    }
     const variable = dashboard.templating.list.find((v) => v.name === name);
     return variable === undefined ? whole : (chosen[name] ?? variable.allValue ?? '.*');
   });
