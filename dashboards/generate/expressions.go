@@ -80,7 +80,7 @@ func buckets(histogram string) string {
 }
 
 func quantile(q, histogram string) string {
-	return `histogram_quantile(` + q + `, sum by (le) (` + classic(histogram+"_bucket", ", le") + `) or ` + native(histogram) + `)`
+	return `histogram_quantile(` + q + `, ` + native(histogram) + `) or histogram_quantile(` + q + `, sum by (le) (` + classic(histogram+"_bucket", ", le") + `))`
 }
 
 // mean returns the mean of a classic histogram.
