@@ -187,7 +187,7 @@ var metrics = sync.OnceValue(func() (out []Metric) {
 	add("PCIE_NACK_RECEIVED_COUNT", "", "PCIe packets of the GPU that were refused", reading(field.AMDPCIeNAKs, 1).where("direction", "received"))
 	none("PCIE_RX", "Data received over PCIe", notFilled)
 	none("PCIE_TX", "Data sent over PCIe", notFilled)
-	none("PCIE_BIDIRECTIONAL_BANDWIDTH", "Accumulated PCIe data", "the firmware adds up rates in GB/s at an interval that no source names; pcie_bandwidth is the present rate")
+	none("PCIE_BIDIRECTIONAL_BANDWIDTH", "Accumulated PCIe data", "the firmware adds up rates in Mb/s at an interval that no source names; pcie_bandwidth is the present rate")
 	add("GPU_CLOCK", "MHz", "Clock by type",
 		clocks(field.AMDXCCClock, "xcc", "system", 0), clock(field.AMDClock, "mem", "memory", "8"),
 		clocks(field.AMDEngineClock, "instance", "video", 9).where("clock", "video"), clocks(field.AMDEngineClock, "instance", "data", 13).where("clock", "decode"),
