@@ -49,8 +49,9 @@ var faultsOfGPUs = []struct{ text, fault string }{
 	{"a corrupt InfoROM", "value, field: DCGM_FI_DEV_INFOROM_CONFIG_VALID, value: 0"},
 }
 
-// TestE2EVerdicts injects the faults with each shipped list, and compares the metric, the API, the commands and those who act on them:
-// state and action are the same everywhere and with each list. It writes the table of docs/health-consumers.md.
+// TestE2EVerdicts injects the faults with each shipped list, and compares the metric, the API, the commands and the node's condition,
+// with the first list also alerts, Slurm's script and node-problem-detector's command: state and action are the same everywhere and
+// with each list. It writes the table of docs/health-consumers.md.
 func TestE2EVerdicts(t *testing.T) {
 	t.Parallel()
 	kube := newNodeStatus(t, "node-1")

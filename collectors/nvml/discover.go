@@ -32,8 +32,8 @@ type pending struct {
 
 // askEach calls f for each index on its own goroutine, so that a hanging GPU does not delay the others. It returns
 // when all calls have returned or ctx has ended. It waits for the first answer for the time patience, and for each
-// other one four times as long as the slowest call took, at least a second: the driver may attach to GPUs one after the
-// other. While an earlier call for an index is still running, askEach skips that index.
+// other one four times as long as the slowest call took, at least a quarter of a second: the driver may attach to GPUs one
+// after the other. While an earlier call for an index is still running, askEach skips that index.
 //
 // askEach returns the results by index and abandons the calls that have not returned. If late is not nil, each
 // abandoned call passes its result to late.
@@ -83,7 +83,7 @@ func (p *pending) await(ctx context.Context, n int, done <-chan struct{}) {
 		select {
 		case <-done:
 			p.mu.Lock()
-			timer.Reset(min(max(4*p.slow, time.Second), p.patience))
+			timer.Reset(min(max(4*p.slow, time.Second/4), p.patience))
 			p.mu.Unlock()
 		case <-timer.C:
 			return

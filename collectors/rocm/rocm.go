@@ -106,7 +106,7 @@ func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.So
 		out[i] = s
 	}
 	if unknown > 0 {
-		c.o.Log.Warn("gpu_metrics has attributes that are not known, and not read", zap.Int("attributes", unknown))
+		c.o.Log.Warn("gpu_metrics has attributes that this version does not read", zap.Int("attributes", unknown))
 	}
 	if c.added != nil {
 		c.added.begin(ctx)

@@ -91,14 +91,15 @@ func clockSpecs(g *sysfs.GPU) []spec {
 	sources := []struct {
 		name   string
 		clock  uint8
+		sensor bool // of hwmon
 		metric term // used if the driver has no file
 	}{
-		{"gfx", sysfs.ClockGraphics, over(opMax, 1, 0, gm.GfxClocks, gm.CurrentGfxclk)},
-		{"mem", sysfs.ClockMemory, metric(gm.CurrentUclk, 0, 1)},
-		{"fabric", sysfs.ClockFabric, metric(gm.CurrentFclk, 0, 1)},
-		{"soc", sysfs.ClockSystem, over(opMax, 1, 0, gm.Clocks, gm.CurrentSocclk)},
-		{"video", sysfs.ClockVideo, over(opMax, 1, 0, gm.Clocks, gm.CurrentVclk0)},
-		{"decode", sysfs.ClockDecode, over(opMax, 1, 0, gm.Clocks, gm.CurrentDclk0)},
+		{"gfx", sysfs.ClockGraphics, true, over(opMax, 1, 0, gm.GfxClocks, gm.CurrentGfxclk)},
+		{"mem", sysfs.ClockMemory, true, metric(gm.CurrentUclk, 0, 1)},
+		{"fabric", sysfs.ClockFabric, false, metric(gm.CurrentFclk, 0, 1)},
+		{"soc", sysfs.ClockSystem, false, over(opMax, 1, 0, gm.Clocks, gm.CurrentSocclk)},
+		{"video", sysfs.ClockVideo, false, over(opMax, 1, 0, gm.Clocks, gm.CurrentVclk0)},
+		{"decode", sysfs.ClockDecode, false, over(opMax, 1, 0, gm.Clocks, gm.CurrentDclk0)},
 	}
 	var out []spec
 	for i, s := range sources {
@@ -106,7 +107,7 @@ func clockSpecs(g *sysfs.GPU) []spec {
 			m := s.metric
 			m.scale *= scale
 			out := []term{rawTerm(sysfs.Clock, s.clock, scale)}
-			if familyOf(g.Device) == otherFamily && s.clock <= sysfs.ClockMemory { // an idle Radeon may have none of the levels
+			if familyOf(g.Device) == otherFamily && s.sensor { // an idle Radeon may mark none of the levels
 				out = append(out, rawTerm(sysfs.ClockSensor, s.clock, scale))
 			}
 			return append(out, m)

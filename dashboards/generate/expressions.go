@@ -48,7 +48,7 @@ func perGPU(metric, labels string) string {
 // xidsIn24h returns the XIDs of the last 24 hours, each code of each GPU once, if the GPU did not have it the day
 // before. It includes GPUs that have been lost since.
 func xidsIn24h(labels string) string {
-	return strings.ReplaceAll(`max by (cluster, job, instance, gpu, UUID, modelName, err_code, err_msg) (last_over_time(DCGM_FI_DEV_XID_ERRORS{err_code!="0", S}[1d])) unless on (UUID, err_code) (DCGM_FI_DEV_XID_ERRORS{S} offset 1d)`, "S}", labels+"}")
+	return strings.ReplaceAll(`max by (cluster, instance, gpu, UUID, modelName, err_code, err_msg) (last_over_time(DCGM_FI_DEV_XID_ERRORS{err_code!="0", S}[1d])) unless on (UUID, err_code) (DCGM_FI_DEV_XID_ERRORS{S} offset 1d)`, "S}", labels+"}")
 }
 
 const xidsMeaning = "Each code of each GPU once, if the GPU did not have it a day ago. GPUs that are lost by now count. "
@@ -60,9 +60,9 @@ func orNone(expr, label, witness string) string {
 }
 
 // A histogram is classic (buckets are series) or native, depending on Prometheus' scrape configuration. Each expression
-// covers both, and one side has no data. Classic histograms count the copies of a shared device once. Native ones have
-// no largest bucket, and Prometheus 2 cannot average them, so a shared device counts once per copy. This changes
-// colours and the weight among several devices, but no quantile of one device.
+// covers both; of a server with both the native one counts. Classic histograms count the copies of a shared device once.
+// Prometheus 2 cannot average native ones, so a shared device counts once per copy, and a few samples are lost at a change
+// of pods: that changes colours and the weight among several devices, but hardly a quantile of one device.
 
 // classic returns the rate of a histogram's series, one per device.
 func classic(series, label string) string {
@@ -76,7 +76,7 @@ func native(histogram string) string {
 // buckets returns a histogram for a heatmap. With DCGM 4.7 names a gauge can have a native histogram's name, but it has
 // no quantile.
 func buckets(histogram string) string {
-	return `sum by (le) (` + classic(histogram+"_bucket", ", le") + `) or (` + native(histogram) + ` and histogram_quantile(0.5, ` + native(histogram) + `) >= 0)`
+	return `(` + native(histogram) + ` and histogram_quantile(0.5, ` + native(histogram) + `) >= 0) or on () sum by (le) (` + classic(histogram+"_bucket", ", le") + `)`
 }
 
 func quantile(q, histogram string) string {

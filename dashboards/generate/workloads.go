@@ -6,8 +6,8 @@ func workloads() *builder {
 	pod := choice("pod", "Pod", "pod", `pod:gpu_share:ratio{cluster=~"$cluster", job=~"$job", namespace=~"$namespace"}`)
 	const (
 		scope   = `cluster=~"$cluster", job=~"$job"`
-		device  = `cluster, job, instance, UUID, GPU_I_ID`
-		share   = `pod:gpu_share:ratio{` + scope + `, namespace=~"$namespace", pod=~"$pod"}`
+		device  = `cluster, instance, UUID, GPU_I_ID` // without job: two exporters report one device
+		share   = `max by (` + device + `, gpu, namespace, pod) (pod:gpu_share:ratio{` + scope + `, namespace=~"$namespace", pod=~"$pod"})`
 		ofOwner = `{` + scope + `, owner_namespace=~"$namespace", owner_pod=~"$pod", owner_pod!=""}`
 		util    = `max by (` + device + `) (gpu:utilization:ratio{` + scope + `})`
 		ofJobs  = `max by (hpc_job, ` + device + `) (warpgauge_device_owner{` + scope + `, hpc_job!=""})`
@@ -20,7 +20,7 @@ func workloads() *builder {
 	b.lines("Utilisation of what is allocated", "Mean over the devices that a namespace has, by their shares; of a shared device the device's, of a MIG instance its engine's.", "percentunit",
 		query{"{{namespace}}", `sum by (namespace) (` + share + ` * on (` + device + `) group_left () ` + util + `) / sum by (namespace) (` + share + ` and on (` + device + `) ` + util + `)`}).empty(needsRules)
 	b.stacked("Power", "Of a GPU's power each owner has its share; the part of slices without an owner is left out.", "watt",
-		query{"{{namespace}}", `sum by (namespace) (` + share + ` * on (cluster, job, instance, UUID) group_left () max by (cluster, job, instance, UUID) (gpu:power:watts{` + scope + `}))`}).empty(needsRules)
+		query{"{{namespace}}", `sum by (namespace) (` + share + ` * on (cluster, instance, UUID) group_left () max by (cluster, instance, UUID) (gpu:power:watts{` + scope + `}))`}).empty(needsRules)
 	b.lines("GPU-hours in the last hour", "Of all jobs of Prometheus. Idle: the device was below 1 % for half an hour.", "h",
 		query{"{{namespace}}", `sum by (namespace) (namespace:gpu_hours:sum1h{cluster=~"$cluster", namespace=~"$namespace"})`},
 		query{"{{namespace}} idle", `sum by (namespace) (namespace:gpu_hours_idle:sum1h{cluster=~"$cluster", namespace=~"$namespace"})`}).empty(needsRules)
@@ -50,9 +50,9 @@ func workloads() *builder {
 // the exporter's labels to exported_… and gives the plain names to the exporter's own pod. Series
 // without an owner are skipped.
 func ofPods(metric, unit string) string {
-	const by = `max by (cluster, job, instance, gpu, UUID, GPU_I_ID, namespace, pod) `
+	const by = `max by (cluster, instance, gpu, UUID, GPU_I_ID, namespace, pod) `
 	part := func(series string) string {
-		return by + `(` + series + `)` + unit + ` and on (cluster, job, instance, UUID, GPU_I_ID, namespace, pod) pod:gpu_share:ratio`
+		return by + `(` + series + `)` + unit + ` and on (cluster, instance, UUID, GPU_I_ID, namespace, pod) pod:gpu_share:ratio`
 	}
 	renamed := `(` + metric + `{cluster=~"$cluster", job=~"$job", exported_namespace=~"$namespace", exported_pod=~"$pod", exported_pod!=""})`
 	for _, label := range []string{"namespace", "pod"} {

@@ -105,7 +105,7 @@ func bindRules(s *rows.Source, table Rules, derived bool, all evaluations) *sour
 			out.resets = append(out.resets, resetInput{board, c.Device, i, s.Collector + " " + strconv.Itoa(int(c.Field)), math.NaN()})
 		}
 		for j := range table {
-			if r := &table[j]; r.judges(c) && r.appliesTo(vendorOf(s.Source, c.Device)) {
+			if r := &table[j]; r.judges(c) && (r.NotOf == nil || r.NotOf != vendorOf(s.Source, c.Device)) {
 				key := evaluationKey{r.Name, s.Collector, s.Devices[c.Device].ID, fmt.Sprint(c.Labels), c.Field}
 				limit := -1
 				if r.Limit != 0 {
@@ -180,11 +180,6 @@ func (r *Rule) judges(c *collector.Column) bool {
 	return false
 }
 
-// appliesTo reports whether a rule judges boards of a vendor.
-func (r *Rule) appliesTo(vendor *field.Vendor) bool {
-	return vendor != field.VendorAMD || !slices.Contains(pagesOfNVIDIA, r.Name)
-}
-
 // vendorOf returns the vendor of a device; nil: it has only readings common to all vendors.
 func vendorOf(s *view.Source, device int) *field.Vendor {
 	for i := range s.Columns {
@@ -229,14 +224,16 @@ func unjudged(s *view.Source, device int, table Rules) (out []events.Unjudged) {
 	}
 	columns, vendor := map[field.ID]bool{}, vendorOf(s, device)
 	for i := range s.Columns {
-		columns[s.Columns[i].Field] = columns[s.Columns[i].Field] || s.Columns[i].Device == device
+		if s.Columns[i].Device == device {
+			columns[s.Columns[i].Field] = true
+		}
 	}
 	for i := range table {
 		r := &table[i]
 		why, asked, found := collector.ReasonNotListed, false, false
 		for _, id := range r.Readings {
 			d, known := field.ByID(id)
-			if !known || !d.AskedOf(s.Devices[device].Level) || d.Vendor != nil && d.Vendor != vendor || !r.appliesTo(vendor) {
+			if !known || !d.AskedOf(s.Devices[device].Level) || d.Vendor != nil && d.Vendor != vendor || r.NotOf != nil && r.NotOf == vendor {
 				continue
 			}
 			asked, found = true, found || columns[id]

@@ -27,6 +27,7 @@ type Rule struct {
 	field.Condition
 	Label  collector.Label    // required label of the column; zero: any
 	Except []string           // label values that exclude a column
+	NotOf  *field.Vendor      // its boards have rules of their own
 	Blocks map[string]float64 // thresholds that replace Threshold, by value of the label block
 	Unit   string             // unit of the threshold; "": the threshold is fixed
 	For    time.Duration      // how long the test must hold
@@ -93,10 +94,6 @@ var judgedElsewhere = []string{
 	"DCGM_FR_GPU_RECOVERY_REBOOT", "DCGM_FR_GPU_RECOVERY_DRAIN_P2P", "DCGM_FR_GPU_RECOVERY_DRAIN_RESET",
 }
 
-// pagesOfNVIDIA lists rules about pages of memory that do not judge AMD's boards: the driver retires many pages at once there, and
-// has its own words for pages that wait or are in use, which bad_pages_failed and bad_pages_pending judge.
-var pagesOfNVIDIA = []string{"row_remap_failed", "retired_pages", "page_retirement_pending"}
-
 // table is the only list of reason codes, with the XIDs and recovery actions of xids.go. TestEveryRule has a case for each.
 var table = inOrder(slices.Concat(xidRules(), []Rule{
 	kernel("fell_off_bus", events.Failed, events.ActionReboot, "the kernel's log reports that the GPU has fallen off the bus", linkXIDs),
@@ -104,7 +101,7 @@ var table = inOrder(slices.Concat(xidRules(), []Rule{
 	kernel("amdgpu_reset_failed", events.Failed, events.ActionReboot, "the driver could not reset the GPU", linkAMDGPU),
 	untilQuiet(kernel("amdgpu_init_failed", events.Failed, events.ActionReboot, "the driver could not initialise the GPU", linkAMDGPU), 10*time.Minute),
 	untilQuiet(kernel("rm_init_failed", events.Failed, events.ActionReboot, "the driver could not initialise the GPU", "https://github.com/NVIDIA/open-gpu-kernel-modules/issues/789"), 10*time.Minute),
-	reading("row_remap_failed", events.Failed, events.ActionReplace, field.RowRemapFailed, "a row of its memory could not be remapped", linkMemory),
+	notAMD(reading("row_remap_failed", events.Failed, events.ActionReplace, field.RowRemapFailed, "a row of its memory could not be remapped", linkMemory)),
 	reading("memory_unrepairable", events.Failed, events.ActionReplace, field.UnrepairableMemory, "its memory has errors that cannot be repaired", linkFields),
 	{Name: "cper_fatal", State: events.Failed, Action: events.ActionReset, Condition: field.Condition{Readings: []field.ID{field.AMDRecordAge}, Test: field.AtMost, Threshold: 3600}, Label: collector.Label{Name: "severity", Value: "fatal"}, Unit: "seconds", Quiet: backFor, Text: "the driver has recorded a fatal error", Source: linkCPER},
 	{Name: "cper_fatal_undated", State: events.Failed, Action: events.ActionReset, Condition: field.Condition{Readings: []field.ID{field.AMDRecordsUndated}, Test: field.AtLeast, Threshold: 1}, Label: collector.Label{Name: "severity", Value: "fatal"}, Quiet: backFor, Text: "the driver has recorded a fatal error at an unknown time", Source: linkCPER},
@@ -127,7 +124,7 @@ var table = inOrder(slices.Concat(xidRules(), []Rule{
 	untilQuiet(kernel("amdgpu_ring_timeout", events.Degraded, events.ActionNone, "a queue of the GPU has hung", linkAMDGPU), 10*time.Minute),
 	untilQuiet(kernel("amdgpu_reset", events.Degraded, events.ActionNone, "the driver has reset the GPU, and the work on it is lost", linkAMDGPU), 10*time.Minute),
 	reading("sram_threshold", events.Degraded, events.ActionReplace, field.SRAMThreshold, "uncorrected errors of SRAM have passed their threshold", linkMemory),
-	{Name: "retired_pages", State: events.Failed, Action: events.ActionReplace, Condition: field.ManyUncorrectablePages, Unit: "pages", Quiet: backFor, Text: "many pages of memory are retired for double-bit errors", Source: linkDCGM},
+	notAMD(Rule{Name: "retired_pages", State: events.Failed, Action: events.ActionReplace, Condition: field.ManyUncorrectablePages, Unit: "pages", Quiet: backFor, Text: "many pages of memory are retired for double-bit errors", Source: linkDCGM}),
 	{Name: "ecc_uncorrected", State: events.Failed, Action: events.ActionReset, Condition: field.AnyUncorrectedError, Unit: "errors", Quiet: backFor, Text: "uncorrected ECC errors since the driver was loaded", Source: linkDCGM},
 	{Name: "remapped_rows_limit", State: events.Degraded, Action: events.ActionContact, Condition: field.ManyRemappedRows, Unit: "rows", Quiet: backFor, Text: "many rows of memory are remapped for uncorrected errors", Source: linkDCGM},
 	reading("inforom_corrupt", events.Degraded, events.ActionContact, field.InfoROMCorrupt, "the board's InfoROM is corrupt", linkDCGM),
@@ -135,7 +132,7 @@ var table = inOrder(slices.Concat(xidRules(), []Rule{
 	{Name: "corrected_errors", State: events.Degraded, Action: events.ActionDrain, Condition: field.ManyCorrected, Unit: "errors in a day", Quiet: 24 * time.Hour, Text: "very many corrected memory errors", Source: linkAzure},
 	{Name: "spare_rows_low", State: events.Degraded, Action: events.ActionContact, Condition: field.NoSpareRows, For: time.Minute, Quiet: 10 * time.Minute, Text: "a bank of its memory has no spare row left", Source: linkMemory},
 	reading("row_remap_pending", events.Degraded, events.ActionReset, field.RowRemapAwaited, "a row of its memory is to be remapped at the next reset", linkRecovery),
-	reading("page_retirement_pending", events.Degraded, events.ActionReset, field.PageRetirementPending, "a page of its memory is to be retired at the next reset", "https://docs.nvidia.com/deploy/dynamic-page-retirement/index.html"),
+	notAMD(reading("page_retirement_pending", events.Degraded, events.ActionReset, field.PageRetirementPending, "a page of its memory is to be retired at the next reset", "https://docs.nvidia.com/deploy/dynamic-page-retirement/index.html")),
 	{Name: "bad_pages_failed", State: events.Degraded, Action: events.ActionReset, Condition: field.Condition{Readings: []field.ID{field.AMDBadPages}, Test: field.AtLeast, Threshold: 1}, Label: collector.Label{Name: "state", Value: "failed"}, Quiet: backFor, Text: "a bad page of its memory could not be retired, as it was in use", Source: linkRAS},
 	{Name: "bad_pages_pending", State: events.Degraded, Action: events.ActionReset, Condition: field.Condition{Readings: []field.ID{field.AMDBadPages}, Test: field.AtLeast, Threshold: 1}, Label: collector.Label{Name: "state", Value: "pending"}, For: 5 * time.Minute, Quiet: backFor, Text: "a bad page of its memory waits to be retired", Source: linkRAS},
 	{Name: "fabric_not_started", State: events.Degraded, Action: events.ActionDrain, Condition: field.FabricNotStarted, For: 10 * time.Minute, Quiet: backFor, Text: "the GPU waits to be registered with the NVLink fabric: is the fabric manager running?", Source: linkFabric},
@@ -185,6 +182,12 @@ func kernel(name string, s events.State, a events.Action, text, source string) R
 // reading returns the rule for a condition of readings, which ends when they are good again.
 func reading(name string, s events.State, a events.Action, c field.Condition, text, source string) Rule {
 	return Rule{Name: name, State: s, Action: a, Condition: c, Quiet: backFor, Text: text, Source: source}
+}
+
+// notAMD returns a rule on pages of memory. AMD's driver retires many at once, and reports waiting and failed pages itself.
+func notAMD(r Rule) Rule {
+	r.NotOf = field.VendorAMD
+	return r
 }
 
 // untilQuiet returns the rule with the end AfterQuiet.

@@ -127,9 +127,7 @@ func (w *Watch) Board() *events.Board { return w.board }
 
 // Observe queues an Observation. It never blocks.
 func (w *Watch) Observe(o Observation) {
-	select {
-	case w.observed <- o:
-	default:
+	if !view.Offer(w.observed, o) {
 		w.dropped.Add(1)
 	}
 }
@@ -194,10 +192,7 @@ func (w *Watch) Bind(_ *view.View, sources []rows.Source, _ time.Time) {
 		}
 		w.sources[i] = bindRules(s, w.o.Rules, w.o.Derived != nil, w.evaluations)
 	}
-	select {
-	case w.shown <- struct{}{}:
-	default:
-	}
+	view.Offer(w.shown, struct{}{})
 }
 
 // Forget implements rows.Forgetter.

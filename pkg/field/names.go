@@ -92,9 +92,12 @@ func (l List) Named(names Names, file string) (List, []Problem) {
 			out.Fields = append(out.Fields, f)
 		}
 	}
-	// Names of before DCGM 4.7 beside it: the list may be for an exporter that shows field 203 so.
-	i := slices.IndexFunc(l.Fields, func(f Field) bool { return f.Name == "DCGM_FI_DEV_GPU_UTIL_RATIO" && f.Type != Histogram })
-	if i >= 0 && slices.ContainsFunc(l.Fields, func(f Field) bool { latest, _ := f.Desc.NewName(); return f.Name != latest }) {
+	// Other old names show that the list may be for DCGM 4.6, where this name is field 203, in percent.
+	line := func(name string) int {
+		return slices.IndexFunc(l.Fields, func(f Field) bool { return f.Name == name && f.Type != Histogram })
+	}
+	i, old := line("DCGM_FI_DEV_GPU_UTIL_RATIO"), func(f Field) bool { latest, _ := f.Desc.NewName(); return f.Type != Label && f.Name != latest }
+	if i >= 0 && line("DCGM_FI_DEV_GPU_UTIL") < 0 && slices.ContainsFunc(l.Fields, old) {
 		p.warn(l.Fields[i].Line, 0, "field %v is 0 to 1; dcgm-exporter 4.8.3 and 4.8.4 have percent under that name: write DCGM_FI_DEV_GPU_UTIL for percent", quoted(l.Fields[i].Name))
 	}
 	return out, p.sorted()

@@ -105,7 +105,8 @@ const (
 )
 
 // lists returns the lists of revision 1.9: Linux 6.19's for SMU 13.0.6; that after "drm/amd/pm: update smu_v13_0_6 acc gpu metrics"
-// (f96e76c031cb), with wider sums that are no percentages any more; and SMU_15_0_8_METRICS_FIELDS of smu_v15_0_8_ppt.h.
+// (f96e76c031cb), with wider sums that are no percentages any more; and what SMU_15_0_8_METRICS_FIELDS of smu_v15_0_8_ppt.h
+// changes of it: sums of links, arrays per die, and sensors of more dies.
 func lists() map[string]string {
 	wide := strings.NewReplacer(":9:0:4:1", ":9:0:8:1", ":10:0:4:1", ":10:0:8:1", ":11:0:4:1", ":11:0:8:1", ":12:0:4:1", ":12:0:8:1", ":13:0:4:1", ":13:0:8:1",
 		":14:0:4:1", ":14:0:8:1", ":20:10:4:1", ":20:0:8:1", ":21:10:4:1", ":21:0:8:1", ":22:10:8:1", ":22:0:8:1", ":27:0:4:1", ":27:0:8:1", ":28:0:4:1", ":28:0:8:1",

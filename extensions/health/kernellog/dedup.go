@@ -28,15 +28,13 @@ type GPU struct {
 // Deduplicator counts each fault once, even if both the driver and the kernel log report it. It is safe for concurrent
 // use.
 type Deduplicator struct {
-	prometheus.Collector // of events
-	window               time.Duration
+	*prometheus.CounterVec // events by GPU and kind
+	window                 time.Duration
 
 	mu     sync.Mutex
 	xids   map[xidKey]*reports
 	folded map[eventKey]time.Time
 	totals map[eventKey]int
-
-	events *prometheus.CounterVec
 }
 
 type xidKey struct {
@@ -71,7 +69,7 @@ func NewDeduplicator(window time.Duration) *Deduplicator {
 		Name: "warpgauge_kernel_log_events_total",
 		Help: "Faults and resets of GPUs and NVSwitches in the kernel's log, by kind. Repeats within a second are one.",
 	}, []string{"gpu", "kind", "pci_bus_id"})
-	return &Deduplicator{Collector: counts, events: counts, window: window, xids: map[xidKey]*reports{}, folded: map[eventKey]time.Time{}, totals: map[eventKey]int{}}
+	return &Deduplicator{CounterVec: counts, window: window, xids: map[xidKey]*reports{}, folded: map[eventKey]time.Time{}, totals: map[eventKey]int{}}
 }
 
 // AddDriverXID records an XID from a vendor library and reports whether it is new.
@@ -137,7 +135,7 @@ func (d *Deduplicator) eventLocked(g GPU, e *Event) bool {
 }
 
 func (d *Deduplicator) countLocked(g GPU, e *Event) {
-	d.events.WithLabelValues(g.Number, string(e.Kind), g.Address.String()).Inc()
+	d.WithLabelValues(g.Number, string(e.Kind), g.Address.String()).Inc()
 }
 
 // reportsLocked returns the newest reports of an XID.

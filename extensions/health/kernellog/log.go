@@ -81,7 +81,7 @@ type Log struct {
 	inode               uint64
 	position            int64    // in a regular file
 	unreadable, unsaved bool     // already logged
-	lock                *os.File // of the position, until the process ends; nil: not yet
+	lock                *os.File // of the position, until Run returns; nil: not yet
 }
 
 // record is a relevant record that continuation lines may follow.

@@ -45,7 +45,7 @@ var attributes = [...]attribute{ //nolint:gochecknoglobals // a constant
 	{SocketThmResidency, unitNone}, {VRThmResidency, unitNone}, {HBMThmResidency, unitNone},
 	{GfxclkLockStatus, unitNone}, {PCIeLinkWidth, unitNone}, {PCIeLinkSpeed, unitTenthGT},
 	{XGMILinkWidth, unitNone}, {XGMILinkSpeed, unitGT}, {GfxActivityAcc, unitPercent}, {MemActivityAcc, unitPercent},
-	{PCIeBandwidthAcc, unitPercent}, {PCIeBandwidthInst, unitGB}, {PCIeL0ToRecovery, unitNone}, {PCIeReplay, unitNone},
+	{PCIeBandwidthAcc, unitPercent}, {PCIeBandwidthInst, unitGB /* but in Mb/s */}, {PCIeL0ToRecovery, unitNone}, {PCIeReplay, unitNone},
 	{PCIeReplayRover, unitNone}, {PCIeNAKSent, unitNone}, {PCIeNAKReceived, unitNone},
 	{XGMIReadAcc, unitKB}, {XGMIWriteAcc, unitKB}, {XGMILinkStatus, unitNone}, {FirmwareTimestamp, unitTenNano},
 	{CurrentGfxclk, unitMHz}, {CurrentSocclk, unitMHz}, {CurrentVclk0, unitMHz}, {CurrentDclk0, unitMHz}, {CurrentUclk, unitMHz},
@@ -93,19 +93,20 @@ func width(word uint64) int {
 // unknown, or has another unit or kind than expected.
 func wanted(word uint64) (f Field, count int, ok bool) {
 	n := number(word)
-	if n >= len(attributes) || word>>32 != 0 || scale(unit(word)) != scale(attributes[n].unit) || word>>20&1 != 0 {
+	if n >= len(attributes) || word>>32 != 0 || comparable(unit(word)) != comparable(attributes[n].unit) || word>>20&1 != 0 {
 		return none, 0, false
 	}
 	f = attributes[n].field
-	if (f == XGMIReadAcc || f == XGMIWriteAcc) && instances(word) == 1 { // the sum of all links, of SMU 15
+	perLink, ofBoard := f == XGMIReadAcc || f == XGMIWriteAcc, f == PCIeBandwidthAcc || f == PCIeBandwidthInst
+	if perLink && instances(word) == 1 || ofBoard && instances(word) > 1 { // SMU 15: the sum of all links; parts of the traffic
 		return none, 0, false
 	}
 	return f, min(instances(word), cmp.Or(f.perPartition(), f.Len())), true
 }
 
-// scale returns the unit without the difference between percent and none: kernels disagree about sums of activities, which
-// are percent in all of them.
-func scale(unit uint8) uint8 {
+// comparable returns the unit without the difference between percent and none: kernels disagree about sums of activities,
+// which are percent in all of them.
+func comparable(unit uint8) uint8 {
 	if unit == unitPercent {
 		return unitNone
 	}

@@ -66,7 +66,7 @@ const (
 	XGMILinkWidth     // lanes
 	XGMILinkSpeed     // Gb/s
 	PCIeBandwidthAcc  // sum of PCIeBandwidthInst
-	PCIeBandwidthInst // Mb/s, both directions: AMD SMI says so. The kernel says Mb/s of 1.6 and GB/s of others, which no link could carry
+	PCIeBandwidthInst // Mb/s, both directions, as AMD SMI and the kernel's comment on 1.6 say; as GB/s, its label elsewhere, it would exceed any link
 	PCIeL0ToRecovery  // counter
 	PCIeReplay        // counter
 	PCIeReplayRover   // counter, replays that went round
