@@ -41,7 +41,11 @@ func (a *assembly) sources(ctx context.Context) ([]collector.Source, error) {
 		err    error
 	}
 	answers := askEach(ctx, a.pending, indexes,
-		func(index int) (v answer) { v.source, v.err = a.source(at[index]); return v },
+		func(index int) (v answer) {
+			a.pending.heard(index) // with its identity
+			v.source, v.err = a.source(at[index])
+			return v
+		},
 		func(late answer) { // too late for this session
 			if late.source != nil {
 				late.source.close()

@@ -25,15 +25,16 @@ type pending struct {
 	patience time.Duration
 
 	mu    sync.Mutex
-	calls map[int]bool
+	calls map[int]bool  // true once the GPU has answered one of them
 	slow  time.Duration // longest time of a call that returned within patience
 	all   sync.WaitGroup
 }
 
 // askEach calls f for each index on its own goroutine, so that a hanging GPU does not delay the others. It returns
 // when all calls have returned or ctx has ended. It waits for the first answer for the time patience, and for each
-// other one four times as long as the slowest call took, at least a quarter of a second: the driver may attach to GPUs one
-// after the other. While an earlier call for an index is still running, askEach skips that index.
+// other one four times as long as the slowest call took, at least a second: the driver may attach to GPUs one after the
+// other. If no GPU that is left has answered anything, 0.4 s are enough. While an earlier call for an index is still
+// running, askEach skips that index.
 //
 // askEach returns the results by index and abandons the calls that have not returned. If late is not nil, each
 // abandoned call passes its result to late.
@@ -46,10 +47,10 @@ func askEach[T any](ctx context.Context, p *pending, indexes []int, f func(index
 	}
 	n := 0
 	for _, i := range indexes {
-		if p.calls[i] {
+		if _, running := p.calls[i]; running {
 			continue
 		}
-		p.calls[i] = true
+		p.calls[i] = false
 		n++
 		p.all.Go(func() {
 			began := time.Now()
@@ -77,27 +78,61 @@ func askEach[T any](ctx context.Context, p *pending, indexes []int, f func(index
 }
 
 func (p *pending) await(ctx context.Context, n int, done <-chan struct{}) {
-	timer := time.NewTimer(p.patience)
+	timer, patient := time.NewTimer(p.patience), true
 	defer timer.Stop()
-	for range n {
+	for n > 0 {
 		select {
 		case <-done:
-			p.mu.Lock()
-			timer.Reset(min(max(4*p.slow, time.Second/4), p.patience))
-			p.mu.Unlock()
+			n--
+			patient = false
+			timer.Reset(p.atLeast(mutePatience))
 		case <-timer.C:
-			return
+			if patient || p.mute() {
+				return
+			}
+			patient = true
+			timer.Reset(max(0, p.atLeast(time.Second)-p.atLeast(mutePatience)))
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
+// mutePatience is how long a GPU that has answered no call delays the others.
+const mutePatience = 400 * time.Millisecond
+
+// atLeast returns how long to wait for the next answer.
+func (p *pending) atLeast(d time.Duration) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return min(max(4*p.slow, d), p.patience)
+}
+
+// mute reports whether no GPU whose call is running has answered.
+func (p *pending) mute() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, answered := range p.calls {
+		if answered {
+			return false
+		}
+	}
+	return true
+}
+
+// heard records that a GPU has answered one of several calls.
+func (p *pending) heard(index int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.calls[index] = true
+}
+
 // has reports whether a call for the index is running.
 func (p *pending) has(index int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.calls[index]
+	_, running := p.calls[index]
+	return running
 }
 
 // wait returns when all calls have returned.
@@ -126,7 +161,7 @@ func (d *discovery) gpus(ctx context.Context) ([]*gpu, error) {
 	for i := range all {
 		all[i] = i
 	}
-	found, answers := make([]*gpu, count), askEach(ctx, d.pending, all, d.lib.identify, nil)
+	found, answers := make([]*gpu, count), askEach(ctx, d.pending, all, func(i int) *gpu { return d.lib.identify(i, d.pending.heard) }, nil)
 	for i := range found {
 		if found[i] = answers[i]; found[i] == nil {
 			found[i] = newGPU(i)

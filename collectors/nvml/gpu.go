@@ -86,9 +86,10 @@ func newGPU(index int) *gpu {
 func tidy(s string) string { return strings.ToValidUTF8(strings.TrimSpace(s), "\uFFFD") }
 
 // identify asks NVML for the GPU at an index and for its MIG mode.
-func (l *library) identify(index int) *gpu {
+func (l *library) identify(index int, heard func(index int)) *gpu {
 	g := newGPU(index)
 	board, code := l.api.DeviceGetHandleByIndex(index)
+	heard(index)
 	if code != nvml.SUCCESS {
 		g.err = gpuError("nvmlDeviceGetHandleByIndex_v2", code)
 		return g

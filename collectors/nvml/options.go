@@ -41,7 +41,7 @@ type Options struct {
 	// Getenv reads the variables that name driver roots; nil means os.Getenv.
 	Getenv func(string) string
 	// Patience is how long Open and Rescan wait at most for the next GPU's answer; 0 means 5 s. If the other GPUs have
-	// answered quickly, they wait a quarter of a second. The context's deadline bounds it.
+	// answered quickly, they wait a second, and 0.4 s for one that answers no call. The context's deadline bounds it.
 	Patience time.Duration
 	// Log may be nil, which disables logging.
 	Log *zap.Logger

@@ -24,12 +24,14 @@ func TestPending(t *testing.T) {
 				<-release
 			case 3:
 				time.Sleep(200 * time.Millisecond)
+				p.heard(i)
+				time.Sleep(550 * time.Millisecond)
 			}
 			return i
 		}, func(i int) { late.Add(int64(i)) })
 		equal(t, map[int]int{0: 0, 3: 3}, ended, "ended")
-		if took := time.Since(start); took != time.Second {
-			t.Errorf("took %v, want 1s", took)
+		if took := time.Since(start); took != 3750*time.Millisecond {
+			t.Errorf("took %v, want 3.75s", took)
 		}
 		again := askEach(t.Context(), p, []int{0, 1}, func(i int) int {
 			if i == 1 {
@@ -40,6 +42,14 @@ func TestPending(t *testing.T) {
 		if equal(t, map[int]int{0: 0}, again, "ended the second time"); !p.has(1) || p.has(0) {
 			t.Errorf("calls that hang: %v", p.calls)
 		}
+		start = time.Now()
+		askEach(t.Context(), &pending{patience: 5 * time.Second}, []int{0, 1}, func(i int) int {
+			if i == 1 {
+				<-release
+			}
+			return i
+		}, nil)
+		equal(t, 400*time.Millisecond, time.Since(start), "wait for a GPU that answers nothing")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		start = time.Now()
