@@ -351,7 +351,7 @@ func TestE2EAMDVerdicts(t *testing.T) {
 			}
 		}
 		if n := len(answer.GetGPUState()); n != len(want) {
-			t.Errorf("%s: the device plugin is told of %d GPUs", list, n)
+			t.Errorf("%s: the device plugin knows %d GPUs", list, n)
 		}
 		e.ends(t, syscall.SIGTERM)
 	}

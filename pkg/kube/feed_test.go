@@ -447,7 +447,7 @@ func TestUpgradesOfTheCluster(t *testing.T) {
 		s.AnswerFirst(nil) // ends watches, nothing else
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		testkit.Equal(t, "told of a version that takes over from another", []string{"switched API version"}, c.said())
+		testkit.Equal(t, "events of a version that takes over from another", []string{"switched API version"}, c.said())
 		// An upgrade that removes the API leaves the known devices.
 		serve("v1alpha3")
 		testkit.Equal(t, "uuid", "GPU-2", c.Snapshot().Slices[device].UUID)

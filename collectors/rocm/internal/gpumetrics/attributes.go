@@ -93,7 +93,7 @@ func width(word uint64) int {
 // unknown, or has another unit or kind than expected.
 func wanted(word uint64) (f Field, count int, ok bool) {
 	n := number(word)
-	if n >= len(attributes) || word>>32 != 0 || comparable(unit(word)) != comparable(attributes[n].unit) || word>>20&1 != 0 {
+	if n >= len(attributes) || word>>32 != 0 || sameScale(unit(word)) != sameScale(attributes[n].unit) || word>>20&1 != 0 {
 		return none, 0, false
 	}
 	f = attributes[n].field
@@ -104,9 +104,9 @@ func wanted(word uint64) (f Field, count int, ok bool) {
 	return f, min(instances(word), cmp.Or(f.perPartition(), f.Len())), true
 }
 
-// comparable returns the unit without the difference between percent and none: kernels disagree about sums of activities,
+// sameScale returns the unit without the difference between percent and none: kernels disagree about sums of activities,
 // which are percent in all of them.
-func comparable(unit uint8) uint8 {
+func sameScale(unit uint8) uint8 {
 	if unit == unitPercent {
 		return unitNone
 	}
