@@ -257,13 +257,14 @@ scrape_configs:
 // sameActs lets Slurm's script and node-problem-detector's command judge each GPU as if it were the only one of the node.
 func (e *exporter) sameActs(t *testing.T, metric []string) {
 	t.Helper()
-	var all, only apiv1.Health
+	var all apiv1.Health
+	var only atomic.Pointer[apiv1.Health] // what the server answers
 	answer, err := newClient(t).Get(e.url + "/api/v1/health")
 	must(t, err)
 	must(t, errors.Join(json.NewDecoder(answer.Body).Decode(&all), answer.Body.Close()))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(&only) // the client may have gone
+		_ = json.NewEncoder(w).Encode(only.Load()) // the client may have gone
 	}))
 	t.Cleanup(server.Close)
 	var npd struct{ Rules []struct{ Args []string } }
@@ -278,7 +279,7 @@ func (e *exporter) sameActs(t *testing.T, metric []string) {
 	for _, d := range all.Devices {
 		n, err := strconv.Atoi(d.GPU)
 		must(t, err)
-		only = apiv1.Health{State: d.State, Devices: []apiv1.DeviceHealth{d}}
+		only.Store(&apiv1.Health{State: d.State, Devices: []apiv1.DeviceHealth{d}})
 		v := strings.Split(metric[n], " | ")
 		code, reason, line := 0, "", fmt.Sprintf("GPU %d %s: %s", n, v[1], v[2])
 		switch {
