@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -175,6 +176,7 @@ func (s *Session) watch(ctx context.Context) error {
 	end := time.NewTimer(time.Hour)
 	end.Stop()
 	defer end.Stop()
+	var due time.Time // when it should have ended; zero: not yet
 	var scanning sync.WaitGroup
 	defer scanning.Wait() // a running scan must end before Close
 	ctx, cancel := context.WithCancel(ctx)
@@ -200,6 +202,13 @@ func (s *Session) watch(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-end.C:
+			if due.IsZero() {
+				due = time.Now()
+			}
+			if _, local := s.o.Parent.(heap); local && !s.Returned(due) { // its process would have to end
+				end.Reset(lookEvery)
+				continue
+			}
 			return collector.ErrColumnsChanged
 		case <-rescan.C:
 			scan()
@@ -224,6 +233,16 @@ func (s *Session) watch(ctx context.Context) error {
 			scan()
 		}
 	}
+}
+
+// lookEvery is the pause between two looks for calls that delay the end.
+const lookEvery = 100 * time.Millisecond
+
+// Returned reports whether every library call that ran at a time has returned. A session that ends before samples no device
+// until then.
+func (s *Session) Returned(at time.Time) bool {
+	b, now := s.bound.Load(), time.Now()
+	return b == nil || !slices.ContainsFunc(b.workers, func(w *worker) bool { return w.inCall(now) > max(0, now.Sub(at)) })
 }
 
 // scanned holds the result of a Rescan.

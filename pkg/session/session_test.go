@@ -160,6 +160,29 @@ func TestHungCall(t *testing.T) {
 	})
 }
 
+// While a call hangs, a session that no process holds does not end for a change: the other devices would have no values.
+func TestAChangeWhileADeviceHangs(t *testing.T) {
+	for name, o := range map[string]Options{"in this process": {}, "in a child": {Parent: &parent{}}} {
+		synctest.Test(t, func(t *testing.T) {
+			n := newNode(t, 2)
+			o.RescanInterval = 10 * time.Second
+			s := start(t, n.Open, oneField, o)
+			time.Sleep(9 * time.Second)
+			hang := make(chan struct{})
+			n.Set(func() { n.Hang["GPU-0"], n.ScanFound = hang, true })
+			time.Sleep(time.Minute)
+			alone := o.Parent == nil
+			if st := s.state(t, "GPU-1"); (st.State == Up && time.Since(st.LastSample) <= time.Second) != alone {
+				t.Errorf("%s: the other device is %+v", name, st)
+			}
+			close(hang)
+			if err := <-s.ended; !errors.Is(err, collector.ErrColumnsChanged) || alone && s.at.Sub(s.born) > 69*time.Second+2*lookEvery {
+				t.Errorf("%s: ended with %v after %v", name, err, s.at.Sub(s.born))
+			}
+		})
+	}
+}
+
 func TestFailuresBackOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t, 1)

@@ -409,6 +409,9 @@ func (c *child) done() <-chan struct{} {
 	return c.over
 }
 
+// returned implements life: a child whose call hangs is killed.
+func (c *child) returned(time.Time) bool { return true }
+
 func (c *child) held() string {
 	if c.stuck.Load() {
 		return fmt.Sprintf("child process %d was killed and does not end: it is in the kernel", c.pid)

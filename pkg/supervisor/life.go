@@ -20,6 +20,7 @@ type life interface {
 	costs() *session.Costs          // nil before the first counts
 	changed() <-chan struct{}       // receives when one of the above changes
 	held() string                   // names the hanging library calls, or ""
+	returned(at time.Time) bool     // no call that ran at that time delays the end
 	check(now time.Time)            // ends a child that hangs or uses too much memory
 	stop(grace time.Duration)       // asks the session to end, with its process; a child is killed after grace
 	finish(grace time.Duration)     // asks the session to end; its process may stay for the next one
@@ -60,6 +61,7 @@ func (l *local) states() []session.DeviceStatus { return l.s.Status().Devices }
 func (l *local) costs() *session.Costs          { return l.s.Costs() }
 func (l *local) held() string                   { return heldBy(l.states()) }
 func (l *local) changed() <-chan struct{}       { return l.s.Changed() }
+func (l *local) returned(at time.Time) bool     { return l.s.Returned(at) }
 func (l *local) check(time.Time)                {}
 func (l *local) stop(time.Duration)             { l.cancel() }
 func (l *local) finish(time.Duration)           { l.cancel() }

@@ -508,6 +508,7 @@ type turn struct {
 	bound     time.Time      // when the sources were bound; zero: not yet
 	published time.Time      // when they were published; zero: not yet
 	planned   bool           // it ends because another state is wanted
+	relisted  time.Time      // when another list was requested, while calls delay its end; zero: not
 	stopped   time.Time      // when its end was requested; zero: not
 }
 
@@ -544,7 +545,7 @@ func (t *turn) run(ctx context.Context) (stuck bool) {
 		if abandon == nil {
 			t.advance()
 		}
-		if next = checkEvery; !t.bound.IsZero() && t.published.IsZero() {
+		if next = checkEvery; !t.bound.IsZero() && t.published.IsZero() || !t.relisted.IsZero() && t.stopped.IsZero() {
 			next = rowsEvery
 		}
 	}
@@ -589,9 +590,16 @@ func (t *turn) obey() {
 	case r.lists != t.request.lists && t.sources != nil && t.published.IsZero():
 		// Its rows may have events that no reader has seen yet.
 	case r.lists != t.request.lists:
+		// Ending it during a call would remove all devices from the page until the call returns.
 		if held := t.life.held(); held != "" && s.o.Command == nil && !t.published.IsZero() {
-			// Ending it would remove all devices from the page until the call returns.
+			t.relisted = time.Time{}
 			s.answer(r.version, fmt.Errorf("collector %q keeps the former list until a call returns: %s; --isolation=process does not have to wait", s.o.Name, held))
+			return
+		}
+		if t.relisted.IsZero() {
+			t.relisted = time.Now()
+		}
+		if !t.published.IsZero() && !t.life.returned(t.relisted) {
 			return
 		}
 		t.planned, t.stopped = true, time.Now()

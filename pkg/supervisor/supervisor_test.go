@@ -371,7 +371,20 @@ func TestStopWithACallThatHangs(t *testing.T) {
 		pass(3 * time.Second)
 		hang := make(chan struct{})
 		l.Set(func() { l.Hang["b"] = hang })
+		pass(1500 * time.Millisecond)
+		early := b.Change(setList(list(2))) // before the call is known to hang
 		pass(10 * time.Second)
+		select {
+		case err := <-early:
+			if err == nil || !strings.Contains(err.Error(), "library calls for b have not returned") {
+				t.Errorf("a reload shortly after the hang: %v", err)
+			}
+		default:
+			t.Error("a reload shortly after the hang has no answer")
+		}
+		if st := b.state("a"); st.State != session.Up || time.Since(st.LastSample) > time.Second {
+			t.Errorf("after a reload the other device is %+v, want up", st)
+		}
 		if st := b.state("b"); st.Cause != session.CauseHung {
 			t.Errorf("the device that hangs is %+v", st)
 		}

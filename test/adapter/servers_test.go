@@ -71,7 +71,7 @@ func start(t *testing.T, address *regexp.Regexp, name string, args ...string) (f
 // eventually polls until f returns no error.
 func eventually(t *testing.T, what string, f func() error) {
 	t.Helper()
-	for deadline := time.Now().Add(90 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(3 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
 		err := f()
 		if err == nil {
 			return
