@@ -60,9 +60,7 @@ func (c *Collector) Keep() {
 // Inherit implements collector.Keeper.
 func (c *Collector) Inherit(closed collector.Collector) {
 	if f, ok := closed.(*Collector); ok {
-		f.pending.mu.Lock()
-		defer f.pending.mu.Unlock()
-		c.kept, c.pending.slow = f.kept, f.pending.slow
+		c.kept = f.kept
 	}
 }
 

@@ -25,15 +25,14 @@ type pending struct {
 	patience time.Duration
 
 	mu    sync.Mutex
-	calls map[int]bool  // true once the GPU has answered one of them
-	slow  time.Duration // longest time of a call that returned within patience
+	calls map[int]bool // true once the GPU has answered one of them
 	all   sync.WaitGroup
 }
 
 // askEach calls f for each index on its own goroutine, so that a hanging GPU does not delay the others. It returns
 // when all calls have returned or ctx has ended. It waits for the first answer for the time patience, and for each
-// other one four times as long as the slowest call took, at least a second: the driver may attach to GPUs one after the
-// other. If no GPU that is left has answered anything, 0.4 s are enough. While an earlier call for an index is still
+// other one four times as long as for the first, at least a second: the driver may attach to GPUs one after the other. If no
+// GPU that is left has answered anything, at least 0.4 s. While an earlier call for an index is still
 // running, askEach skips that index.
 //
 // askEach returns the results by index and abandons the calls that have not returned. If late is not nil, each
@@ -53,12 +52,8 @@ func askEach[T any](ctx context.Context, p *pending, indexes []int, f func(index
 		p.calls[i] = false
 		n++
 		p.all.Go(func() {
-			began := time.Now()
 			v := f(i)
 			p.mu.Lock()
-			if took := time.Since(began); took < p.patience {
-				p.slow = max(p.slow, took)
-			}
 			delete(p.calls, i)
 			results[i] = v
 			tooLate := abandoned
@@ -78,6 +73,7 @@ func askEach[T any](ctx context.Context, p *pending, indexes []int, f func(index
 }
 
 func (p *pending) await(ctx context.Context, n int, done <-chan struct{}) {
+	began, first := time.Now(), time.Duration(-1)
 	timer, patient := time.NewTimer(p.patience), true
 	defer timer.Stop()
 	for n > 0 {
@@ -85,13 +81,16 @@ func (p *pending) await(ctx context.Context, n int, done <-chan struct{}) {
 		case <-done:
 			n--
 			patient = false
-			timer.Reset(p.atLeast(mutePatience))
+			if first < 0 {
+				first = time.Since(began)
+			}
+			timer.Reset(p.next(first, mutePatience))
 		case <-timer.C:
 			if patient || p.mute() {
 				return
 			}
 			patient = true
-			timer.Reset(max(0, p.atLeast(time.Second)-p.atLeast(mutePatience)))
+			timer.Reset(p.next(first, time.Second) - p.next(first, mutePatience))
 		case <-ctx.Done():
 			return
 		}
@@ -101,11 +100,9 @@ func (p *pending) await(ctx context.Context, n int, done <-chan struct{}) {
 // mutePatience is how long a GPU that has answered no call delays the others.
 const mutePatience = 400 * time.Millisecond
 
-// atLeast returns how long to wait for the next answer.
-func (p *pending) atLeast(d time.Duration) time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return min(max(4*p.slow, d), p.patience)
+// next returns how long to wait for the next answer.
+func (p *pending) next(first, least time.Duration) time.Duration {
+	return min(max(4*first, least), p.patience)
 }
 
 // mute reports whether no GPU whose call is running has answered.
