@@ -230,11 +230,22 @@ func (x *batch) read(e *engine, s scratch, cost *collector.Meter) error {
 	for _, b := range x.blocks {
 		n := len(b.fields)
 		for i := range all {
-			copy(b.cells[i*n:][:n], x.cells[i*nf+from:])
+			for j, next := range x.cells[i*nf+from:][:n] {
+				if c := &b.cells[i*n+j]; !b.keeps(c, &next) {
+					*c = next
+				}
+			}
 		}
 		from += n
 	}
 	return nil
+}
+
+// keeps reports whether a value stays although the engine has read a blank. Where it reads slowly, for example because a GPU's
+// calls hang, a profiling field of another GPU may lack the two samples that its value needs.
+func (b *block) keeps(last, next *cell) bool {
+	return next.sentinel == sentinelBlank && last.micros != 0 && last.sentinel == noSentinel && field.ID(b.fields[0]).Profiling() &&
+		next.micros-last.micros <= patience(b.every).Microseconds()
 }
 
 // due reports whether the block has due cells.
