@@ -259,3 +259,27 @@ func TestNodeFieldIsNoLife(t *testing.T) {
 		}
 	}
 }
+
+// TestKeeps: a blank among the values of a profiling field is not shown until the last value is too old.
+func TestKeeps(t *testing.T) {
+	last := cell{value: 0.5, micros: 100e6}
+	for _, c := range []struct {
+		id    uint16
+		last  cell
+		next  cell
+		keeps bool
+	}{
+		{1001, last, cell{value: math.NaN(), micros: 103e6, sentinel: sentinelBlank}, true},
+		{1001, last, cell{value: math.NaN(), micros: 103e6 + 1, sentinel: sentinelBlank}, false},
+		{1001, last, cell{value: math.NaN(), micros: 101e6, sentinel: sentinelNotPermitted}, false},
+		{1001, last, cell{value: 0.6, micros: 101e6}, false},
+		{1001, cell{value: math.NaN(), micros: 100e6, sentinel: sentinelBlank}, cell{value: math.NaN(), micros: 101e6, sentinel: sentinelBlank}, false},
+		{1001, cell{}, cell{value: math.NaN(), micros: 101e6, sentinel: sentinelBlank}, false},
+		{150, last, cell{value: math.NaN(), micros: 101e6, sentinel: sentinelBlank}, false},
+	} {
+		b := &block{fields: []uint16{c.id}, every: time.Second / 2}
+		if got := b.keeps(&c.last, &c.next); got != c.keeps {
+			t.Errorf("field %d, %+v after %+v: %v", c.id, c.next, c.last, got)
+		}
+	}
+}

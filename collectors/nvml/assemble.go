@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"go.uber.org/zap"
@@ -54,18 +53,17 @@ func (a *assembly) sources(ctx context.Context) ([]collector.Source, error) {
 	out := make([]collector.Source, len(a.gpus))
 	var outdated error
 	for i, g := range a.gpus {
-		devices := []collector.Device{g.device}
 		v, ended := answers[g.index]
 		switch {
 		case g.err != nil:
-			out[i] = &silentSource{devices, g.err, g.silent, time.Now()}
+			out[i] = a.lib.silent(g, g.err, g.silent)
 		case !ended:
 			err := fmt.Errorf("GPU %d %w while NVML reads its supported fields", g.index, errHangs)
-			out[i] = &silentSource{devices, err, func() bool { return a.pending.has(g.index) }, time.Now()}
+			out[i] = a.lib.silent(g, err, func() bool { return a.pending.has(g.index) })
 		case v.source != nil:
 			out[i] = v.source
 		default:
-			out[i] = &silentSource{devices: devices, err: v.err}
+			out[i] = a.lib.silent(g, v.err, nil)
 			if errors.Is(v.err, collector.ErrOutdated) {
 				outdated = v.err
 			}

@@ -251,10 +251,10 @@ func (c *Processes) Open(ctx context.Context, _ field.List) ([]collector.Source,
 }
 
 func (c *Processes) source(g *gpu) collector.Source {
-	devices := []collector.Device{g.device}
 	if g.err != nil {
-		return &silentSource{devices, g.err, g.silent, time.Now()}
+		return c.lib.silent(g, g.err, g.silent)
 	}
+	devices := []collector.Device{g.device}
 	for _, in := range g.instances {
 		devices = append(devices, in.device)
 	}

@@ -144,20 +144,32 @@ func (s *source) close() {
 type silentSource struct {
 	devices []collector.Device
 	err     error
-	silent  func() bool // whether it still does not answer; nil if only a rescan can tell
+	silent  func() bool          // whether it still does not answer; nil if only a rescan can tell
+	took    func() time.Duration // asks it something simple
 	since   time.Time
 }
+
+// brisk is how long a call may take for a new Open: it makes about 50 calls and waits a second for them.
+const brisk = 20 * time.Millisecond
 
 // attaching is how long the driver may take to attach to all GPUs of a node, one after the other.
 const attaching = 30 * time.Second
 
 var _ collector.Source = (*silentSource)(nil)
 
+func (l *library) silent(g *gpu, err error, silent func() bool) *silentSource {
+	return &silentSource{[]collector.Device{g.device}, err, silent, func() time.Duration {
+		began := time.Now()
+		l.api.DeviceGetHandleByIndex(g.index)
+		return time.Since(began)
+	}, time.Now()}
+}
+
 func (s *silentSource) Devices() []collector.Device { return s.devices }
 func (*silentSource) Columns() []collector.Column   { return nil }
 
 // Sample returns collector.ErrStalled while the driver may attach to the GPU, then collector.ErrHung. It requests a new
-// Open when the call that hung has returned.
+// Open when the call that hung has returned and the GPU answers quickly.
 func (s *silentSource) Sample([]float64, []bool) error {
 	if s.silent == nil {
 		return s.err
@@ -168,6 +180,9 @@ func (s *silentSource) Sample([]float64, []bool) error {
 	}
 	err := fmt.Errorf("%w: %w", why, s.err)
 	if !s.silent() {
+		if took := s.took(); took > brisk {
+			return fmt.Errorf("%w: GPU %s is slow: a call takes %v", collector.ErrStalled, s.devices[0].GPU, took.Round(time.Millisecond))
+		}
 		again := fmt.Errorf("%w: GPU %s answers again", collector.ErrColumnsChanged, s.devices[0].GPU)
 		return errors.Join(again, &collector.DeviceError{Err: err}) // it has no values until then
 	}

@@ -4,6 +4,7 @@ package nvml
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -80,6 +81,11 @@ func TestHangs(t *testing.T) {
 			t.Errorf("%s: after %v: %v", function, attaching, err)
 		}
 		release()
+		quick := n.Delay(1, "nvmlDeviceGetHandleByIndex_v2", 2*brisk)
+		eventually.True(t, "the GPU that is slow", func() bool {
+			return strings.Contains(sources[1].Sample(nil, nil).Error(), "GPU 1 is slow: a call takes ")
+		})
+		quick()
 		eventually.True(t, "the GPU that hung", func() bool { return errors.Is(sources[1].Sample(nil, nil), collector.ErrColumnsChanged) })
 		must(t, c.Close())
 	}

@@ -21,6 +21,7 @@ const (
 	opMetric             // the first element of gpu_metrics
 	opCount              // opMetric for a counter; continued when 32 bits wrap
 	opMax                // maximum of the available elements
+	opMean               // their mean
 	opRate               // growth of the sum of counters per second
 	opMeanRate           // growth of the mean of counters per second
 	opMask               // 1 if one of the mask's bits is set in the throttle status

@@ -230,8 +230,8 @@ func powerSpecs(g *sysfs.GPU) []spec {
 // the firmware adds up every millisecond, so no burst is lost at any interval.
 func utilisationSpecs() []spec {
 	video := []term{
-		over(opMax, 1, 0, gm.Partitions*gm.VCNs, gm.XCPVCNBusy),
-		over(opMax, 1, 0, gm.VCNs, gm.VCNActivity),
+		over(opMean, 1, 0, gm.Partitions*gm.VCNs, gm.XCPVCNBusy),
+		over(opMean, 1, 0, gm.VCNs, gm.VCNActivity),
 		metric(gm.AverageMMActivity, 0, 1),
 	}
 	return []spec{

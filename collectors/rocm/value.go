@@ -72,8 +72,8 @@ func (b *bound) compute(f *frame) float64 {
 		return oneIf(f.values[b.slots[0]], f.values[b.slots[0]] > 0)
 	case opMetric:
 		return f.metrics.Float(b.metric[0], b.first)
-	case opMax:
-		return b.largest(&f.metrics)
+	case opMax, opMean:
+		return b.among(&f.metrics)
 	case opCount:
 		return b.counted(f)
 	case opRate, opMeanRate:
@@ -140,15 +140,21 @@ func (b *bound) known(f *frame) float64 {
 	return sum
 }
 
-// largest returns the maximum of the available elements.
-func (b *bound) largest(m *gpumetrics.Metrics) float64 {
-	largest := math.NaN()
+// among returns the maximum of the available elements, or their mean.
+func (b *bound) among(m *gpumetrics.Metrics) float64 {
+	largest, sum, n := math.NaN(), 0.0, 0.0
 	for _, f := range b.metric {
 		for i := b.first; i < b.first+b.count; i++ {
-			if v := m.Float(f, i); !(v <= largest) && !math.IsNaN(v) {
-				largest = v
+			if v := m.Float(f, i); !math.IsNaN(v) {
+				sum, n = sum+v, n+1
+				if !(v <= largest) {
+					largest = v
+				}
 			}
 		}
+	}
+	if b.op == opMean {
+		return sum / n // NaN if there are none
 	}
 	return largest
 }
