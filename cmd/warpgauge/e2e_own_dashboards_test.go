@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -99,8 +100,28 @@ func dashboardNodes() []dashboardNode {
 	}
 }
 
-// serve starts the node's exporter.
-func (n *dashboardNode) serve(t *testing.T, exe, names string) *exporter {
+// kubelet serves the node's pods, or returns nil if it has none.
+func (n *dashboardNode) kubelet(t *testing.T) *kubelet.Server {
+	if n.pods == nil {
+		return nil
+	}
+	k := kubelet.Start(t)
+	n.run(k, "")
+	return k
+}
+
+// run has the kubelet run the node's pods, with a suffix of their names.
+func (n *dashboardNode) run(k *kubelet.Server, suffix string) {
+	var pods []*v1.PodResources
+	for _, name := range slices.Sorted(maps.Keys(n.pods)) {
+		namespace, pod, _ := strings.Cut(name, "/")
+		pods = append(pods, kubelet.Pod(namespace, pod+suffix, kubelet.Container("main", kubelet.Devices(n.resource, n.pods[name]...))))
+	}
+	k.Set(pods...)
+}
+
+// serve starts the node's exporter at an address.
+func (n *dashboardNode) serve(t *testing.T, exe, address, names string, k *kubelet.Server) *exporter {
 	t.Helper()
 	var spec strings.Builder
 	spec.WriteString("faults:\n" + n.script)
@@ -111,41 +132,92 @@ func (n *dashboardNode) serve(t *testing.T, exe, names string) *exporter {
 	}
 	list, err := filepath.Abs("../../etc/" + n.list)
 	must(t, err)
-	args := []string{"-f", list, "-c", "200", "--field-names=" + names, "--fake-profile=" + n.profile, fmt.Sprintf("--fake-devices=%d", n.gpus), fmt.Sprintf("--fake-seed=%d", n.seed), "--fake-spec=" + file(t, n.name+".yaml", spec.String()), "--process-values=false"}
-	if n.pods != nil {
-		kube := kubelet.Start(t)
-		var pods []*v1.PodResources
-		for _, name := range slices.Sorted(maps.Keys(n.pods)) {
-			namespace, pod, _ := strings.Cut(name, "/")
-			pods = append(pods, kubelet.Pod(namespace, pod, kubelet.Container("main", kubelet.Devices(n.resource, n.pods[name]...))))
-		}
-		kube.Set(pods...)
-		args = withKubelet(kube.Socket(), append(args, "--kubernetes-virtual-gpus")...)
+	args := []string{exe, "--address=" + address, "--enable-only=fake", "-f", list, "-c", "200", "--field-names=" + names, "--fake-profile=" + n.profile, fmt.Sprintf("--fake-devices=%d", n.gpus), fmt.Sprintf("--fake-seed=%d", n.seed), "--fake-spec=" + file(t, n.name+".yaml", spec.String()), "--process-values=false"}
+	if k != nil {
+		args = append(args, withKubelet(k.Socket(), "--kubernetes-virtual-gpus")...)
 	}
 	if n.job != "" {
 		args = append(args, "--hpc-job-mapping-dir="+filepath.Dir(file(t, "2", n.job+"\n")))
 	}
-	return serve(t, exe, args...)
+	return serving(t, args...)
+}
+
+// target returns the line of a Prometheus configuration for the node's exporter.
+func (n *dashboardNode) target(e *exporter) string {
+	return fmt.Sprintf("  - {targets: [%q], labels: {cluster: test, instance: %s, namespace: gpu-operator, pod: exporter-%s, container: exporter}}\n", strings.TrimPrefix(e.url, "http://"), n.name, n.name)
 }
 
 // dashboardViews are dashboards with values for their variables. Names in testdata/dashboards.txt begin with them.
-var dashboardViews = []struct{ file, instance, gpu string }{
+var dashboardViews = []dashboardView{
 	{file: "fleet"}, {file: "node"}, {file: "workloads"}, {file: "exporter"}, {file: "lists"},
 	{"gpu", "h100", "0"}, {"gpu", "a100", "3"}, {"gpu", "mi300x", "0"}, {"gpu", "rtx4090", "0"},
 	{"exporter", "h100", ""}, // without the out-of-range values
 }
 
-// ownDashboard has the parts of a dashboard that the test reads.
-type ownDashboard struct {
-	Panels []struct {
-		Type, Title string
-		Targets     []struct{ Expr, LegendFormat string }
-		FieldConfig struct{ Defaults struct{ NoValue string } }
-		// For a table: the columns in order.
-		Transformations []struct {
-			Options struct{ Include struct{ Names []string } }
+type dashboardView struct{ file, instance, gpu string }
+
+// read returns the dashboard, without rows, and its variables' values.
+func (v dashboardView) read(t *testing.T, job string) (d ownDashboard, chosen *strings.Replacer) {
+	t.Helper()
+	text, err := os.ReadFile("../../dashboards/" + v.file + ".json")
+	must(t, err)
+	must(t, json.Unmarshal(text, &d))
+	d.Panels = slices.DeleteFunc(d.Panels, func(p ownPanel) bool { return p.Type == "row" })
+	for i := range d.Panels {
+		p := &d.Panels[i]
+		p.name = strings.TrimSpace(v.file+" "+v.instance) + ": " + p.Title
+		if p.Type == "stat" {
+			p.name += ", now"
 		}
 	}
+	return d, strings.NewReplacer("$__rate_interval", "10s", "$step", "1s", "$instance", cmp.Or(v.instance, ".*"), "$gpu", cmp.Or(v.gpu, ".*"),
+		"$cluster", "test", "$job", job, "$model", ".*", "$namespace", ".*", "$pod", ".*")
+}
+
+// ownPanel has the parts of a panel that the tests read.
+type ownPanel struct {
+	name        string // in testdata/dashboards.txt
+	Type, Title string
+	Targets     []struct{ Expr, LegendFormat string }
+	FieldConfig struct{ Defaults struct{ NoValue string } }
+	// For a table: the columns in order.
+	Transformations []struct {
+		Options struct{ Include struct{ Names []string } }
+	}
+}
+
+// check asks a server what the panel shows, and compares. Of a series that two jobs have, one counts.
+func (p *ownPanel) check(t *testing.T, server *prometheustest.Server, chosen *strings.Replacer, want map[string]numbers) error {
+	t.Helper()
+	var columns []string
+	for _, f := range p.Transformations {
+		columns = append(columns, f.Options.Include.Names...)
+	}
+	got := map[string]float64{}
+	for _, target := range p.Targets {
+		v := server.Query(t, chosen.Replace(target.Expr))
+		if p.Type == "heatmap" {
+			got = distribution(v)
+			continue
+		}
+		seen := map[model.Fingerprint]bool{}
+		for _, s := range v {
+			delete(s.Metric, "job")
+			if of := s.Metric.Fingerprint(); !seen[of] {
+				seen[of] = true
+				got[seriesName(target.LegendFormat, columns, s.Metric)] += float64(s.Value)
+			}
+		}
+	}
+	if err := shows(got, want); err != nil {
+		return fmt.Errorf("%s:\n%w", p.name, err)
+	}
+	return nil
+}
+
+// ownDashboard has the parts of a dashboard that the tests read.
+type ownDashboard struct {
+	Panels     []ownPanel
 	Templating struct {
 		List []struct {
 			Type  string
@@ -305,8 +377,7 @@ func TestE2EDashboardsOwn(t *testing.T) {
 		var config strings.Builder
 		fmt.Fprintf(&config, "global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}\nrule_files: %q\nscrape_configs:\n- job_name: warpgauge\n  honor_labels: %v\n  static_configs:\n", files, honour)
 		for _, n := range dashboardNodes() {
-			e := n.serve(t, exe, names)
-			fmt.Fprintf(&config, "  - {targets: [%q], labels: {cluster: test, instance: %s, namespace: gpu-operator, pod: exporter-%s, container: exporter}}\n", strings.TrimPrefix(e.url, "http://"), n.name, n.name)
+			config.WriteString(n.target(n.serve(t, exe, "127.0.0.1:0", names, n.kubelet(t))))
 		}
 		fmt.Fprintf(&config, "- {job_name: warpgauge-fleet, static_configs: [{targets: [%q], labels: {cluster: test, instance: fleet}}]}\n", lists)
 		servers[names] = prometheustest.Start(t, strings.ReplaceAll(config.String(), `" "`, `", "`), options...)
@@ -325,43 +396,16 @@ func TestE2EDashboardsOwn(t *testing.T) {
 		})
 	}
 	for _, view := range dashboardViews {
-		var d ownDashboard
-		text, err := os.ReadFile("../../dashboards/" + view.file + ".json")
-		must(t, err)
-		must(t, json.Unmarshal(text, &d))
-		chosen := strings.NewReplacer("$__rate_interval", "10s", "$step", "1s", "$instance", cmp.Or(view.instance, ".*"), "$gpu", cmp.Or(view.gpu, ".*"),
-			"$cluster", "test", "$job", "warpgauge", "$model", ".*", "$namespace", ".*", "$pod", ".*")
+		d, chosen := view.read(t, "warpgauge")
 		for _, p := range d.Panels {
-			if p.Type == "row" {
-				continue
-			}
-			name := strings.TrimSpace(view.file+" "+view.instance) + ": " + p.Title
-			if p.Type == "stat" {
-				name += ", now"
-			}
-			seen[name] = true
-			if len(want[name]) == 0 && p.FieldConfig.Defaults.NoValue == "" {
-				t.Errorf("%s: testdata/dashboards.txt has no number, and the panel has no text for that", name)
-			}
-			var columns []string
-			for _, f := range p.Transformations {
-				columns = append(columns, f.Options.Include.Names...)
+			seen[p.name] = true
+			if len(want[p.name]) == 0 && p.FieldConfig.Defaults.NoValue == "" {
+				t.Errorf("%s: testdata/dashboards.txt has no number, and the panel has no text for that", p.name)
 			}
 			for names, server := range servers {
 				pending = append(pending, func() error {
-					got := map[string]float64{}
-					for _, target := range p.Targets {
-						v := server.Query(t, chosen.Replace(target.Expr))
-						if p.Type == "heatmap" {
-							got = distribution(v)
-							continue
-						}
-						for _, s := range v {
-							got[seriesName(target.LegendFormat, columns, s.Metric)] += float64(s.Value)
-						}
-					}
-					if err := shows(got, want[name]); err != nil {
-						return fmt.Errorf("%s, names %s:\n%w", name, names, err)
+					if err := p.check(t, server, chosen, want[p.name]); err != nil {
+						return fmt.Errorf("names %s, %w", names, err)
 					}
 					return nil
 				})
@@ -400,6 +444,62 @@ func TestE2EDashboardsOwn(t *testing.T) {
 			t.Errorf("testdata/dashboards.txt has %q, and there is no such panel", name)
 		}
 	}
+}
+
+// TestE2EDashboardsThroughChanges: panels show the numbers of testdata/dashboards.txt while every node, those with MIG
+// instances too, has two exporters, another pod has each GPU every two seconds, and an exporter restarts.
+func TestE2EDashboardsThroughChanges(t *testing.T) {
+	t.Parallel()
+	prometheustest.Find(t)
+	exe := build(t)
+	nodes, kubelets := dashboardNodes(), []*kubelet.Server{}
+	for _, n := range nodes {
+		kubelets = append(kubelets, n.kubelet(t))
+	}
+	var restarts *exporter
+	config := fmt.Sprintf("global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}\nrule_files: [%q]\nscrape_configs:\n", fast(t, "../../deploy/prometheus/rules/recording.yml"))
+	for _, job := range []string{"warpgauge", "former"} {
+		config += fmt.Sprintf("- job_name: %s\n  honor_labels: true\n  static_configs:\n", job)
+		for i, n := range nodes {
+			e := n.serve(t, exe, "127.0.0.1:0", "as-written", kubelets[i])
+			config += n.target(e)
+			restarts = cmp.Or(restarts, e)
+		}
+	}
+	server := prometheustest.Start(t, config)
+	want := panelNumbers(t)
+	check := func(pods bool) error { // the exporters notice another pod one after the other
+		var errs []error
+		for _, view := range dashboardViews {
+			d, chosen := view.read(t, ".*")
+			for _, p := range d.Panels {
+				if view.file == "exporter" || view.file == "lists" || !pods && (view.file == "workloads" || p.Title == "Owners") {
+					continue
+				}
+				errs = append(errs, p.check(t, server, chosen, want[p.name]))
+			}
+		}
+		return errors.Join(errs...)
+	}
+	eventually.OK(t, "each panel with two exporters", func() error { return check(true) })
+	for second := range 30 {
+		for i, k := range kubelets {
+			if k != nil {
+				nodes[i].run(k, []string{"-a", "-b", ""}[second/2%3])
+			}
+		}
+		switch second {
+		case 10:
+			restarts.ends(t, syscall.SIGTERM)
+		case 12:
+			nodes[0].serve(t, exe, strings.TrimPrefix(restarts.url, "http://"), "as-written", kubelets[0])
+		}
+		time.Sleep(time.Second)
+		if err := check(false); err != nil {
+			t.Errorf("after %d s: %v", second, err)
+		}
+	}
+	eventually.OK(t, "each panel afterwards", func() error { return check(true) })
 }
 
 // fast copies the rules without their intervals, which are too long for a test.

@@ -231,8 +231,8 @@ func (x *batch) read(e *engine, s scratch, cost *collector.Meter) error {
 		n := len(b.fields)
 		for i := range all {
 			for j, next := range x.cells[i*nf+from:][:n] {
-				if c := &b.cells[i*n+j]; !b.keeps(c, &next) {
-					*c = next
+				if at := i*n + j; !b.keeps(at, &next) {
+					b.cells[at] = next
 				}
 			}
 		}
@@ -241,11 +241,17 @@ func (x *batch) read(e *engine, s scratch, cost *collector.Meter) error {
 	return nil
 }
 
-// keeps reports whether a value stays although the engine has read a blank. Where it reads slowly, for example because a GPU's
-// calls hang, a profiling field of another GPU may lack the two samples that its value needs.
-func (b *block) keeps(last, next *cell) bool {
-	return next.sentinel == sentinelBlank && last.micros != 0 && last.sentinel == noSentinel && field.ID(b.fields[0]).Profiling() &&
-		next.micros-last.micros <= patience(b.every).Microseconds()
+// keeps reports whether a cell's value stays although the engine has read a blank: the first one, or further ones for a while.
+// Where it reads slowly, for example because a GPU's calls hang, a profiling field of another GPU may lack the two samples
+// that its value needs.
+func (b *block) keeps(at int, next *cell) bool {
+	last, blank := &b.cells[at], &b.seen[at].blank
+	if next.sentinel != sentinelBlank || last.micros == 0 || last.sentinel != noSentinel || !field.ID(b.fields[0]).Profiling() {
+		*blank = 0
+		return false
+	}
+	*blank = cmp.Or(*blank, next.micros)
+	return next.micros == *blank || next.micros-last.micros <= patience(b.every).Microseconds()
 }
 
 // due reports whether the block has due cells.

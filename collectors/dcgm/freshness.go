@@ -31,7 +31,8 @@ type seen struct {
 	moved  int64 // when the timestamp last changed, µs since Open
 	again  int64 // if it is gone: since when the timestamp changes again, µs since Open; 0 if frozen
 	gone   bool
-	round  int // the device's round when the timestamp last changed
+	round  int   // the device's round when the timestamp last changed
+	blank  int64 // the engine's timestamp of the first blank after a profiling value; 0 if none
 }
 
 // see records the timestamp of a read and reports whether it has changed. A timestamp that went back with the engine's

@@ -260,26 +260,28 @@ func TestNodeFieldIsNoLife(t *testing.T) {
 	}
 }
 
-// TestKeeps: a blank among the values of a profiling field is not shown until the last value is too old.
+// TestKeeps: a blank among the values of a profiling field is not shown until the engine has read another, and the last value
+// is too old.
 func TestKeeps(t *testing.T) {
-	last := cell{value: 0.5, micros: 100e6}
 	for _, c := range []struct {
-		id    uint16
-		last  cell
-		next  cell
-		keeps bool
+		id     uint16
+		first  sentinel
+		next   sentinel
+		micros []int64 // of the next cells, after a first one at 100 s
+		keeps  []bool
 	}{
-		{1001, last, cell{value: math.NaN(), micros: 103e6, sentinel: sentinelBlank}, true},
-		{1001, last, cell{value: math.NaN(), micros: 103e6 + 1, sentinel: sentinelBlank}, false},
-		{1001, last, cell{value: math.NaN(), micros: 101e6, sentinel: sentinelNotPermitted}, false},
-		{1001, last, cell{value: 0.6, micros: 101e6}, false},
-		{1001, cell{value: math.NaN(), micros: 100e6, sentinel: sentinelBlank}, cell{value: math.NaN(), micros: 101e6, sentinel: sentinelBlank}, false},
-		{1001, cell{}, cell{value: math.NaN(), micros: 101e6, sentinel: sentinelBlank}, false},
-		{150, last, cell{value: math.NaN(), micros: 101e6, sentinel: sentinelBlank}, false},
+		{1001, noSentinel, sentinelBlank, []int64{101e6, 102e6, 103e6, 104e6}, []bool{true, true, true, false}},
+		{1001, noSentinel, sentinelBlank, []int64{105e6, 105e6, 106e6}, []bool{true, true, false}},
+		{1001, noSentinel, sentinelNotPermitted, []int64{101e6}, []bool{false}},
+		{1001, noSentinel, noSentinel, []int64{101e6}, []bool{false}},
+		{1001, sentinelBlank, sentinelBlank, []int64{101e6}, []bool{false}},
+		{150, noSentinel, sentinelBlank, []int64{101e6}, []bool{false}},
 	} {
-		b := &block{fields: []uint16{c.id}, every: time.Second / 2}
-		if got := b.keeps(&c.last, &c.next); got != c.keeps {
-			t.Errorf("field %d, %+v after %+v: %v", c.id, c.next, c.last, got)
+		b := &block{fields: []uint16{c.id}, every: time.Second / 2, cells: []cell{{micros: 100e6, sentinel: c.first}}, seen: make([]seen, 1)}
+		for i, at := range c.micros {
+			if got := b.keeps(0, &cell{micros: at, sentinel: c.next}); got != c.keeps[i] {
+				t.Errorf("field %d, %v after %v at %v: %v", c.id, c.next, c.first, at, got)
+			}
 		}
 	}
 }

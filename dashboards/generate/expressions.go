@@ -64,9 +64,10 @@ func orNone(expr, label, witness string) string {
 // Prometheus 2 cannot average native ones, so a shared device counts once per copy, and a few samples are lost at a change
 // of pods: that changes colours and the weight among several devices, but hardly a quantile of one device.
 
-// classic returns the rate of a histogram's series, one per device.
-func classic(series, label string) string {
-	return rateBy(`cluster, instance, UUID, GPU_I_ID`+label, series+sel)
+// rateOnce returns one rate per device, although two exporters may report it: the larger one. Their counters stay apart,
+// because a smaller counter after a larger one looks like a restart.
+func rateOnce(series, label string) string {
+	return `max without (job) (` + rateBy(`cluster, job, instance, UUID, GPU_I_ID`+label, series+sel) + `)`
 }
 
 func native(histogram string) string {
@@ -76,16 +77,16 @@ func native(histogram string) string {
 // buckets returns a histogram for a heatmap. With DCGM 4.7 names a gauge can have a native histogram's name, but it has
 // no quantile.
 func buckets(histogram string) string {
-	return `(` + native(histogram) + ` and histogram_quantile(0.5, ` + native(histogram) + `) >= 0) or on () sum by (le) (` + classic(histogram+"_bucket", ", le") + `)`
+	return `(` + native(histogram) + ` and histogram_quantile(0.5, ` + native(histogram) + `) >= 0) or on () sum by (le) (` + rateOnce(histogram+"_bucket", ", le") + `)`
 }
 
 func quantile(q, histogram string) string {
-	return `histogram_quantile(` + q + `, ` + native(histogram) + `) or histogram_quantile(` + q + `, sum by (le) (` + classic(histogram+"_bucket", ", le") + `))`
+	return `histogram_quantile(` + q + `, ` + native(histogram) + `) or histogram_quantile(` + q + `, sum by (le) (` + rateOnce(histogram+"_bucket", ", le") + `))`
 }
 
 // mean returns the mean of a classic histogram.
 func mean(histogram string) string {
-	return `sum(` + classic(histogram+"_sum", "") + `) / sum(` + classic(histogram+"_count", "") + `)`
+	return `sum(` + rateOnce(histogram+"_sum", "") + `) / sum(` + rateOnce(histogram+"_count", "") + `)`
 }
 
 // deviceLegend names a device. Grafana leaves missing labels empty.

@@ -167,7 +167,7 @@ var metrics = sync.OnceValue(func() (out []Metric) {
 	add("GPU_ENERGY_CONSUMED", "µJ", "Energy since the driver was loaded", reading(idEnergy, 1000))
 	add("GPU_GFX_ACTIVITY", "%", "Utilisation of the graphics engine", reading(idGPUUtil, 1))
 	add("GPU_UMC_ACTIVITY", "%", "Utilisation of the memory controller", reading(idMemUtil, 1))
-	add("GPU_MMA_ACTIVITY", "%", "Utilisation of the busiest video engine", reading(idEncUtil, 1))
+	add("GPU_MMA_ACTIVITY", "%", "Utilisation of the video engines, in the mean", reading(idEncUtil, 1))
 	add("GPU_VCN_ACTIVITY", "%", "Utilisation of a video engine", reading(field.AMDVCNBusy, 100).index("instance", "vcn_index"))
 	add("GPU_JPEG_ACTIVITY", "%", "Utilisation of a JPEG engine", reading(field.AMDJPEGBusy, 100).index("instance", "jpeg_index"))
 	add("GPU_GFX_BUSY_INSTANTANEOUS", "%", "Utilisation of a chiplet with compute units", reading(field.AMDXCCBusy, 100).index("xcc", "xcc_index"))

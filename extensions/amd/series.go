@@ -252,7 +252,7 @@ func health(s *events.Snapshot, d *collector.Device) float64 {
 		v := &s.Verdicts[i]
 		switch {
 		case v.Device.ID != d.ID && v.Device.ID != d.Parent:
-		case events.OutOfService(v.State.String(), v.Action):
+		case v.OutOfService():
 			return 0
 		case v.State != events.Unknown:
 			out = 1

@@ -139,6 +139,8 @@ func TestStates(t *testing.T) {
 		d := collector.Device{ID: "GPU-a", Level: field.GPU, GPU: "0"}
 		return session.CollectorStatus{Name: "test", Up: true, Devices: []session.DeviceStatus{{Device: d, State: s, Cause: c}}}
 	}
+	parted := reported(session.Stalled, session.CauseHung)
+	parted.Devices = append(parted.Devices, session.DeviceStatus{Device: collector.Device{ID: "MIG-a", Level: field.Instance, Parent: "GPU-a"}, State: session.Stalled, Cause: session.CauseHung})
 	for name, c := range map[string]struct {
 		status session.CollectorStatus
 		after  time.Duration
@@ -147,6 +149,7 @@ func TestStates(t *testing.T) {
 	}{
 		"starting":       {reported(session.Stalled, session.CauseStarting), 31 * time.Second, events.Unknown, "starting"},
 		"hung":           {reported(session.Stalled, session.CauseHung), time.Second, events.Failed, "hung"},
+		"hung in parts":  {parted, time.Second, events.Failed, "hung"},
 		"lost":           {reported(session.Lost, session.CauseLost), time.Second, events.Failed, "lost"},
 		"absent":         {reported(session.Absent, session.CauseVanished), MissingFor + time.Second, events.Failed, ReasonMissing},
 		"free":           {reported(session.Released, session.CauseReleased), time.Second, events.Unknown, "released"},

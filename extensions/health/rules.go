@@ -83,7 +83,7 @@ const (
 	ruleStarting  = "starting"
 )
 
-// judgedElsewhere lists the errors of health watches that other rules judge, or alerts: healthy GPUs reach their power limit,
+// judgedElsewhere lists errors of DCGM's health watches that other rules or alerts cover: healthy GPUs reach their power limit,
 // are hot for a second and have a link error or PCIe replays in a minute, and applications cause most XIDs.
 var judgedElsewhere = []string{
 	"DCGM_FR_PCI_REPLAY_RATE", "DCGM_FR_CLOCK_THROTTLE_POWER", "DCGM_FR_CLOCK_THROTTLE_THERMAL", "DCGM_FR_NVLINK_ERROR_CRITICAL",
@@ -240,7 +240,7 @@ func Select(changes []string) (Rules, error) {
 			switch {
 			case block == "":
 				out[i].Threshold, out[i].Limit = n, 0
-			case out[i].Blocks == nil: // always in Table
+			case out[i].Blocks == nil: // as in every rule of the table
 				out[i].Blocks = map[string]float64{block: n}
 			default:
 				out[i].Blocks[block] = n

@@ -45,7 +45,7 @@ type Observation struct {
 	Source   string
 	Text     string // evidence; for an XID the driver's log line, which may name its kind
 	Over     bool   // the fault is over, for rules that end WhenTold
-	Confirms bool   // a library and the kernel's log both report the XID; without Text the log has reported it before
+	Confirms bool   // a library and the kernel's log both report the XID; without Text the library did so second
 }
 
 // SourceKernelLog is the Source of faults that the kernel log reports. Alone it does not fail a device that answers.
@@ -237,7 +237,7 @@ func (w *Watch) advance(t *tracked, c *condition, now time.Time) {
 	switch {
 	case c.rule.End == WhenTold && !c.active && !c.holds.IsZero():
 		t.raise(c, now, events.Evidence{})
-	case c.active && c.doubtful(t) && now.Sub(c.last) >= doubtFor:
+	case c.active && !t.restored && c.doubtful(t) && now.Sub(c.last) >= doubtFor:
 		t.end(c)
 	case c.rule.Test == field.Observed, slices.Contains(c.rule.Readings, field.AMDRecordAge):
 		t.expire(c, now)

@@ -1,6 +1,7 @@
 package health
 
 import (
+	"encoding/json"
 	"fmt"
 	"testing"
 	"time"
@@ -85,6 +86,20 @@ func TestLogOnly(t *testing.T) {
 	n.Observe(Observation{Reason: ReasonXID, Code: 48, Device: "GPU-a", Time: n.now, Source: "nvml", Confirms: true})
 	n.status[0].Devices[0].State = session.Up
 	n.step(60, 70, time.Minute, events.Failed, "xid_48")
+
+	// A restart of the exporter ends no condition before a collector reports the GPU.
+	o := Options{Directory: t.TempDir(), BootID: "b"}
+	n.restart(o)
+	log.Time = n.now
+	n.Observe(log)
+	n.step(60, 1, time.Second, events.Degraded, "xid_48")
+	saved, err := json.Marshal(n.content())
+	must(t, err)
+	n.restart(o)
+	must(t, n.restore(saved))
+	n.status[0] = session.CollectorStatus{Name: "test", Cause: session.CauseOpening}
+	n.tick(2 * doubtFor)
+	n.want("GPU-a", events.Degraded, "xid_48")
 }
 
 // TestBothWitnesses: a kind has the same verdict whether the driver or the log reports it first.

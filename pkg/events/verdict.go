@@ -55,6 +55,9 @@ type Verdict struct {
 	Unjudged []Unjudged
 }
 
+// OutOfService is OutOfService of the verdict.
+func (v *Verdict) OutOfService() bool { return OutOfService(v.State.String(), v.Action) }
+
 // Unjudged is a rule that cannot be evaluated, with the reason. Without it, a silent rule would look as if
 // all is well.
 type Unjudged struct {

@@ -56,6 +56,7 @@ func child(ctx context.Context, a *Program, name, started string) error {
 	if err != nil {
 		return err
 	}
+	a.frugal()
 	defer time.AfterFunc(dropAfter, dropStart).Stop()
 	extend := func(list field.List) field.List { return a.extend(cfg, list) }
 	return supervisor.Child(ctx, control, samplerStop*3/4, factory, extend, sessionOptions(cfg, name, log))

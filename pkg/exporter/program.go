@@ -215,12 +215,7 @@ func (a *Program) Serve(ctx context.Context) error {
 		log.Warn("built without cgo, so this program loads no vendor's library; build with a C compiler, or use a package or the image")
 	}
 	a.logNotices(log)
-	if _, set := a.Lookup("GOGC"); !set {
-		debug.SetGCPercent(50)
-	}
-	if _, set := a.Lookup("GOMAXPROCS"); !set {
-		runtime.GOMAXPROCS(1) // further processors would only look for work, at each of many short ticks
-	}
+	a.frugal()
 	defer time.AfterFunc(dropAfter, dropStart).Stop()
 	stages, err := a.stages(ctx, cfg, log, level, sig)
 	if err != nil {
@@ -231,6 +226,17 @@ func (a *Program) Serve(ctx context.Context) error {
 		log.Info("stopped")
 		return err
 	})
+}
+
+// frugal sets Go's defaults for this process and its children: it collects at half the usual growth, on one processor.
+// Calls into a library leave that one, and further ones would only look for work, at each of many short ticks.
+func (a *Program) frugal() {
+	if _, set := a.Lookup("GOGC"); !set {
+		debug.SetGCPercent(50)
+	}
+	if _, set := a.Lookup("GOMAXPROCS"); !set {
+		runtime.GOMAXPROCS(1)
+	}
 }
 
 // Stages builds the exporter and opens its port, so that configuration errors appear before anything runs.

@@ -205,7 +205,7 @@ func (s *Session) watch(ctx context.Context) error {
 			if due.IsZero() {
 				due = time.Now()
 			}
-			if _, local := s.o.Parent.(heap); local && !s.Returned(due) { // its process would have to end
+			if _, local := s.o.Parent.(heap); local && !s.Returned(due) { // only the end of the process would free the call
 				end.Reset(lookEvery)
 				continue
 			}
@@ -238,8 +238,8 @@ func (s *Session) watch(ctx context.Context) error {
 // lookEvery is the pause between two looks for calls that delay the end.
 const lookEvery = 100 * time.Millisecond
 
-// Returned reports whether every library call that ran at a time has returned. A session that ends before samples no device
-// until then.
+// Returned reports whether every library call that ran at a time has returned. If the session ends
+// earlier, no device is sampled until the last of these calls returns.
 func (s *Session) Returned(at time.Time) bool {
 	b, now := s.bound.Load(), time.Now()
 	return b == nil || !slices.ContainsFunc(b.workers, func(w *worker) bool { return w.inCall(now) > max(0, now.Sub(at)) })

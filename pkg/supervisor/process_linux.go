@@ -121,9 +121,7 @@ var passed = []string{
 // environment returns the variables for a child. library lists the prefixes of variables that only its library may
 // need.
 func environment(all, library []string) []string {
-	// Go collects at half the usual growth. Calls into the library leave Go's one processor, and further ones would only look
-	// for work. With several arenas of glibc, libdcgm's threads would each keep buffers of 4 MiB.
-	out := []string{"GOGC=50", "GOMAXPROCS=1", "MALLOC_ARENA_MAX=1"}
+	out := []string{"MALLOC_ARENA_MAX=1"} // with several arenas, libdcgm's threads would each keep buffers of 4 MiB
 	for _, v := range all {
 		if slices.ContainsFunc(slices.Concat(passed, library), func(p string) bool { return strings.HasPrefix(v, p) }) {
 			out = append(out, v)

@@ -18,6 +18,7 @@ import (
 
 	"warpgauge/collectors/nvml/nvmltest"
 	"warpgauge/internal/testkit"
+	"warpgauge/internal/testkit/programtest"
 )
 
 // watch scrapes ten times a second until stop is called. stop returns the errors of seen.
@@ -235,6 +236,27 @@ func TestTwoExporters(t *testing.T) {
 	}
 	failOn(t, "first", stopA())
 	failOn(t, "second", stopB())
+}
+
+// The GPU Operator starts the image without arguments. If the image has DCGM, profiling works with an embedded engine and
+// with the operator's.
+func TestOperator(t *testing.T) {
+	n := newNode(t, nvmltest.Config{Preset: "h100-sxm"})
+	list, err := filepath.Abs("../../etc/dcp-metrics-included.csv")
+	testkit.Must(t, err)
+	for name, more := range map[string][]string{"embedded": nil, "dcgm.enabled": {"DCGM_REMOTE_HOSTENGINE_INFO=" + n.address}} {
+		t.Run(name, func(t *testing.T) {
+			env := append(slices.Concat(n.env, more), "DCGM_EXPORTER_LISTEN=127.0.0.1:0", "DCGM_EXPORTER_KUBERNETES=true", "DCGM_EXPORTER_COLLECTORS="+list, "NODE_NAME=worker-7", "WARPGAUGE_EXPORTER_METRICS=full")
+			e := &exporter{Process: programtest.Start(t, n.binary(t), nil, programtest.Options{Env: env})}
+			e.url = e.AwaitReady(t, "/health")
+			e.await(t, "profiling", func(p page) error {
+				if got := len(p.of("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "gpu")); got != n.GPUs() || p.speaker() != "dcgm" {
+					return fmt.Errorf("%d GPUs by %s", got, p.speaker())
+				}
+				return nil
+			})
+		})
+	}
 }
 
 // No XID is lost over reloads, or the page names the GPU that may have lost one.

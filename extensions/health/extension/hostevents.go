@@ -134,18 +134,18 @@ func (w *hostEvents) addKernelEvent(e kernellog.Event) {
 			e.Address = pci.Address{}
 		}
 	}
+	reason, text := reasonOf(e.Kind), detail(&e, d.ID == "")
+	if d.ID == "" && w.hides(e.Address) {
+		e.Address = pci.Address{} // no verdict
+	}
 	news, matched := w.faults.AddKernelEvent(kernellog.GPU{Address: e.Address, Number: d.GPU}, &e)
 	if !news {
-		if e.Kind == kernellog.XID && health.HasKinds(e.Code) { // the line may name the kind
+		if e.Kind == kernellog.XID && health.HasKinds(e.Code) && e.Address != (pci.Address{}) { // the line may name the kind
 			w.observe(health.Observation{Reason: health.ReasonXID, Code: e.Code, Device: d.ID, PCIBusID: e.Address.String(), Time: e.Time, Source: health.SourceKernelLog, Text: e.Text, Confirms: matched})
 		}
 		return
 	}
 	event := events.Event{Time: e.Time, Kind: events.KernelLog, Device: &d, Source: health.SourceKernelLog, Text: e.Text}
-	reason, text := reasonOf(e.Kind), detail(&e, d.ID == "")
-	if v := w.boards[e.Address.Board()]; d.ID == "" && (v != nil && !serving(w.engine, w.missing.hidden).complete[v] || v == nil && w.missing.hidden[field.VendorNVIDIA]) {
-		e.Address = pci.Address{} // the GPU may be deselected, or its vendor's collector is off: no verdict
-	}
 	switch {
 	case e.Kind == kernellog.XID:
 		event.Kind, event.Code, event.Text, event.Evidence = events.XID, e.Code, text, e.Text
@@ -163,6 +163,15 @@ func (w *hostEvents) addKernelEvent(e kernellog.Event) {
 		event.Bad = reason != "" && e.Kind != kernellog.AMDResetDone
 		w.events.Publish(event)
 	}
+}
+
+// hides reports whether a GPU without a device may be deselected, or its vendor's collector is off.
+func (w *hostEvents) hides(at pci.Address) bool {
+	v := w.boards[at.Board()]
+	if v == nil { // the bus cannot be read: assume NVIDIA
+		return w.missing.hidden[field.VendorNVIDIA]
+	}
+	return !serving(w.engine, w.missing.hidden).complete[v]
 }
 
 // detail returns a line's details about an XID, without its code.

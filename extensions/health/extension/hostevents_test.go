@@ -157,6 +157,13 @@ func TestKernelEvents(t *testing.T) {
 	f(0x3b, kernellog.AERFatal, "aer_fatal 3B GPU-59; event GPU-59 true")
 	m.missing.hidden[field.VendorNVIDIA] = true // some GPUs are deselected, perhaps this one
 	f(0x4c, kernellog.AERFatal, "event  true")
+	for range 2 { // two lines about one error
+		w.addKernelEvent(kernellog.Event{Kind: kernellog.XID, Code: 145, Address: pci.Address{Bus: 0x4c}, Time: m.now, Text: "a line"})
+	}
+	if observed != "" || len(published.C) != 1 {
+		t.Errorf("an XID of a GPU that may be deselected: %q, %d events", observed, len(published.C))
+	}
+	<-published.C
 	f(0x18, kernellog.AERFatal, "aer_fatal 18 GPU-24; event GPU-24 true")
 	for e, want := range map[kernellog.Event]string{{PID: 7}: ", process (7)", {Process: "a"}: ", process a", {Cause: 45}: ", caused by XID 45", {}: ""} {
 		if got := detail(&e, false); got != want {

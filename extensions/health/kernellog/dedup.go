@@ -87,7 +87,8 @@ func (d *Deduplicator) AddDriverXID(g GPU, code int, at time.Time) (news bool) {
 	return true
 }
 
-// AddKernelEvent records an event of the kernel's log. It reports whether it is new, and whether a library has reported the XID.
+// AddKernelEvent records an event of the kernel's log. It reports whether the event is new, and whether a library has
+// reported the XID.
 func (d *Deduplicator) AddKernelEvent(g GPU, e *Event) (news, matched bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

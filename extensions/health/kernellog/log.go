@@ -68,7 +68,7 @@ type Log struct {
 	last                int64 // sequence number of the newest record read, or -1
 	skip                bool  // records are old until the end is reached
 	saved, reported     int64 // the saved position, or -2; last at the newest event
-	safe, mark          int64 // last a lag ago or longer, and at marked
+	safe, mark          int64 // values of last: at least a lag ago, and at marked
 	savedAt, marked     time.Time
 	offset              time.Duration // kernel clock to Unix time
 	live                bool          // the end was reached, so the next record is new
@@ -353,7 +353,10 @@ func (l *Log) resume(text string) error {
 
 // save stores a position after an event and at exit.
 func (l *Log) save(now time.Time, ends bool) {
-	first := l.saved < -1 && !l.skip // so that a restart does not skip later records
+	if l.skip {
+		return // the end of the older records is not reached
+	}
+	first := l.saved < -1 // so that a restart does not skip later records
 	if first && l.marked.IsZero() {
 		l.mark = l.last
 	}
@@ -390,11 +393,15 @@ func uptime() time.Duration {
 
 // Metrics returns the metrics of the log.
 func (l *Log) Metrics() []prometheus.Collector {
-	up := map[bool]float64{true: 1}
 	number := func(n *atomic.Uint64) func() float64 { return func() float64 { return float64(n.Load()) } }
 	return []prometheus.Collector{
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "warpgauge_kernel_log_up", Help: "1 if the kernel's log is read as a second source."},
-			func() float64 { return up[l.Up()] }),
+			func() float64 {
+				if l.Up() {
+					return 1
+				}
+				return 0
+			}),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "warpgauge_kernel_log_lines_total", Help: "Records of the kernel's log that were read."}, number(&l.lines)),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "warpgauge_kernel_log_lost_total",
 			Help: "Records of the kernel's log that were overwritten before they were read."}, number(&l.lost)),

@@ -104,6 +104,23 @@ func (r *rig) want(what string, codes ...int) {
 	r.codes = nil
 }
 
+// The first saved position is that of the last old record, however many polls it takes to get there.
+func TestManyOldRecords(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.read = func(fd int, p []byte) (int, error) { return unix.Read(fd, p[:32]) }
+		for i := range batch {
+			r.write(xidRecord(i, 79))
+		}
+		r.start()
+		if text, err := os.ReadFile(filepath.Join(r.state, stateFile)); err != nil || string(text) != fmt.Sprintln(r.boot, batch-1) {
+			t.Errorf("saved %q, %v", text, err)
+		}
+		r.want("nothing but old records")
+		r.end()
+	})
+}
+
 // TestFollow: restarts, rotation and a new boot. Each event is reported once.
 func TestFollow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

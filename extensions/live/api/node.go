@@ -33,8 +33,8 @@ func newNode(o *Options) *node {
 	return n
 }
 
-// judge sets the verdicts that device uses.
-func (n *node) judge(s *events.Snapshot) {
+// setVerdicts sets the verdicts that device uses.
+func (n *node) setVerdicts(s *events.Snapshot) {
 	n.verdicts = make(map[string]*events.Verdict, len(s.Verdicts))
 	for i := range s.Verdicts {
 		n.verdicts[s.Verdicts[i].Device.ID] = &s.Verdicts[i]
@@ -55,7 +55,7 @@ func (n *node) devicesAnswer() *apiv1.Devices {
 		out.Collectors = append(out.Collectors, one)
 	}
 	verdicts := n.o.Verdicts.Load()
-	n.judge(verdicts)
+	n.setVerdicts(verdicts)
 	for i := range n.devices {
 		d := n.device(&n.devices[i])
 		out.Simulated = out.Simulated || d.Simulated

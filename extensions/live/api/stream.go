@@ -282,7 +282,7 @@ func (f *feed) compare(to []byte, n *node) []byte {
 		}
 	}
 	verdicts := f.o.Verdicts.Load()
-	n.judge(verdicts)
+	n.setVerdicts(verdicts)
 	for i := range n.devices {
 		if f.chosen.device(n.devices[i].Device.ID) {
 			now := n.device(&n.devices[i])

@@ -107,7 +107,7 @@ func states(snapshot *events.Snapshot, owns func(collector string) bool) []*gpum
 	for i := range snapshot.Verdicts {
 		v := &snapshot.Verdicts[i]
 		of[v.Device.ID] = v.State
-		if events.OutOfService(v.State.String(), v.Action) {
+		if v.OutOfService() {
 			of[v.Device.ID] = events.Failed // out of service
 		}
 	}

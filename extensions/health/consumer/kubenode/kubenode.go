@@ -249,7 +249,7 @@ var levels = []struct {
 	reason string
 }{
 	{func(v *events.Verdict) bool { return v.State == events.Failed }, metav1.ConditionTrue, "GPUFailed"},
-	{func(v *events.Verdict) bool { return events.OutOfService(v.State.String(), v.Action) }, metav1.ConditionTrue, "GPUOutOfService"},
+	{(*events.Verdict).OutOfService, metav1.ConditionTrue, "GPUOutOfService"},
 	{func(v *events.Verdict) bool { return v.State == events.Unknown }, metav1.ConditionUnknown, "GPUStateUnknown"},
 	{func(v *events.Verdict) bool { return v.State == events.Degraded }, metav1.ConditionFalse, "GPUDegraded"},
 }
