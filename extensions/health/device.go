@@ -181,7 +181,8 @@ func (t *tracked) makeVerdict(now time.Time, parent *tracked) {
 		}
 	}
 	slices.SortFunc(all, func(a, b *condition) int {
-		return cmp.Or(cmp.Compare(b.state(t), a.state(t)), cmp.Compare(a.rank(t), b.rank(t)))
+		doubt := map[bool]int{true: 1}
+		return cmp.Or(cmp.Compare(b.state(t), a.state(t)), doubt[a.doubtful(t)]-doubt[b.doubtful(t)], cmp.Compare(a.rule.rank, b.rule.rank))
 	})
 	v := events.Verdict{Device: t.device, Collector: t.collector, Action: events.ActionNone, Unjudged: t.unjudged}
 	for _, c := range all {
@@ -222,14 +223,6 @@ func (c *condition) state(t *tracked) events.State {
 		return min(c.rule.State, events.Degraded)
 	}
 	return c.rule.State
-}
-
-// rank orders conditions that are equally bad: those that only the log reports come last.
-func (c *condition) rank(t *tracked) int {
-	if c.doubtful(t) {
-		return c.rule.rank + maxDevices // more than there are rules
-	}
-	return c.rule.rank
 }
 
 func (c *condition) inactive() bool { return c == nil || !c.active }

@@ -18,14 +18,10 @@ func (w *Watch) updateDevices(all []session.CollectorStatus, now time.Time) {
 	for i := range all {
 		devices := all[i].Devices
 		hung := func(id string) bool { t := w.byID[id]; return t != nil && !t.find(ruleHung).inactive() } // while others worked
-		boards, work := 0, false
-		for j := range devices {
-			if d := &devices[j]; d.Device.Level == field.GPU {
-				boards++
-				work = work || d.Cause != session.CauseHung || hung(d.Device.ID)
-			}
-		}
-		w.othersWork[all[i].Name] = boards <= 1 || work
+		boards := slices.DeleteFunc(slices.Clone(devices), func(d session.DeviceStatus) bool { return d.Device.Level != field.GPU })
+		w.othersWork[all[i].Name] = len(boards) <= 1 || slices.ContainsFunc(boards, func(d session.DeviceStatus) bool {
+			return d.Cause != session.CauseHung || hung(d.Device.ID)
+		})
 		for j := range devices {
 			w.updateDevice(&all[i], &devices[j], now)
 		}

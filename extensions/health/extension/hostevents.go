@@ -135,8 +135,8 @@ func (w *hostEvents) addKernelEvent(e kernellog.Event) {
 		}
 	}
 	reason, text := reasonOf(e.Kind), detail(&e, d.ID == "")
-	if d.ID == "" && w.hides(e.Address) {
-		e.Address = pci.Address{} // no verdict
+	if v := w.boards[e.Address.Board()]; d.ID == "" && (v != nil && !serving(w.engine, w.missing.hidden).complete[v] || v == nil && w.missing.hidden[field.VendorNVIDIA]) {
+		e.Address = pci.Address{} // the GPU may be deselected, or its vendor's collector is off: no verdict
 	}
 	news, matched := w.faults.AddKernelEvent(kernellog.GPU{Address: e.Address, Number: d.GPU}, &e)
 	if !news {
@@ -163,15 +163,6 @@ func (w *hostEvents) addKernelEvent(e kernellog.Event) {
 		event.Bad = reason != "" && e.Kind != kernellog.AMDResetDone
 		w.events.Publish(event)
 	}
-}
-
-// hides reports whether a GPU without a device may be deselected, or its vendor's collector is off.
-func (w *hostEvents) hides(at pci.Address) bool {
-	v := w.boards[at.Board()]
-	if v == nil { // the bus cannot be read: assume NVIDIA
-		return w.missing.hidden[field.VendorNVIDIA]
-	}
-	return !serving(w.engine, w.missing.hidden).complete[v]
 }
 
 // detail returns a line's details about an XID, without its code.

@@ -393,15 +393,11 @@ func uptime() time.Duration {
 
 // Metrics returns the metrics of the log.
 func (l *Log) Metrics() []prometheus.Collector {
+	up := map[bool]float64{true: 1}
 	number := func(n *atomic.Uint64) func() float64 { return func() float64 { return float64(n.Load()) } }
 	return []prometheus.Collector{
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "warpgauge_kernel_log_up", Help: "1 if the kernel's log is read as a second source."},
-			func() float64 {
-				if l.Up() {
-					return 1
-				}
-				return 0
-			}),
+			func() float64 { return up[l.Up()] }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "warpgauge_kernel_log_lines_total", Help: "Records of the kernel's log that were read."}, number(&l.lines)),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "warpgauge_kernel_log_lost_total",
 			Help: "Records of the kernel's log that were overwritten before they were read."}, number(&l.lost)),
