@@ -31,7 +31,6 @@ func rateBy(labels, series string) string {
 	return `rate(max by (` + labels + `) (` + series + `)[$__rate_interval:$step])`
 }
 
-// rateByDevice is byDevice for counters.
 func rateByDevice(metric string) string { return rateBy(perDevice, metric+sel) }
 
 // busy is the utilisation in percent. MIG instances have none, so for them it is the share of time in which their
