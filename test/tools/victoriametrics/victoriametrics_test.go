@@ -59,7 +59,7 @@ func rules(t *testing.T, path string) (all []string) {
 }
 
 var (
-	inRange  = regexp.MustCompile(`\[\$\w+`)
+	inRange  = regexp.MustCompile(`\[\$\w+(:\$\w+)?`)
 	variable = regexp.MustCompile(`\$\{?\w+(:\w+)?\}?`)
 )
 
