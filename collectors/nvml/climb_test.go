@@ -6,8 +6,9 @@ import (
 	"math"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"warpgauge/internal/testkit"
 )
 
 func TestClimb(t *testing.T) {
@@ -43,9 +44,7 @@ func TestSpeed(t *testing.T) {
 		for i, r := range in {
 			got[i] = s.update(r.v, moment{driver: int64(r.driver * micros), own: int64(r.own * nanos)})
 		}
-		if d := cmp.Diff(want, got, cmpopts.EquateNaNs(), cmpopts.EquateApprox(1e-9, 0)); d != "" {
-			t.Errorf("%s (-want +got):\n%s", what, d)
-		}
+		testkit.Equal(t, what, want, got, cmpopts.EquateNaNs(), cmpopts.EquateApprox(1e-9, 0))
 	}
 	f("by our clock", []reading{{10, 0, 1}, {30, 0, 2}, {30, 0, 3}}, []float64{nan, 20, 0})
 	f("by the driver's", []reading{{10, 100, 1}, {30, 100.5, 2}}, []float64{nan, 40})

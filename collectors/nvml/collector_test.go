@@ -70,9 +70,7 @@ func TestOpenSaysWhatThereIs(t *testing.T) {
 		if !errors.Is(err, collector.ErrNotLoaded) {
 			t.Errorf("got %v, want it to wrap %v", err, collector.ErrNotLoaded)
 		}
-		if got := strings.ReplaceAll(err.Error(), o.Root, ""); got != want {
-			t.Errorf("got  %s\nwant %s", got, want)
-		}
+		testkit.Equal(t, "error", want, strings.ReplaceAll(err.Error(), o.Root, ""))
 	}
 	const prefix = "open NVML: library or driver not found: "
 	driver := map[string]string{"proc/driver/nvidia/version": version}

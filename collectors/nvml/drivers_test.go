@@ -18,6 +18,7 @@ import (
 
 	"warpgauge/collectors/internal/simulated"
 	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/programtest"
 	"warpgauge/pkg/field"
 )
@@ -94,9 +95,7 @@ func TestFieldsByDriver(t *testing.T) {
 		}
 	}
 	for version, want := range map[string]int{"580.65.06": 580, "575": 575, "": 0, "abc": 0, "57x.1": 0} {
-		if got := branchOf(version); got != want {
-			t.Errorf("branch of %q is %d, want %d", version, got, want)
-		}
+		testkit.Equal(t, "branch of "+version, want, branchOf(version))
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
@@ -184,9 +185,7 @@ func TestEventsLost(t *testing.T) {
 	if total+int(lost) != maxWaiting+more || lost == 0 {
 		t.Errorf("rows had %d XIDs and %d are logged to be lost, want %d together", total, lost, maxWaiting+more)
 	}
-	if n := logged.FilterMessage("XID").Len(); n != 3 {
-		t.Errorf("got %d lines about XIDs of 3 codes, want one for each", n)
-	}
+	testkit.Equal(t, "lines about XIDs of 3 codes", 3, logged.FilterMessage("XID").Len())
 }
 
 func TestEventsOfMIG(t *testing.T) {
@@ -313,9 +312,7 @@ func TestOpenEvents(t *testing.T) {
 			t.Errorf("%s: got error %v, want %v", tt.name, err, tt.err)
 		}
 		equal(t, tt.registered, tt.mocked.registered, "%s: registered for", tt.name)
-		if tt.mocked.set.freed != tt.freed {
-			t.Errorf("%s: %d event sets were freed, want %d", tt.name, tt.mocked.set.freed, tt.freed)
-		}
+		testkit.Equal(t, tt.name+": event sets that were freed", tt.freed, tt.mocked.set.freed)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"golang.org/x/sys/unix"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/programtest"
 	"warpgauge/internal/testkit/tree"
 	"warpgauge/pkg/collector"
@@ -140,9 +141,7 @@ func TestRefused(t *testing.T) {
 func TestKernelVersion(t *testing.T) {
 	f := func(text, want string) {
 		t.Helper()
-		if got := kernelVersion(text); got != want {
-			t.Errorf("kernelVersion(%q) = %q, want %q", text, got, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("kernelVersion(%q)", text), want, kernelVersion(text))
 	}
 	f(loadedDriver, "550.54.15")
 	f("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  560.35.03  Release Build\n", "560.35.03")

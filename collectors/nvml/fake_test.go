@@ -4,14 +4,15 @@ package nvml
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 	"slices"
 	"testing"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/field"
 )
 
@@ -62,9 +63,7 @@ func (d *fakeDevice) values(all []nvml.FieldValue) nvml.Return {
 // equal compares got with want and treats NaN as equal to NaN.
 func equal(t testing.TB, want, got any, what string, args ...any) {
 	t.Helper()
-	if diff := cmp.Diff(want, got, cmpopts.EquateNaNs()); diff != "" {
-		t.Errorf(what+" (-want +got):\n%s", append(args, diff)...)
-	}
+	testkit.Equal(t, fmt.Sprintf(what, args...), want, got, cmpopts.EquateNaNs())
 }
 
 // bind returns a part that reads the given fields of a single device.

@@ -131,9 +131,7 @@ func TestELFproblemOf(t *testing.T) {
 	f("empty", "it is not a library (EOF)")
 	f("dir", "--nvml-driver-root")
 	f("nothing", "it does not exist")
-	if got := problemOf(soname); got != "" {
-		t.Errorf("a name that the loader looks up: %q", got)
-	}
+	testkit.Equal(t, "problem of a name that the loader looks up", "", problemOf(soname))
 	// The first part of a library is not one.
 	text, err := os.ReadFile(libc(t))
 	must(t, err)

@@ -50,9 +50,7 @@ func profile(t *testing.T, n *nvmltest.Node, csv string, log *zap.Logger) *profi
 	}
 	t.Cleanup(func() {
 		out.close()
-		if held := n.Held().Samples; held != 0 {
-			t.Errorf("%d samples are left", held)
-		}
+		testkit.Equal(t, "samples that are left", 0, n.Held().Samples)
 	})
 	return out
 }
@@ -133,9 +131,7 @@ func TestProfilingAtFastTicks(t *testing.T) {
 		}
 		p.after(t, 10*time.Millisecond)
 	}
-	if got := n.Calls("nvmlGpmSampleGet"); got != 1 {
-		t.Errorf("%d samples in 200 ms, want 1", got)
-	}
+	testkit.Equal(t, "samples in 200 ms", uint64(1), n.Calls("nvmlGpmSampleGet"))
 }
 
 // TestProfilingIntervals checks that a field's value is the mean over its own interval.

@@ -14,9 +14,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/field"
 )
 
@@ -133,7 +133,5 @@ func TestNoRuleOfOurOwn(t *testing.T) {
 		}
 		theirs[key] = true
 	}
-	if diff := cmp.Diff(slices.Sorted(maps.Keys(theirs)), slices.Sorted(maps.Keys(ours))); diff != "" {
-		t.Errorf("rules of DCGM and ours (-DCGM +ours):\n%s", diff)
-	}
+	testkit.Equal(t, "rules of DCGM (-) and ours (+)", slices.Sorted(maps.Keys(theirs)), slices.Sorted(maps.Keys(ours)))
 }

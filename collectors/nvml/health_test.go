@@ -3,6 +3,7 @@
 package nvml
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
@@ -127,9 +129,7 @@ func TestHealthRises(t *testing.T) {
 				got = watches(t, p)[watch]
 				time.Sleep(30 * time.Second)
 			}
-			if got != want {
-				t.Errorf("%s: %s is %q, want %q", name, watch, got, want)
-			}
+			testkit.Equal(t, fmt.Sprintf("%s: %s", name, watch), want, got)
 		})
 	}
 	type step = map[field.ID]float64
@@ -152,9 +152,7 @@ func TestHealthLinks(t *testing.T) {
 	f := func(when, want string, now linkStates) {
 		t.Helper()
 		states = now
-		if got := watches(t, p)["NVLINK"]; got != want {
-			t.Errorf("%s: NVLINK is %q, want %q", when, got, want)
-		}
+		testkit.Equal(t, when+": NVLINK", want, watches(t, p)["NVLINK"])
 	}
 	f("no link was ever up", "", linkStates{known: 0b1111})
 	f("three of four links are up", "fail NVLINK_DOWN", linkStates{active: 0b0111, known: 0b1111})
@@ -196,12 +194,8 @@ func TestHealthInfoROM(t *testing.T) {
 			watches(t, p)
 			time.Sleep(30 * time.Second)
 		}
-		if got := stub.asked[field.InfoROMValid]; got != 5 {
-			t.Errorf("in five hours the InfoROM was asked for %d times, want 5", got)
-		}
-		if got := stub.asked[311]; got != 600 {
-			t.Errorf("in 600 samples ECC errors were asked for %d times", got)
-		}
+		testkit.Equal(t, "questions for the InfoROM in five hours", 5, stub.asked[field.InfoROMValid])
+		testkit.Equal(t, "questions for ECC errors in 600 samples", 600, stub.asked[311])
 	})
 }
 
@@ -218,7 +212,5 @@ func TestHealthErrors(t *testing.T) {
 		t.Errorf("a sample of a lost board: got %v, want ErrDeviceLost", err)
 	}
 	stub.err = nil
-	if n := testing.AllocsPerRun(100, func() { _ = p.sample(row, due) }); n != 0 {
-		t.Errorf("%v allocations per sample, want 0", n)
-	}
+	testkit.Equal(t, "allocations per sample", 0.0, testing.AllocsPerRun(100, func() { _ = p.sample(row, due) }))
 }

@@ -4,12 +4,14 @@ package nvml
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
 	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
@@ -69,9 +71,7 @@ func TestProfileName(t *testing.T) {
 		if m := profileName.FindStringSubmatch(name); m != nil {
 			got = m[1]
 		}
-		if got != want {
-			t.Errorf("%q: %q, want %q", name, got, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("%q", name), want, got)
 	}
 	f("NVIDIA H100 80GB HBM3 MIG 1g.10gb", "1g.10gb")
 	f("NVIDIA A100-SXM4-40GB MIG 1c.3g.20gb", "3g.20gb")

@@ -6,6 +6,8 @@ import (
 	"math"
 	"testing"
 	"testing/synctest"
+
+	"warpgauge/internal/testkit"
 )
 
 // p2p returns a row's values by peer and status.
@@ -39,9 +41,7 @@ func TestPeers(t *testing.T) {
 		status = 4
 		equal(t, map[string]float64{"0 OK": 0, "2 TopologyNotSupported": 3}, p2p(t, p), "at first")
 		equal(t, map[string]float64{"0 DisabledByRegKey": 4, "2 TopologyNotSupported": 3}, p2p(t, p), "after a change")
-		if asked != 1 {
-			t.Errorf("a peer that hangs was asked %d times", asked)
-		}
+		testkit.Equal(t, "questions to a peer that hangs", 1, asked)
 		close(release)
 		synctest.Wait()
 		equal(t, map[string]float64{"0 DisabledByRegKey": 4, "2 TopologyNotSupported": 3, "3 NotSupported": 5}, p2p(t, p), "when no peer hangs any more")

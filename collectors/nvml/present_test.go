@@ -3,15 +3,14 @@ package nvml
 import (
 	"testing"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/tree"
 )
 
 func TestPresent(t *testing.T) {
 	f := func(what string, files map[string]string, want bool) {
 		t.Helper()
-		if got := Present(tree.Write(t, files)); got != want {
-			t.Errorf("%s: %v, want %v", what, got, want)
-		}
+		testkit.Equal(t, what, want, Present(tree.Write(t, files)))
 	}
 	f("nothing", nil, false)
 	f("an AMD card and an NVIDIA network adapter", map[string]string{

@@ -163,9 +163,7 @@ func TestProcessesOfInstances(t *testing.T) {
 		s.want(t, "part 1", 4, all(collector.Process{PID: 23, Memory: nan, Busy: nan, Flags: collector.ProcessCompute}))
 		n.Advance(time.Second)
 	}
-	if calls := n.Calls("nvmlDeviceGetProcessesUtilizationInfo"); calls != 0 {
-		t.Errorf("%d calls that MIG does not serve", calls)
-	}
+	testkit.Equal(t, "calls that MIG does not serve", uint64(0), n.Calls("nvmlDeviceGetProcessesUtilizationInfo"))
 	n.SetMIG(0, "7g.80gb")
 	partOf[*migPart](s).now = func() time.Time { return time.Now().Add(watchEvery) }
 	if err := s.Sample(s.row, s.due); !errors.Is(err, collector.ErrColumnsChanged) {
@@ -196,9 +194,7 @@ func TestProcessesThatAreNotListed(t *testing.T) {
 			t.Errorf("%s: error %v, want %v", what, err, wantErr)
 		}
 		if wantErr != nil {
-			if diff := cmp.Diff(before, s.row, cmpopts.EquateNaNs()); diff != "" {
-				t.Errorf("%s: the row has changed:\n%s", what, diff)
-			}
+			testkit.Equal(t, what+": row that does not change", before, s.row, cmpopts.EquateNaNs())
 			return
 		}
 		s.want(t, what, 0, want)

@@ -3,6 +3,7 @@
 package nvml
 
 import (
+	"fmt"
 	"testing"
 
 	"warpgauge/internal/testkit"
@@ -14,9 +15,7 @@ import (
 func TestParsePCI(t *testing.T) {
 	f := func(in, want string) {
 		t.Helper()
-		if got := parsePCI(in); got != want {
-			t.Errorf("parsePCI(%q) = %q, want %q", in, got, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("parsePCI(%q)", in), want, parsePCI(in))
 	}
 	f("0000:3b:00.0", "00000000:3B:00.0")
 	f("00000000:3B:00.0", "00000000:3B:00.0")

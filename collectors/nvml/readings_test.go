@@ -4,6 +4,7 @@ package nvml
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -11,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
@@ -78,9 +79,7 @@ func (s *taken) want(t *testing.T, when string, device int, want map[string]floa
 			}
 		}
 	}
-	if d := cmp.Diff(want, got, cmpopts.EquateNaNs(), cmpopts.EquateApprox(1e-9, 0)); d != "" {
-		t.Errorf("%s (-want +got):\n%s", when, d)
-	}
+	testkit.Equal(t, when, want, got, cmpopts.EquateNaNs(), cmpopts.EquateApprox(1e-9, 0))
 }
 
 const noColumn = -1
@@ -168,9 +167,7 @@ func TestUnsupported(t *testing.T) {
 	n.ResetCalls()
 	must(t, s.sample())
 	for _, f := range []string{"nvmlDeviceGetEccMode", "nvmlDeviceGetNvLinkErrorCounter", "nvmlDeviceGetMemoryErrorCounter", "nvmlDeviceGetMigMode"} {
-		if calls := n.Calls(f); calls != 0 {
-			t.Errorf("%s is called %d times a tick on a board that has none of it", f, calls)
-		}
+		testkit.Equal(t, fmt.Sprintf("calls of %s a tick on a board that has none of it", f), uint64(0), n.Calls(f))
 	}
 }
 
@@ -287,9 +284,7 @@ func TestWholeError(t *testing.T) {
 		if err == nil || want != nil && !errors.Is(err, want) {
 			t.Errorf("%s: got %v, want %v", code, err, want)
 		}
-		if got := n.Calls("nvmlDeviceGetPowerUsage") + n.Calls("nvmlDeviceGetTemperature") + n.Calls("nvmlDeviceGetFieldValues"); got != calls {
-			t.Errorf("%s: %d calls, want %d", code, got, calls)
-		}
+		testkit.Equal(t, fmt.Sprintf("%s: calls", code), calls, n.Calls("nvmlDeviceGetPowerUsage")+n.Calls("nvmlDeviceGetTemperature")+n.Calls("nvmlDeviceGetFieldValues"))
 		if err := sources[1].sample(); err != nil {
 			t.Errorf("%s: the other GPU: %v", code, err)
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
@@ -18,9 +19,7 @@ import (
 func TestLinks(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 1, Lines: []string{"gpu * nvlink.crc.flit[3] 44", "gpu * nvlink.state[7] 0"}})
 	plain := openReadings(t, n, "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_NVLINK_BANDWIDTH_L3")[0]
-	if got := len(plain.Devices()); got != 1 {
-		t.Errorf("%d devices for a list without fields of links, want 1", got)
-	}
+	testkit.Equal(t, "devices for a list without fields of links", 1, len(plain.Devices()))
 	s := openReadings(t, n, "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_NVLINK_GET_STATE", "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_PER_LINK_TOTAL", "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_L3")[0]
 	s.want(t, "the field with the link in its name", 0, map[string]float64{"DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_L3": 44})
 	devices := s.Devices()

@@ -19,6 +19,7 @@ import (
 
 	"warpgauge/collectors/rocm/rocmtest"
 	"warpgauge/collectors/rocm/rocmtest/smitest"
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/collector/collectortest"
@@ -85,9 +86,7 @@ func TestAMDReleases(t *testing.T) {
 					"amd_gpu_vbios_name": "AMD MI300X_HW_SRIOV_CVS_1VF", "amd_gpu_vbios_build_date": "2024/06/05 12:13", "amd_gpu_vbios_part_number": "113-M3000100-102",
 					"amd_gpu_memory_type": "HBM3", "amd_gpu_memory_vendor": "Hynix",
 				} {
-					if got := s.fact(name); got != want {
-						t.Errorf("%s is %q, want %q", name, got, want)
-					}
+					testkit.Equal(t, name, want, s.fact(name))
 				}
 				width, bandwidth := 8192.0, 5300e9
 				if release < 2407 {
@@ -121,9 +120,7 @@ func TestAMDUnknownReleases(t *testing.T) {
 			if got, want := s.reason("amd_gpu_memory_bus_width_bits"), "the exporter cannot decode the structures of libamd_smi "+shown+"; it supports some versions of 24.5 to 27.1"; !strings.Contains(got, want) {
 				t.Errorf("reason %q, want %q", got, want)
 			}
-			if got := s.fact("amd_gpu_board_manufacturer"); got != "" {
-				t.Errorf("the manufacturer is %q", got)
-			}
+			testkit.Equal(t, "manufacturer", "", s.fact("amd_gpu_board_manufacturer"))
 			for _, c := range fake.Calls(t) {
 				if strings.HasSuffix(c.Function, "_info") {
 					t.Errorf("%s was called", c.Function)
@@ -160,9 +157,7 @@ func TestAMDLibraryWithoutSymbols(t *testing.T) {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
-	if got := s.fact("amd_gpu_vbios_build_date"); got != "2024/06/05 12:13" {
-		t.Errorf("the date of the VBIOS is %q", got)
-	}
+	testkit.Equal(t, "date of the VBIOS", "2024/06/05 12:13", s.fact("amd_gpu_vbios_build_date"))
 }
 
 // unused checks that a library that cannot be loaded is logged once and costs no value of /sys.
@@ -392,9 +387,7 @@ func TestAMDPartitionsChange(t *testing.T) {
 			next := &simulated{mustOpen(t, o, collectortest.Fields()), before}
 			next.sample()
 			devices := next.sources[0].Devices()
-			if n := len(slices.DeleteFunc(slices.Clone(devices), func(d collector.Device) bool { return d.Level != field.Instance })); n != 8 {
-				t.Errorf("%d partitions, want 8", n)
-			}
+			testkit.Equal(t, "partitions", 8, len(slices.DeleteFunc(slices.Clone(devices), func(d collector.Device) bool { return d.Level != field.Instance })))
 			if source == SourceAMDSMI {
 				next.want(0, "amd_gpu_memory_bus_width_bits", "", 8192)
 			}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"warpgauge/collectors/rocm/rocmtest"
+	"warpgauge/internal/testkit"
 )
 
 // FuzzRecords checks that records lie within any buffer, one after the other, and that sound records have sections within
@@ -50,9 +52,7 @@ func TestSectionsWithinTheRecord(t *testing.T) {
 		t.Helper()
 		b := rocmtest.CPER(rocmtest.CPERFatal, time.Date(2026, 5, 27, 17, 59, 9, 0, time.UTC))
 		change(b)
-		if got := (&record{bytes: b}).sound(); got != want {
-			t.Errorf("%s: sound is %v, want %v", what, got, want)
-		}
+		testkit.Equal(t, what+": sound", want, (&record{bytes: b}).sound())
 	}
 	le := binary.LittleEndian
 	const begin, size = cperHeader, cperHeader + 4 // of the first section, in its descriptor
@@ -71,9 +71,7 @@ func TestTimestamp(t *testing.T) {
 		if at := timestamp(b[:]); !at.IsZero() {
 			got = at.Format(time.RFC3339)
 		}
-		if got != want {
-			t.Errorf("%v is %q, want %q", b, got, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("%v", b), want, got)
 	}
 	f([8]byte{9, 59, 17, 0, 27, 5, 26, 20}, "2026-05-27T17:59:09Z")
 	f([8]byte{9, 59, 17, 0, 27, 5, 26, 21}, "2026-05-27T17:59:09Z") // the century counted from 1

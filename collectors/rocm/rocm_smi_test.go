@@ -4,15 +4,15 @@ package rocm
 
 import (
 	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"warpgauge/collectors/rocm/rocmtest"
 	"warpgauge/collectors/rocm/rocmtest/smitest"
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/collector/collectortest"
 	"warpgauge/pkg/field"
@@ -53,12 +53,8 @@ func TestReadersAgreeOnThePage(t *testing.T) {
 			files := mustOpen(t, Options{Root: tree.Root, Source: SourceSysfs}, collectortest.Fields())
 			library := mustOpen(t, Options{Root: tree.Root, Source: SourceSMI, Library: installed.Path}, collectortest.Fields())
 			for i := range files.sources {
-				if diff := cmp.Diff(columnsOf(files.sources[i]), columnsOf(library.sources[i])); diff != "" {
-					t.Errorf("source %d: columns of /sys and of the library (-sys +library):\n%s", i, diff)
-				}
-				if diff := cmp.Diff(files.sources[i].Devices(), library.sources[i].Devices()); diff != "" {
-					t.Errorf("source %d: devices (-sys +library):\n%s", i, diff)
-				}
+				testkit.Equal(t, fmt.Sprintf("source %d: columns of the library, as of /sys", i), columnsOf(files.sources[i]), columnsOf(library.sources[i]))
+				testkit.Equal(t, fmt.Sprintf("source %d: devices of the library, as of /sys", i), files.sources[i].Devices(), library.sources[i].Devices())
 				if _, ok := library.sources[i].(*source).reader.(*smiReader); !ok {
 					t.Errorf("source %d is not read through the library", i)
 				}

@@ -110,9 +110,7 @@ func TestOpenSaysWhatThereIs(t *testing.T) {
 		if len(sources) != 0 || !errors.Is(err, sentinel) {
 			t.Fatalf("Open = %v, %v, want no source and %v", sources, err, sentinel)
 		}
-		if got := strings.ReplaceAll(err.Error(), root, ""); got != want {
-			t.Errorf("got  %s\nwant %s", got, want)
-		}
+		testkit.Equal(t, "error", want, strings.ReplaceAll(err.Error(), root, ""))
 		for range 2 {
 			if err := c.Close(); err != nil {
 				t.Errorf("Close: %v", err)

@@ -16,6 +16,7 @@ import (
 	"warpgauge/collectors/rocm/internal/sysfs"
 	"warpgauge/collectors/rocm/rocmtest"
 	"warpgauge/collectors/rocm/rocmtest/smitest"
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 )
 
@@ -42,9 +43,7 @@ func TestSMIStartSequence(t *testing.T) {
 			t.Errorf("ABI %d: %q, want %q", abi, got, want)
 		}
 		for _, c := range calls {
-			if c.Thread != calls[0].Thread {
-				t.Errorf("ABI %d: %s on thread %d, want %d", abi, c.Function, c.Thread, calls[0].Thread)
-			}
+			testkit.Equal(t, fmt.Sprintf("ABI %d: thread of %s", abi, c.Function), calls[0].Thread, c.Thread)
 			if c.Function == "rsmi_init" && c.Device != flags {
 				t.Errorf("ABI %d: flags %#x, want %#x", abi, c.Device, flags)
 			}
@@ -289,9 +288,7 @@ func TestSMIIndices(t *testing.T) {
 			if r, ok := s.open(files(t, tree, g, wanted...), &g, wanted); ok {
 				got = fmt.Sprint(mustRead(t, r)[0])
 			}
-			if got != want[i] {
-				t.Errorf("%s: GPU %d reads %s, want %s", what, i, got, want[i])
-			}
+			testkit.Equal(t, fmt.Sprintf("%s: GPU %d", what, i), want[i], got)
 		}
 		must(t, s.close())
 	}
@@ -313,9 +310,7 @@ func TestSMIWithoutSensors(t *testing.T) {
 	s := mustStart(t, tree, fake.Path)
 	mustRead(t, s.reader(t, boards(t, tree)[0], everything()...))
 	for _, f := range []int{smiTemperature, smiPowerAverage, smiPowerCap, smiPowerCapRange, smiFanRPM, smiFanSpeed, smiVoltage} {
-		if n := fake.Count(t, smiFunctions[f].Name); n != 0 {
-			t.Errorf("%s called %d times", smiFunctions[f].Name, n)
-		}
+		testkit.Equal(t, "calls of "+smiFunctions[f].Name, 0, fake.Count(t, smiFunctions[f].Name))
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
@@ -128,9 +127,7 @@ func TestHistogramEqualsClientGolang(t *testing.T) {
 					h.observe(v, 1)
 					want.Observe(v)
 				}
-				if diff := cmp.Diff(plainOfPeer(t, want), plainOf(h)); diff != "" {
-					t.Errorf("client_golang (-) and ours (+) differ:\n%s", diff)
-				}
+				testkit.Equal(t, "client_golang (-) and ours (+)", plainOfPeer(t, want), plainOf(h))
 				checkSums(t, h)
 			})
 		}
@@ -170,9 +167,7 @@ func FuzzObserve(f *testing.F) {
 		if v-v != 0 {
 			want = 0
 		}
-		if h.Count != want {
-			t.Errorf("count of %v: got %d, want %d", v, h.Count, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("count of %v", v), want, h.Count)
 		checkSums(t, h)
 	})
 }

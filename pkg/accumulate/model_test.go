@@ -1,6 +1,7 @@
 package accumulate
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/field"
 )
 
@@ -180,14 +182,10 @@ func (w *world) check(t *testing.T, seed uint64, s *Store) {
 	for _, n := range got {
 		sum += n
 	}
-	if sum != want {
-		t.Errorf("seed %d: totals of XIDs add up to %v, want %v", seed, sum, want)
-	}
+	testkit.Equal(t, fmt.Sprintf("seed %d: sum of the totals of XIDs", seed), want, sum)
 	for i := range field.ClockReasons {
 		reason, _ := field.ClockReason(i)
-		if got := value(s, "GPU-a", clockTotal, "clock_event", reason); got != w.onsets[i] {
-			t.Errorf("seed %d: onsets of %s: got %v, want %v", seed, reason, got, w.onsets[i])
-		}
+		testkit.Equal(t, fmt.Sprintf("seed %d: onsets of %s", seed, reason), w.onsets[i], value(s, "GPU-a", clockTotal, "clock_event", reason))
 	}
 }
 

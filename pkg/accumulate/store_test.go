@@ -5,6 +5,7 @@ import (
 	"math"
 	"testing"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 )
 
@@ -66,9 +67,7 @@ func TestStampsThatMakeNoSense(t *testing.T) {
 	next := newBoard(16, "GPU-a")
 	tick(next, 0, 2, 100)
 	sync(viewOf(next), at(2))
-	if h := power(t, s, "GPU-a"); h.Sum != 200_000 {
-		t.Errorf("sum after nonsense: got %v, want the 200 W for a second each of the new ring", h.Sum)
-	}
+	testkit.Equal(t, "sum after nonsense, the 200 W for a second each of the new ring", 200_000.0, power(t, s, "GPU-a").Sum)
 	checkSums(t, power(t, s, "GPU-a"))
 }
 
@@ -84,9 +83,7 @@ func TestReloadWithOtherBuckets(t *testing.T) {
 	tick(next, 3, 2, 100)
 	sync(viewOf(next), at(5))
 	checkHistogram(t, power(t, s, "GPU-a"), 2, 200)
-	if got := value(s, "GPU-a", xidTotal, "xid", "48"); got != 1 {
-		t.Errorf("total of xid 48: got %v, want 1", got)
-	}
+	testkit.Equal(t, "total of xid 48", 1.0, value(s, "GPU-a", xidTotal, "xid", "48"))
 	sync(viewOf(), at(5))
 	if sync(viewOf(), at(86406)); len(s.states) != 0 {
 		t.Error("counts are kept for more than a day without the device")
@@ -111,9 +108,7 @@ func TestSyncAllocatesNothing(t *testing.T) {
 	for range 10 {
 		step()
 	}
-	if got := testing.AllocsPerRun(500, step); got != 0 {
-		t.Errorf("a tick and a Sync allocate %v times", got)
-	}
+	testkit.Equal(t, "allocations of a tick and a Sync", 0.0, testing.AllocsPerRun(500, step))
 }
 
 // TestStatesAreBounded: devices whose fields have another name in each View keep the states in use. Further states of a

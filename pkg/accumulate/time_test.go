@@ -54,9 +54,7 @@ func TestBufferedSamplesReplaceTheReading(t *testing.T) {
 	}
 	row(2) // the driver has no new sample
 	checkSums(t, h)
-	if h.Count != 100 {
-		t.Errorf("a row without samples counted %d ms", h.Count-100)
-	}
+	testkit.Equal(t, "ms after a row without samples", uint64(100), h.Count)
 	for second := 3; second < 8; second++ { // still none: after five seconds the polled reading counts
 		row(second)
 	}
@@ -64,7 +62,5 @@ func TestBufferedSamplesReplaceTheReading(t *testing.T) {
 		t.Errorf("after six seconds without samples: %d ms and a sum of %v", h.Count, h.Sum)
 	}
 	row(8, 60)
-	if h.Count != 1160 {
-		t.Errorf("when there are samples again: %d ms", h.Count)
-	}
+	testkit.Equal(t, "ms when there are samples again", uint64(1160), h.Count)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
@@ -58,9 +59,7 @@ func TestXIDs(t *testing.T) {
 	check(200, "GPU-a", nan, map[string][2]float64{"48": {3, 3}, "999": {1, 1}})
 	check(310, "GPU-a", nan, map[string][2]float64{"48": {1, 3}, "999": {nan, 1}})
 	check(510, "GPU-a", 0, map[string][2]float64{"48": {nan, 3}, "999": {nan, 1}})
-	if got := s.Version(); got != before {
-		t.Errorf("version went from %d to %d although no code was new", before, got)
-	}
+	testkit.Equal(t, "version although no code was new", before, s.Version())
 }
 
 func TestXIDCodesAreBounded(t *testing.T) {
@@ -73,19 +72,13 @@ func TestXIDCodesAreBounded(t *testing.T) {
 	}
 	x.count(0, 0, 0)
 	x.count(nan, 0, 0)
-	if len(x.codes) != maxXIDs {
-		t.Errorf("got %d codes, want %d", len(x.codes), maxXIDs)
-	}
+	testkit.Equal(t, "codes", maxXIDs, len(x.codes))
 	var sum float64
 	for _, c := range x.codes {
 		sum += c.total
 	}
-	if sum != 505 {
-		t.Errorf("totals add up to %v, want all 505 events", sum)
-	}
-	if got := x.codes[0].label(); got != "other" {
-		t.Errorf("first code: got %q, want %q", got, "other")
-	}
+	testkit.Equal(t, "sum of the totals, all 505 events", 505.0, sum)
+	testkit.Equal(t, "first code", "other", x.codes[0].label())
 	if len(knownXIDs) >= maxXIDs/2 {
 		t.Errorf("%d known XIDs leave little room for others", len(knownXIDs))
 	}
@@ -112,11 +105,7 @@ func TestGaps(t *testing.T) {
 		sync(viewOf(b), at(float64(10*i)))
 	}
 	for name, want := range map[string]float64{"first": 0, "second": 1} {
-		if got := testutil.ToFloat64(s.gaps.WithLabelValues(name, "GPU-a", "")); got != want {
-			t.Errorf("%v gaps of %s, want %v", got, name, want)
-		}
+		testkit.Equal(t, "gaps of "+name, want, testutil.ToFloat64(s.gaps.WithLabelValues(name, "GPU-a", "")))
 	}
-	if got := value(s, "GPU-a", xidTotal, "xid", "48"); got != 3 {
-		t.Errorf("XID 48: %v, want 3", got)
-	}
+	testkit.Equal(t, "XID 48", 3.0, value(s, "GPU-a", xidTotal, "xid", "48"))
 }

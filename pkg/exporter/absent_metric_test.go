@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
@@ -77,14 +78,10 @@ func TestAbsentMetricIsBounded(t *testing.T) {
 		sources = append(sources, source(list, fmt.Sprint("GPU-", i), map[field.ID]float64{field.XIDEvent: 0}))
 	}
 	m := &absentMetric{View: func() *view.View { return &view.View{Sources: sources} }, Status: func() []session.CollectorStatus { return nil }}
-	if got := testutil.CollectAndCount(m, "warpgauge_field_absent"); got != maxAbsentSeries {
-		t.Errorf("%d series, want %d", got, maxAbsentSeries)
-	}
+	testkit.Equal(t, "series", maxAbsentSeries, testutil.CollectAndCount(m, "warpgauge_field_absent"))
 	reg := prometheus.NewPedanticRegistry()
 	reg.MustRegister(m)
 	families, err := reg.Gather()
 	must(t, err)
-	if got := families[len(families)-1].GetMetric()[0].GetGauge().GetValue(); got != float64(50*n-maxAbsentSeries) {
-		t.Errorf("%v series are left out, want %d", got, 50*n-maxAbsentSeries)
-	}
+	testkit.Equal(t, "series left out", float64(50*n-maxAbsentSeries), families[len(families)-1].GetMetric()[0].GetGauge().GetValue())
 }

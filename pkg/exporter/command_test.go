@@ -2,13 +2,13 @@ package exporter
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/config"
 )
 
@@ -39,14 +39,10 @@ func TestRelaxed(t *testing.T) {
 		{[]string{"w", "check", "--xy"}, []string{"w", "check", "--xy"}},
 		{[]string{"w", "--", "--xy"}, []string{"w", "--", "--xy"}},
 	} {
-		if d := cmp.Diff(tt.want, relax(a, tt.in, RootCommand(a).Flags)); d != "" {
-			t.Errorf("%q (-want +got):\n%s", tt.in, d)
-		}
+		testkit.Equal(t, fmt.Sprintf("%q", tt.in), tt.want, relax(a, tt.in, RootCommand(a).Flags))
 	}
 	slices.Sort(a.Unknown)
-	if d := cmp.Diff([]string{"--xy", "--xy", "--xy=z"}, a.Unknown); d != "" {
-		t.Errorf("unknown (-want +got):\n%s", d)
-	}
+	testkit.Equal(t, "unknown", []string{"--xy", "--xy", "--xy=z"}, a.Unknown)
 	if code, out := run(t, "--xy", "version"); code != 1 || !strings.Contains(out, "unknown flag --xy") {
 		t.Errorf("without the extension: exit code %d, %q", code, out)
 	}

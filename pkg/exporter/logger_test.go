@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/zap"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/config"
 )
 
@@ -56,9 +57,7 @@ func TestBacklogNeverWaits(t *testing.T) {
 			if got := line(); !strings.HasSuffix(got, says) || !strings.Contains(got, "dropped log lines") {
 				t.Errorf("read %q, want that %d lines are dropped", got, dropped)
 			}
-			if got := testutil.ToFloat64(b.Metric()); int(got) != dropped {
-				t.Errorf("%v lines are counted, want %d", got, dropped)
-			}
+			testkit.Equal(t, "lines that are counted", dropped, int(testutil.ToFloat64(b.Metric())))
 			log.Info("later")
 			if got := line(); !strings.Contains(got, "later") || strings.Contains(got, "dropped log lines") {
 				t.Errorf("read %q, want the line that came later", got)
@@ -79,9 +78,7 @@ func TestLibraryLeavesRoom(t *testing.T) {
 			b.line(strings.Repeat("x", 1000))
 		}
 		fmt.Fprint(b, "our own\n")
-		if b.dropped != 1 {
-			t.Errorf("%d lines are dropped, want only the library's", b.dropped)
-		}
+		testkit.Equal(t, "lines that are dropped, only the library's", uint64(1), b.dropped)
 		must(t, r.Close())
 		b.Flush()
 	})
@@ -95,9 +92,7 @@ func TestFlush(t *testing.T) {
 		fmt.Fprint(b, "the reason\n")
 		begin := time.Now()
 		b.Flush()
-		if took := time.Since(begin); took != flushWithin {
-			t.Errorf("the end took %v, want %v", took, flushWithin)
-		}
+		testkit.Equal(t, "duration of the end", flushWithin, time.Since(begin))
 		must(t, r.Close())
 
 		r, w = io.Pipe()
@@ -111,9 +106,7 @@ func TestFlush(t *testing.T) {
 			read <- string(text[:n])
 		}()
 		b.Flush()
-		if got := <-read; got != "one\ntwo\n" {
-			t.Errorf("read %q", got)
-		}
+		testkit.Equal(t, "read", "one\ntwo\n", <-read)
 		NewBacklog(w).Flush() // nothing was written: nothing to wait for
 	})
 }
@@ -140,9 +133,7 @@ func TestClosedStandardError(t *testing.T) {
 			fmt.Fprint(b, "lost\n")
 			synctest.Wait()
 		}
-		if got := testutil.ToFloat64(b.Metric()); got != 3 {
-			t.Errorf("%v lines are counted, want 3", got)
-		}
+		testkit.Equal(t, "lines that are counted", 3.0, testutil.ToFloat64(b.Metric()))
 		to.broken = false
 		fmt.Fprint(b, "seen\n")
 		b.Flush()

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"warpgauge/collectors/fake"
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/kube"
 	kubelet "warpgauge/pkg/kube/kubetest"
@@ -72,9 +73,7 @@ func TestAMappingThatEndsIsNotTheEnd(t *testing.T) {
 			t.Fatalf("the stage has ended with %v", err)
 		default:
 		}
-		if n := logs.FilterMessage("pods has ended, its last answer is kept").Len(); n != 1 {
-			t.Errorf("%d lines of its end, want 1", n)
-		}
+		testkit.Equal(t, "lines of its end", 1, logs.FilterMessage("pods has ended, its last answer is kept").Len())
 		cancel()
 		must(t, <-done)
 	})

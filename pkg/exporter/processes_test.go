@@ -1,6 +1,7 @@
 package exporter
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -67,13 +68,9 @@ func TestProcessesBesideACollector(t *testing.T) {
 		there := func(what string, devices, gpu2 int) {
 			t.Helper()
 			on := processesOn(t, e.Processes().Load())
-			if len(on) != devices {
-				t.Errorf("%s: %d devices with processes, want %d", what, len(on), devices)
-			}
+			testkit.Equal(t, what+": devices with processes", devices, len(on))
 			for _, s := range e.Processes().Load().Sources {
-				if s.Collector != "fake-processes" {
-					t.Errorf("%s: source of %q", what, s.Collector)
-				}
+				testkit.Equal(t, what+": source", "fake-processes", s.Collector)
 				if s.Devices[0].GPU == "2" && on[s.Devices[0].ID] != gpu2 {
 					t.Errorf("%s: %d processes on GPU 2, want %d", what, on[s.Devices[0].ID], gpu2)
 				}
@@ -88,9 +85,7 @@ func TestProcessesBesideACollector(t *testing.T) {
 		}
 		there("running", 8, 2)
 		for _, s := range e.Board().Load().Sources {
-			if s.Collector != "fake" {
-				t.Errorf("a source of %q is on the page's board", s.Collector)
-			}
+			testkit.Equal(t, "source on the page's board", "fake", s.Collector)
 		}
 		if st := e.Status(); len(st) != 1 || st[0].Name != "fake" || len(notReady(st)) > 0 {
 			t.Errorf("status: %d collectors, not ready: %v", len(st), notReady(st))
@@ -107,9 +102,7 @@ func TestProcessesBesideACollector(t *testing.T) {
 		for _, name := range []string{"fake", ""} {
 			must(t, e.Release(t.Context(), name))
 			there("released", 0, 0)
-			if st := e.Status()[0]; st.Cause != session.CauseReleased {
-				t.Errorf("released: %q", st.Cause)
-			}
+			testkit.Equal(t, "released", session.CauseReleased, e.Status()[0].Cause)
 			e.Resume(name)
 			time.Sleep(3 * time.Second)
 			there("resumed", 8, 2)
@@ -130,9 +123,7 @@ func TestProcessesOnlyWhereWanted(t *testing.T) {
 		a.Extensions = extensions
 		all, err := a.Collectors(cfg, zap.NewNop())
 		must(t, err)
-		if got := all[0].Processes != nil; got != want {
-			t.Errorf("%q: processes are read: %v, want %v", args, got, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("%q: processes are read", args), want, all[0].Processes != nil)
 	}
 	f(false, nil)
 	f(false, nil, "--kubernetes")

@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
@@ -68,9 +69,7 @@ func TestNotReady(t *testing.T) {
 		{[]session.CollectorStatus{opening, up}, "[collector dcgm: being opened]"},
 		{[]session.CollectorStatus{starting}, "[collector nvml: 1 device not sampled yet]"},
 	} {
-		if got := fmt.Sprint(notReady(c.in)); got != c.want {
-			t.Errorf("notReady(%v) = %s, want %s", c.in, got, c.want)
-		}
+		testkit.Equal(t, fmt.Sprintf("notReady(%v)", c.in), c.want, fmt.Sprint(notReady(c.in)))
 	}
 }
 
@@ -116,8 +115,6 @@ func TestUnmetRequirements(t *testing.T) {
 				rows[i].Setting = config.On
 			}
 		}
-		if got := fmt.Sprint(unmet(cfg, rows, c.all)); got != c.want {
-			t.Errorf("--require=%s, %q enabled by name: %s, want %s", c.require, c.byName, got, c.want)
-		}
+		testkit.Equal(t, fmt.Sprintf("--require=%s, %q enabled by name", c.require, c.byName), c.want, fmt.Sprint(unmet(cfg, rows, c.all)))
 	}
 }

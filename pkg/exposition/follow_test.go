@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/accumulate"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
@@ -41,15 +42,9 @@ func TestRunLosesNothing(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Errorf("Run returned %v", err)
 		}
-		if n := store.Overruns(); n != 0 {
-			t.Errorf("%d rows were overwritten before they were read", n)
-		}
-		if got := store.Series()[0].Histogram.Count; got != 10*rows {
-			t.Errorf("%d ms were counted, want %d", got, 10*rows)
-		}
-		if self.asked != 0 {
-			t.Errorf("own metrics asked for %d times without a scrape", self.asked)
-		}
+		testkit.Equal(t, "rows that were overwritten before they were read", uint64(0), store.Overruns())
+		testkit.Equal(t, "ms that were counted", uint64(10*rows), store.Series()[0].Histogram.Count)
+		testkit.Equal(t, "questions for own metrics without a scrape", uint64(0), self.asked)
 		if r.layout == nil || r.layout.stats.series != 1 {
 			t.Error("nothing was laid out")
 		}

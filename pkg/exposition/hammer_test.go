@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/view"
@@ -99,9 +100,7 @@ func checkHammered(t *testing.T, page string, f Format) {
 		}
 		bySource[other] = v
 	}
-	if len(bySource) != 2 {
-		t.Errorf("%v: series of %d sources", f, len(bySource))
-	}
+	testkit.Equal(t, fmt.Sprintf("%v: sources of series", f), 2, len(bySource))
 }
 
 type hammerOwners struct{ version atomic.Uint64 }

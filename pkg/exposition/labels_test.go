@@ -1,13 +1,13 @@
 package exposition
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/view"
 	"warpgauge/pkg/view/viewtest"
-
-	"github.com/google/go-cmp/cmp"
 
 	"warpgauge/pkg/accumulate"
 	"warpgauge/pkg/collector"
@@ -18,12 +18,8 @@ func TestLabelsOf(t *testing.T) {
 	f := func(in labelsOf, want string, dropped int) {
 		t.Helper()
 		set := in.set()
-		if got := set.key(); got != want {
-			t.Errorf("got  %s\nwant %s", got, want)
-		}
-		if in.dropped != dropped {
-			t.Errorf("dropped %d labels of %s, want %d", in.dropped, want, dropped)
-		}
+		testkit.Equal(t, "key", want, set.key())
+		testkit.Equal(t, "labels dropped of "+want, dropped, in.dropped)
 	}
 	f(labelsOf{}, " ", 0)
 	f(labelsOf{xid: true}, "{,} ", 0)
@@ -73,12 +69,8 @@ func FuzzLabels(f *testing.F) {
 		text := parse(t, pageOf(t, r, Text), Text)
 		for _, format := range []Format{OpenMetrics, Protobuf} {
 			other := parse(t, pageOf(t, r, format), format)
-			if diff := cmp.Diff(text.Values, other.Values); diff != "" {
-				t.Errorf("%v says something else: %s", format, diff)
-			}
-			if diff := cmp.Diff(text.Help, other.Help); diff != "" {
-				t.Errorf("%v helps otherwise: %s", format, diff)
-			}
+			testkit.Equal(t, fmt.Sprintf("values of %v, as those of text", format), text.Values, other.Values)
+			testkit.Equal(t, fmt.Sprintf("help of %v, as that of text", format), text.Help, other.Help)
 		}
 		if len(text.Values) != 6 {
 			t.Errorf("got %d series, want 6: %v", len(text.Values), text.Values)

@@ -83,9 +83,7 @@ func TestLayout(t *testing.T) {
 func TestTotal(t *testing.T) {
 	f := func(want string, fields ...field.Field) {
 		t.Helper()
-		if got := pageOf(t, New(viewtest.Board(1, one("0", fields, descTemp)), Options{}), OpenMetrics); got != want+"# EOF\n" {
-			t.Errorf("got\n%swant\n%s", got, want)
-		}
+		testkit.Equal(t, "page", want+"# EOF\n", pageOf(t, New(viewtest.Board(1, one("0", fields, descTemp)), Options{}), OpenMetrics))
 	}
 	f("# TYPE a counter\na_total{cpu=\"0\"} 1\n", metric(descTemp, "a_total", field.Counter, ""))
 	f("# TYPE a_TOTAL unknown\na_TOTAL{cpu=\"0\"} 1\n", metric(descTemp, "a_TOTAL", field.Counter, ""))
@@ -137,7 +135,5 @@ V{cpu="0",xid="79"} 7
 	if want := (layoutStats{series: 5, duplicates: 2, misfits: 5}); r.layout.stats != want {
 		t.Errorf("got %+v, want %+v", r.layout.stats, want)
 	}
-	if store.synced != 1 {
-		t.Errorf("%d syncs for one page", store.synced)
-	}
+	testkit.Equal(t, "syncs for one page", 1, store.synced)
 }

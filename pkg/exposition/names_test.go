@@ -1,11 +1,13 @@
 package exposition
 
 import (
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/golden"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
@@ -38,9 +40,7 @@ func TestFieldNames(t *testing.T) {
 	for _, names := range []field.Names{field.NamesAsWritten, field.NamesOld, field.NamesNew, field.NamesBoth} {
 		named, _ := list.Named(names, "names.csv")
 		readings := named.Readings()
-		if len(readings) != len(values) {
-			t.Errorf("%s: %d readings, want %d, however many names", names, len(readings), len(values))
-		}
+		testkit.Equal(t, fmt.Sprintf("%s: readings, however many names", names), len(values), len(readings))
 		device := gpu(0)
 		device.Facts = nil
 		for _, l := range named.Labels() {

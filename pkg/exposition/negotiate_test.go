@@ -1,8 +1,11 @@
 package exposition
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+
+	"warpgauge/internal/testkit"
 )
 
 // Headers as real scrapers send them.
@@ -17,9 +20,7 @@ const (
 func TestNegotiate(t *testing.T) {
 	f := func(accept string, want Format) {
 		t.Helper()
-		if got := Negotiate(accept); got != want {
-			t.Errorf("got %v %q for %q, want %v", got, got.ContentType(), accept, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("format for %q", accept), want, Negotiate(accept))
 	}
 	f("", Text)
 	f("*/*", Text)
@@ -53,9 +54,7 @@ func TestNegotiate(t *testing.T) {
 func TestAcceptsGzip(t *testing.T) {
 	f := func(header string, want bool) {
 		t.Helper()
-		if got := AcceptsGzip(header); got != want {
-			t.Errorf("got %v for %q, want %v", got, header, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("gzip for %q", header), want, AcceptsGzip(header))
 	}
 	f("", false)
 	f("identity", false)

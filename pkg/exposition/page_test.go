@@ -1,12 +1,14 @@
 package exposition
 
 import (
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/view"
 	"warpgauge/pkg/view/viewtest"
 
@@ -24,9 +26,7 @@ func TestRowsAreRenderedEachInterval(t *testing.T) {
 			for _, gzip := range []bool{false, true} {
 				same := func(what string, a, b []byte, want bool) {
 					t.Helper()
-					if got := &a[0] == &b[0]; got != want {
-						t.Errorf("%v gzip %v, %s: the same page is %v, want %v", format, gzip, what, got, want)
-					}
+					testkit.Equal(t, fmt.Sprintf("%v gzip %v, %s: the same page", format, gzip, what), want, &a[0] == &b[0])
 				}
 				time.Sleep(minRenderInterval)
 				f.Tick(time.Now())
@@ -66,9 +66,7 @@ func TestEveryPartChangesThePage(t *testing.T) {
 		if got == last {
 			t.Errorf("%s: the page is the same", what)
 		}
-		if built := r.layout != layout; built != builds {
-			t.Errorf("%s: built a new layout: %v", what, built)
-		}
+		testkit.Equal(t, what+": built a new layout", builds, r.layout != layout)
 		last, layout = got, r.layout
 	}
 	step("a row", false, func() { f.Row[0]++; f.Tick(time.Now()); age(r) })
@@ -106,12 +104,8 @@ func TestSelf(t *testing.T) {
 	with, without, empty := New(viewtest.Board(1, f), Options{Self: self}), New(viewtest.Board(1, f), Options{}), New(viewtest.Board(1), Options{})
 	for format, c := range map[Format]struct{ own, end string }{Text: {string(self.text), ""}, OpenMetrics: {string(self.openMetrics), "# EOF\n"}, Protobuf: {string(self.protob), ""}} {
 		devices := strings.TrimSuffix(pageOf(t, without, format), c.end)
-		if got := pageOf(t, with, format); got != devices+c.own+c.end {
-			t.Errorf("%v: page is %q, want %q after the devices", format, got, c.own+c.end)
-		}
-		if got := pageOf(t, empty, format); got != c.end {
-			t.Errorf("%v: an empty page is %q", format, got)
-		}
+		testkit.Equal(t, fmt.Sprintf("%v: page with own metrics after the devices", format), devices+c.own+c.end, pageOf(t, with, format))
+		testkit.Equal(t, fmt.Sprintf("%v: an empty page", format), c.end, pageOf(t, empty, format))
 	}
 }
 
@@ -156,9 +150,7 @@ func TestDeviceIsReportedOnce(t *testing.T) {
 		f()
 		first.Tick(time.Now())
 		f("10", "11")
-		if left := r.layout.stats.duplicates; left != 0 {
-			t.Errorf("%d series were left out as duplicates", left)
-		}
+		testkit.Equal(t, "series left out as duplicates", 0, r.layout.stats.duplicates)
 	})
 }
 

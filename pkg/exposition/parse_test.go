@@ -6,11 +6,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/common/model"
 	promhistogram "github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/textparse"
+
+	"warpgauge/internal/testkit"
 )
 
 // said is the content of a page, from Prometheus' own parser.
@@ -94,9 +95,7 @@ func TestAllFormatsSayTheSame(t *testing.T) {
 	}
 	same := func(what string, want, got any) {
 		t.Helper()
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-text +other):\n%s", what, diff)
-		}
+		testkit.Equal(t, what+" (-text +other)", want, got)
 	}
 	same("values in OpenMetrics", text.Values, open.Values)
 	same("values in protobuf", text.Values, proto.Values)

@@ -1,6 +1,7 @@
 package exposition
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"sync"
@@ -12,8 +13,6 @@ import (
 	"warpgauge/internal/testkit"
 	"warpgauge/pkg/view"
 	"warpgauge/pkg/view/viewtest"
-
-	"github.com/google/go-cmp/cmp"
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
@@ -52,9 +51,7 @@ func TestShares(t *testing.T) {
 		got := pageOf(t, r, Text)
 		testkit.Equal(t, "", text, got)
 		for _, format := range []Format{OpenMetrics, Protobuf} {
-			if diff := cmp.Diff(parse(t, got, Text).Values, parse(t, pageOf(t, r, format), format).Values); diff != "" {
-				t.Errorf("%v says something else (-text +it):\n%s", format, diff)
-			}
+			testkit.Equal(t, fmt.Sprintf("values of %v, as those of text", format), parse(t, got, Text).Values, parse(t, pageOf(t, r, format), format).Values)
 		}
 	}
 	const power = "# TYPE B gauge\n" + `B{pod="x"} 300` + "\n" + `B{pod="y"} 300` + "\n"
@@ -77,9 +74,7 @@ func TestShares(t *testing.T) {
 	// A user without labels would repeat the device's own series, in both families.
 	owners.shares = &view.Shares{Set: 3, Series: []view.Share{{Device: "g", Field: descTemp.ID}}, Values: []float64{5}}
 	want("# TYPE A gauge\nA 70\n# TYPE A_KELVINISH gauge\nA_KELVINISH 0.7\n" + power)
-	if n := r.layout.stats.duplicates; n != 2 {
-		t.Errorf("%d series were left out, want 2", n)
-	}
+	testkit.Equal(t, "series left out as duplicates", 2, r.layout.stats.duplicates)
 	owners.shares = nil
 	want("# TYPE A gauge\nA 70\n# TYPE A_KELVINISH gauge\nA_KELVINISH 0.7\n" + power)
 }
@@ -94,9 +89,7 @@ func TestSharesLeaveWithTheirDevice(t *testing.T) {
 		r := New(viewtest.Board(1, first, second), Options{Owners: owners, StaleAfter: 5 * time.Second})
 		count := func(want int) {
 			t.Helper()
-			if n := strings.Count(pageOf(t, r, Text), `A{team="x"`); n != want {
-				t.Errorf("%d series of users, want %d", n, want)
-			}
+			testkit.Equal(t, "series of users", want, strings.Count(pageOf(t, r, Text), `A{team="x"`))
 		}
 		count(2)
 		time.Sleep(3 * time.Second)
@@ -105,9 +98,7 @@ func TestSharesLeaveWithTheirDevice(t *testing.T) {
 		count(2)
 		time.Sleep(3 * time.Second)
 		count(0)
-		if n := r.layout.stats.duplicates; n != 0 {
-			t.Errorf("%d series were left out as duplicates", n)
-		}
+		testkit.Equal(t, "series left out as duplicates", 0, r.layout.stats.duplicates)
 	})
 }
 

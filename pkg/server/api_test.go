@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"warpgauge/internal/testkit"
 )
 
 // streaming is an API with a stream that lasts until Close.
@@ -70,17 +72,13 @@ func TestAPI(t *testing.T) {
 		begin = begin[:len(begin)+n]
 	}
 	must(t, stop())
-	if got := closedByServer(t, conn); got != "end" {
-		t.Errorf("the stream ended with %q", got)
-	}
+	testkit.Equal(t, "end of the stream", "end", closedByServer(t, conn))
 	got := gather(t, reg)
 	for series, want := range map[string]float64{
 		`warpgauge_http_requests_total code=200 path=/api/v1/devices`: 1,
 		`warpgauge_http_requests_total code=200 path=/api/v1/stream`:  1,
 		`warpgauge_http_requests_total code=404 path=other`:           1,
 	} {
-		if got[series] != want {
-			t.Errorf("%s = %v, want %v", series, got[series], want)
-		}
+		testkit.Equal(t, series, want, got[series])
 	}
 }

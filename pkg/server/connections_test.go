@@ -15,6 +15,8 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"go.uber.org/zap"
 	"golang.org/x/crypto/bcrypt"
+
+	"warpgauge/internal/testkit"
 )
 
 // sock is a connection that only records whether it was closed or cut off.
@@ -49,9 +51,7 @@ func TestEvictionIsFair(t *testing.T) {
 	cut := func(when string, want bool, of ...*sock) {
 		t.Helper()
 		for i, s := range of {
-			if s.cut != want {
-				t.Errorf("%s: connection %d of %s is cut off: %v, want %v", when, i, s.address, s.cut, want)
-			}
+			testkit.Equal(t, fmt.Sprintf("%s: connection %d of %s is cut off", when, i, s.address), want, s.cut)
 		}
 	}
 	one := open("192.0.2.1:1") // the oldest
@@ -70,9 +70,7 @@ func TestEvictionIsFair(t *testing.T) {
 	for _, s := range append(many, one, two, three, four) {
 		c.changed(s, http.StateClosed)
 	}
-	if c.count() != 0 {
-		t.Errorf("at the end %d connections are open; want none", c.count())
-	}
+	testkit.Equal(t, "connections that are open at the end", 0, c.count())
 }
 
 // TestHandshakesOfAnAddress: TLS allows fewer connections without a request.
@@ -225,9 +223,7 @@ func TestOnePageForAllCountsOnce(t *testing.T) {
 		t.Errorf("%v were cut off, want none", cut)
 	}
 	end := begin("other", other)
-	if got := fmt.Sprint(cut); got != "[first second]" {
-		t.Errorf("%v were cut off, want all who read the large page, in order", got)
-	}
+	testkit.Equal(t, "cut off, all who read the large page, in order", "[first second]", fmt.Sprint(cut))
 	first()
 	second()
 	end()

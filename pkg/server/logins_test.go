@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/crypto/bcrypt"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/eventually"
 )
 
@@ -99,9 +100,7 @@ func TestLogins(t *testing.T) {
 		r.want(t, "192.0.2.7:1", "changed", 200)
 		r.want(t, alice, "changed", 200)
 		for reason, want := range map[string]float64{reasonBackoff: 8, reasonBusy: 0, reasonWrong: 12} {
-			if n := testutil.ToFloat64(r.refused.WithLabelValues(reason)); n != want {
-				t.Errorf("%v refused as %s, want %v", n, reason, want)
-			}
+			testkit.Equal(t, "refused as "+reason, want, testutil.ToFloat64(r.refused.WithLabelValues(reason)))
 		}
 		webConfig(t, r.dir, "basic_auth_users: 7")
 		r.want(t, alice, "wrong", 200) // the toolkit answers 500

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"warpgauge/internal/testkit"
 )
 
 func TestHeaderTimeoutEndsStalledConnections(t *testing.T) {
@@ -88,9 +90,7 @@ func TestStopLetsRequestsFinish(t *testing.T) {
 		t.Errorf("the reload's context ended with the stop: %v", err)
 	}
 	close(pages.release)
-	if body := <-bodies; body != textPage {
-		t.Errorf("request under way got %q, want the page", body)
-	}
+	testkit.Equal(t, "page of the request under way", textPage, <-bodies)
 	if got := <-reloaded; got.code != 200 {
 		t.Errorf("reload under way = %d %q, want 200", got.code, got.body)
 	}
@@ -233,9 +233,7 @@ func TestSystemdSocket(t *testing.T) {
 	cmd.Stdout, cmd.Stderr = &out, &out
 	must(t, cmd.Start())
 	body := get(t, client(t), "http://"+l.Addr().String()+"/metrics").body
-	if body != textPage {
-		t.Errorf("body %q", body)
-	}
+	testkit.Equal(t, "body", textPage, body)
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("%v: %s", err, out.String())
 	}

@@ -3,6 +3,7 @@ package server
 import (
 	"compress/gzip"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +12,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/exposition"
 )
 
@@ -26,9 +28,7 @@ func TestPaths(t *testing.T) {
 		if w.Code != code || body != "" && w.Body.String() != body {
 			t.Errorf("%s %s = %d %q, want %d %q", method, path, w.Code, w.Body, code, body)
 		}
-		if got := w.Header().Get("X-Content-Type-Options"); got != "nosniff" {
-			t.Errorf("%s %s: X-Content-Type-Options = %q, want nosniff", method, path, got)
-		}
+		testkit.Equal(t, fmt.Sprintf("%s %s: X-Content-Type-Options", method, path), "nosniff", w.Header().Get("X-Content-Type-Options"))
 	}
 	f(plain, "GET", "/metrics", 200, textPage)
 	for _, method := range []string{"POST", "PUT", "DELETE", "OPTIONS", "PATCH"} {
@@ -59,25 +59,15 @@ func TestMetricsNegotiation(t *testing.T) {
 		t.Helper()
 		w := ask(s, "GET", "/metrics", "Accept", accept, "Accept-Encoding", encoding)
 		h := w.Header()
-		if got := h.Get("Content-Type"); got != format.ContentType() {
-			t.Errorf("Accept %q: Content-Type = %q, want %q", accept, got, format.ContentType())
-		}
-		if got := h.Get("Content-Length"); got != strconv.Itoa(w.Body.Len()) {
-			t.Errorf("Accept %q: Content-Length = %s, body has %d bytes", accept, got, w.Body.Len())
-		}
-		if got := h.Get("Vary"); got != "Accept, Accept-Encoding" {
-			t.Errorf("Accept %q: Vary = %q", accept, got)
-		}
-		if got := h.Get("Content-Encoding") == "gzip"; got != zipped {
-			t.Errorf("Accept-Encoding %q: Content-Encoding = %q", encoding, h.Get("Content-Encoding"))
-		}
+		testkit.Equal(t, fmt.Sprintf("Accept %q: Content-Type", accept), format.ContentType(), h.Get("Content-Type"))
+		testkit.Equal(t, fmt.Sprintf("Accept %q: Content-Length", accept), strconv.Itoa(w.Body.Len()), h.Get("Content-Length"))
+		testkit.Equal(t, fmt.Sprintf("Accept %q: Vary", accept), "Accept, Accept-Encoding", h.Get("Vary"))
+		testkit.Equal(t, fmt.Sprintf("Accept-Encoding %q: is compressed", encoding), zipped, h.Get("Content-Encoding") == "gzip")
 		got := w.Body.String()
 		if zipped {
 			got = gunzip(t, w.Body)
 		}
-		if got != body {
-			t.Errorf("Accept %q, Accept-Encoding %q: body = %q, want %q", accept, encoding, got, body)
-		}
+		testkit.Equal(t, fmt.Sprintf("Accept %q, Accept-Encoding %q: body", accept, encoding), body, got)
 	}
 	const (
 		openMetrics = "application/openmetrics-text;version=1.0.0"
@@ -149,20 +139,14 @@ func TestMaxConcurrentScrapes(t *testing.T) {
 			t.Errorf("third scrape = %d, Retry-After %q, want 503 and 1", w.Code, w.Header().Get("Retry-After"))
 		}
 	}
-	if w := ask(s, "GET", "/health"); w.Code != 200 {
-		t.Errorf("/health meanwhile = %d, want 200", w.Code)
-	}
+	testkit.Equal(t, "/health meanwhile", 200, ask(s, "GET", "/health").Code)
 	close(pages.release)
 	for range 2 {
-		if code := <-codes; code != 200 {
-			t.Errorf("scrape within the limit = %d, want 200", code)
-		}
+		testkit.Equal(t, "scrape within the limit", 200, <-codes)
 	}
 	go func() { codes <- ask(s, "GET", "/metrics").Code }()
 	<-pages.entered
-	if code := <-codes; code != 200 {
-		t.Errorf("scrape after the others = %d, want 200", code)
-	}
+	testkit.Equal(t, "scrape after the others", 200, <-codes)
 }
 
 func TestReloadRefusesOtherSites(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -19,6 +20,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/crypto/bcrypt"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/file"
 )
 
@@ -77,9 +79,7 @@ basic_auth_users: {prometheus: `+string(hash)+`}
 			req.SetBasicAuth(user, password)
 		}
 		got := do(t, c, req)
-		if got.code != code {
-			t.Errorf("%s as %q %q = %d, want %d", path, user, password, got.code, code)
-		}
+		testkit.Equal(t, fmt.Sprintf("%s as %q %q", path, user, password), code, got.code)
 		return got
 	}
 	f(address, "/metrics", "prometheus", "secret", 200)
@@ -87,15 +87,9 @@ basic_auth_users: {prometheus: `+string(hash)+`}
 	f(address, "/metrics", "", "", 401)
 	f(address, "/health", "", "", 401)
 	index := f(address, "/", "prometheus", "secret", 200)
-	if got := index.header.Get("Content-Security-Policy"); got != "frame-ancestors 'self'" {
-		t.Errorf("Content-Security-Policy = %q, want that of the file", got)
-	}
-	if index.proto != 2 {
-		t.Errorf("HTTP/%d, want 2 where the client offers it", index.proto)
-	}
-	if got := get(t, client(t), "http://"+address+"/metrics"); got.code != http.StatusBadRequest {
-		t.Errorf("without TLS: %d, want 400", got.code)
-	}
+	testkit.Equal(t, "Content-Security-Policy, that of the file", "frame-ancestors 'self'", index.header.Get("Content-Security-Policy"))
+	testkit.Equal(t, "version of HTTP where the client offers 2", 2, index.proto)
+	testkit.Equal(t, "without TLS", http.StatusBadRequest, get(t, client(t), "http://"+address+"/metrics").code)
 
 	if got, want := logs.All()[0].Message, "serving https://"+address+"/metrics"; got != want || logs.Len() != 1 {
 		t.Errorf("logged %q first of %d, want %q", got, logs.Len(), want)
@@ -115,9 +109,7 @@ func TestStalledHandshakes(t *testing.T) {
 	}
 	c := client(t)
 	c.Transport.(*http.Transport).TLSClientConfig = &tls.Config{RootCAs: pool}
-	if body := get(t, c, "https://"+address+"/metrics").body; body != textPage {
-		t.Errorf("body %q, want the page", body)
-	}
+	testkit.Equal(t, "body", textPage, get(t, c, "https://"+address+"/metrics").body)
 	if n := s.conns.count(); n > s.conns.slots() {
 		t.Errorf("%d connections open, want at most %d", n, s.conns.slots())
 	}
@@ -132,9 +124,7 @@ func TestWebConfigThatIsAFIFO(t *testing.T) {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/metrics", nil)
 		must(t, err)
 		req.SetBasicAuth("prometheus", "secret")
-		if got := do(t, client(t), req); got.code != code {
-			t.Errorf("%s: %d, want %d", what, got.code, code)
-		}
+		testkit.Equal(t, what, code, do(t, client(t), req).code)
 	}
 	want("a good file", http.StatusOK)
 	must(t, errors.Join(os.Rename(path, path+".was"), syscall.Mkfifo(path, 0o600)))

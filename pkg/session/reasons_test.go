@@ -66,9 +66,7 @@ func TestReasonsOfCells(t *testing.T) {
 		if !w.view.Ring.Latest(&row) {
 			t.Fatal("no row")
 		}
-		if got := w.view.Why(0, row.Cells[0]); got != want {
-			t.Errorf("%v: %+v, want %+v", v, got, want)
-		}
+		testkit.Equal(t, fmt.Sprint(v), want, w.view.Why(0, row.Cells[0]))
 		if got := w.view.Why(1, row.Cells[1]); got.Reason != collector.ReasonNotDue {
 			t.Errorf("a cell that was never read: %+v", got)
 		}

@@ -230,9 +230,7 @@ func TestErrorsOfHiddenDevices(t *testing.T) {
 		src.sample = func([]float64, []bool) error { return c.in }
 		w.tick(n, time.Now())
 		n++
-		if got := [2]State{w.device(0, time.Now()).State, w.device(1, time.Now()).State}; got != c.want {
-			t.Errorf("after %v the devices are %v, want %v", c.in, got, c.want)
-		}
+		testkit.Equal(t, fmt.Sprintf("states of the devices after %v", c.in), c.want, [2]State{w.device(0, time.Now()).State, w.device(1, time.Now()).State})
 	}
 }
 
@@ -265,9 +263,7 @@ func TestImpossibleSizes(t *testing.T) {
 	if got := b.devices[1].Model; got != strings.Repeat("x", maxText-1) {
 		t.Errorf("a long text is %d bytes, ends in %q", len(got), got[len(got)-2:])
 	}
-	if got := b.devices[2].Model; got != "A\uFFFDB" {
-		t.Errorf("a text with NUL is %q", got)
-	}
+	testkit.Equal(t, "a text with NUL", "A\uFFFDB", b.devices[2].Model)
 	sel = s.o.Select.over([]collector.Source{wide}, s.o.Logger)
 	wide.columns = slices.Repeat([]collector.Column{{Field: 60001}}, MaxColumns+5)
 	if b, _ := sel.bind(wide); len(b.columns) != MaxColumns || sel.cut != 5 || sel.leftOut != 10 {

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
@@ -26,9 +27,7 @@ func TestSamplesOnTheGrid(t *testing.T) {
 			t.Errorf("status is %+v, want three devices that are up", st)
 		}
 		for _, src := range s.Sources() {
-			if got := src.Ring.Head(); got != 11 {
-				t.Errorf("%s: %d rows in 10 s of 1 s ticks, want 11", src.Devices[0].ID, got)
-			}
+			testkit.Equal(t, src.Devices[0].ID+": rows in 10 s of 1 s ticks", uint64(11), src.Ring.Head())
 			var row ring.Row
 			if !src.Ring.Latest(&row) || row.Cells[0] != 42 || time.Now().UnixNano()-row.Stamps[0] > int64(time.Second) {
 				t.Errorf("%s: latest row is %+v, want 42, under a tick old", src.Devices[0].ID, row)
@@ -222,9 +221,7 @@ func TestWhatEndsASession(t *testing.T) {
 				if life := s.at.Sub(s.born); !errors.Is(err, want) || CauseOf(err) != CauseOf(want) || life < ends || life >= ends+time.Second {
 					t.Errorf("Run returned %v after %v, want %v after %v", err, life, want, ends)
 				}
-				if n.Closes != 1 {
-					t.Errorf("closed %d times", n.Closes)
-				}
+				testkit.Equal(t, "calls of Close", 1, n.Closes)
 			})
 		})
 	}
@@ -252,15 +249,11 @@ func TestScans(t *testing.T) {
 		s := start(t, n.Open, oneField, Options{RescanInterval: 10 * time.Second})
 		time.Sleep(35 * time.Second)
 		n.Set(func() {
-			if n.Scans != 3 {
-				t.Errorf("%d scans in 35 s, want one each 10 s", n.Scans)
-			}
+			testkit.Equal(t, "scans in 35 s, one each 10 s", 3, n.Scans)
 			n.ScanErr = errors.New("no")
 		})
 		time.Sleep(10 * time.Second)
-		if got := s.Costs().RescanErrors; got != 1 {
-			t.Errorf("%v scans have failed, want 1", got)
-		}
+		testkit.Equal(t, "scans that have failed", uint64(1), s.Costs().RescanErrors)
 		hang := make(chan struct{})
 		n.Set(func() { n.ScanHang = hang }) // a call that does not return is not repeated
 		time.Sleep(2 * time.Minute)

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
@@ -187,12 +188,8 @@ func TestErrorsOfDevices(t *testing.T) {
 			t.Fatalf("no row for the tick after %v", e)
 		}
 		for i, s := range want {
-			if got := w.device(i, at).State; got != s {
-				t.Errorf("after %v: device %d is %v, want %v", e, i, got, s)
-			}
-			if fresh := row.Stamps[i] == at.UnixNano(); fresh != (s == Up) {
-				t.Errorf("after %v: device %d fresh is %v, state %v", e, i, fresh, s)
-			}
+			testkit.Equal(t, fmt.Sprintf("state of device %d after %v", i, e), s, w.device(i, at).State)
+			testkit.Equal(t, fmt.Sprintf("device %d is fresh after %v", i, e), s == Up, row.Stamps[i] == at.UnixNano())
 		}
 		if ok != slices.Contains(want, Up) || len(noticed) != notices {
 			t.Errorf("after %v: success is %v, notices %v, want %d", e, ok, noticed, notices)

@@ -14,11 +14,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
@@ -117,9 +117,7 @@ func TestMessages(t *testing.T) {
 			t.Errorf("source %d is %+v", i, got)
 		}
 		got.Collector, got.Ring, got.Fields = "", nil, field.List{}
-		if diff := cmp.Diff(want.Source, got); diff != "" {
-			t.Errorf("source %d (-sent +received):\n%s", i, diff)
-		}
+		testkit.Equal(t, fmt.Sprintf("source %d (-sent +received)", i), want.Source, got)
 	}
 	// The parent reads the child's rows and does not invent any.
 	r, err := ring.Attach(region.Words(), 16, 2, 2)
@@ -133,9 +131,7 @@ func TestMessages(t *testing.T) {
 	if all[1].State != session.Lost || all[1].Reason != "gone" || all[2].Cause != session.CauseStarting {
 		t.Errorf("states %+v, want the second lost and the third not sampled", all)
 	}
-	if diff := cmp.Diff(costs(), c.costs()); diff != "" {
-		t.Errorf("costs (-sent +received):\n%s", diff)
-	}
+	testkit.Equal(t, "costs (-sent +received)", costs(), c.costs())
 	if why := c.ended(); why.reason != ReasonOutdated || why.cause != session.CauseOutdated || why.text != "driver" {
 		t.Errorf("the end is %+v", why)
 	}

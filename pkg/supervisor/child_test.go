@@ -22,6 +22,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/collector/collectortest"
@@ -325,9 +326,7 @@ func TestChildrenThatHang(t *testing.T) {
 	if took := time.Since(begin); v.pid() == pid {
 		t.Errorf("the reload took %v, and the child is the same", took)
 	}
-	if v.restarts(ReasonHung) != 0 {
-		t.Errorf("%v restarts for a reload", v.restarts(ReasonHung))
-	}
+	testkit.Equal(t, "restarts for a reload", 0.0, v.restarts(ReasonHung))
 }
 
 // A child whose devices all hang is killed after two deadlines, unless one of them answers in between.
@@ -431,9 +430,7 @@ func TestAChildWithNothingToSample(t *testing.T) {
 		st := v.Status()
 		return !st.Up && st.Cause == session.CauseNotLoaded && strings.Contains(st.Reason, "look for it")
 	})
-	if n := value(t, v.Supervisor, "warpgauge_collector_restarts_total"); n != 0 {
-		t.Errorf("%v restarts, want none", n)
-	}
+	testkit.Equal(t, "restarts", 0.0, value(t, v.Supervisor, "warpgauge_collector_restarts_total"))
 	absent := v.logs.FilterMessageSnippet("nothing to sample").All()
 	if opened := v.logs.FilterLevelExact(zap.InfoLevel).FilterMessage("opened").Len(); len(absent) != 1 || opened != 1 {
 		t.Fatalf("%d lines that there is nothing, and %d of the child's, want one each", len(absent), opened)
@@ -453,9 +450,7 @@ func TestAChildThatMustBeKilled(t *testing.T) {
 	v.await()
 	freeze(t, v.pid())
 	must(t, v.want(setList(collectortest.Gauges(t, power))))
-	if got := v.logs.FilterMessageSnippet("killing a child").Len(); got != 1 {
-		t.Errorf("%d lines that it was killed, want one", got)
-	}
+	testkit.Equal(t, "lines that it was killed", 1, v.logs.FilterMessageSnippet("killing a child").Len())
 	v.await()
 	freeze(t, v.pid())
 	if err := v.want(release); err != nil || v.pid() != 0 {

@@ -74,17 +74,13 @@ func TestOutput(t *testing.T) {
 func TestOutputIsBounded(t *testing.T) {
 	o, logs := newOutput(nil)
 	write(t, o, strings.Repeat("x", 10*maxLine))
-	if len(o.partial) != maxLine {
-		t.Errorf("%d bytes are kept of a line, want %d", len(o.partial), maxLine)
-	}
+	testkit.Equal(t, "bytes that are kept of a line", maxLine, len(o.partial))
 	for range 2 {
 		before := logs.Len()
 		for range 3 * linesPerTick {
 			write(t, o, "line\n")
 		}
-		if got := logs.Len() - before; got != linesPerTick {
-			t.Errorf("%d entries between two ticks, want %d", got, linesPerTick)
-		}
+		testkit.Equal(t, "entries between two ticks", linesPerTick, logs.Len()-before)
 		o.tick()
 		last := logs.All()[logs.Len()-1]
 		if last.Message != "dropped log entries of a child" || last.ContextMap()["entries"].(int64) < linesPerTick {

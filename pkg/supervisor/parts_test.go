@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/collector/collectortest"
 	"warpgauge/pkg/field"
@@ -24,9 +25,7 @@ func TestPauses(t *testing.T) {
 	p := pauses{longest: 3 * time.Second}
 	f := func(served, want time.Duration) {
 		t.Helper()
-		if got := p.next(served); got != want {
-			t.Errorf("pause %v after a session in service for %v, want %v", got, served, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("pause after a session in service for %v", served), want, p.next(served))
 	}
 	for _, millis := range []int{100, 200, 400, 800, 1600, 3000, 3000, 3000} {
 		f(0, time.Duration(millis)*time.Millisecond)
@@ -48,9 +47,7 @@ func TestStateMetrics(t *testing.T) {
 		pass(3500 * time.Millisecond)
 		f := func(want float64, name string, labels ...string) {
 			t.Helper()
-			if got := value(t, b.Supervisor, name, labels...); got != want {
-				t.Errorf("%s%v is %v, want %v", name, labels, got, want)
-			}
+			testkit.Equal(t, fmt.Sprintf("%s%v", name, labels), want, value(t, b.Supervisor, name, labels...))
 		}
 		f(1, "warpgauge_device_state", "device", "a", "state", "up")
 		f(1, "warpgauge_devices", "state", "lost")
@@ -58,14 +55,10 @@ func TestStateMetrics(t *testing.T) {
 			t.Errorf("the last sample is %v s old, want under a tick", got)
 		}
 		f(1, "warpgauge_collector_opens_total", "result", "success")
-		if got := b.count("device is not up"); got != 1 {
-			t.Errorf("%d lines of the lost device, want one", got)
-		}
+		testkit.Equal(t, "lines of the lost device", 1, b.count("device is not up"))
 		l.Set(func() { delete(l.Failure, "b") })
 		pass(5 * time.Second)
-		if got := b.count("device is up again"); got != 1 {
-			t.Errorf("%d lines that it is up again, want one", got)
-		}
+		testkit.Equal(t, "lines that it is up again", 1, b.count("device is up again"))
 	})
 }
 
@@ -87,9 +80,7 @@ func TestIdentify(t *testing.T) {
 		for _, s := range identify(sources, before) {
 			got = append(got, s.Devices[0].ID+s.Devices[0].GPU)
 		}
-		if strings.Join(got, " ") != want {
-			t.Errorf("%s: %v, want %s", what, got, want)
-		}
+		testkit.Equal(t, what, want, strings.Join(got, " "))
 	}
 	a, b, c := source(gpu("a", "0", "A"), 1), source(gpu("b", "1", "B"), 1), source(gpu("c", "2", "C"), 1)
 	f("all answer", "a0 b1 c2", a, b, c)
@@ -112,9 +103,7 @@ func TestNamelessIsNotAbsent(t *testing.T) {
 		v := inventory{absent: map[string]departed{}, numbers: map[string]string{}}
 		before.Level, now.Level = field.GPU, field.GPU
 		v.update([]*view.Source{{Devices: []collector.Device{now}}}, nil, []session.DeviceStatus{{Device: before}}, zap.NewNop(), time.Now())
-		if got := len(v.missing(time.Now())); got != want {
-			t.Errorf("%s: %d absent, want %d", what, got, want)
-		}
+		testkit.Equal(t, what+": absent", want, len(v.missing(time.Now())))
 	}
 	named := collector.Device{ID: "GPU-a", UUID: "GPU-a", PCIBusID: "A"}
 	f("neither UUID nor address", collector.Device{ID: "nvml3", GPU: "3"}, named, 0)

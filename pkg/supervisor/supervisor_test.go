@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/session"
@@ -120,9 +121,7 @@ func TestAListThatCannotBeOpened(t *testing.T) {
 		}
 		opens := l.Opens
 		pass(5 * time.Minute)
-		if l.Opens != opens {
-			t.Errorf("opened %d times more", l.Opens-opens)
-		}
+		testkit.Equal(t, "times that it was opened", opens, l.Opens)
 		stop()
 		l.Set(func() { l.Failure["a"] = collector.ErrOutdated }) // later sessions use it, too
 		pass(time.Second)
@@ -157,9 +156,7 @@ func TestTheFirstListIsTriedAgain(t *testing.T) {
 		if st := b.Status(); st.Up || st.Cause != session.CauseError || !strings.Contains(st.Reason, "engine refused") {
 			t.Errorf("status %+v", st)
 		}
-		if got := b.count("session ended"); got != 1 {
-			t.Errorf("%d lines of log for one reason, want 1", got)
-		}
+		testkit.Equal(t, "lines of log for one reason", 1, b.count("session ended"))
 		l.Set(func() { l.OpenErr = nil })
 		pass(10 * time.Second)
 		if st := b.Status(); !st.Up || st.Cause != session.CauseNone {
@@ -207,12 +204,8 @@ func TestReleaseStandbyAndResume(t *testing.T) {
 		f("nothing", func(*Wanted) {}, session.CauseNone, 2)
 		f("release", release, session.CauseReleased, 2)
 		f("resume", resume, session.CauseNone, 2)
-		if got := b.count("collector is resumed"); got != 3 {
-			t.Errorf("%d lines that it is resumed, want 3", got)
-		}
-		if got := b.count("has disappeared") + b.count("is back"); got != 0 {
-			t.Errorf("%d lines of devices that come or go", got)
-		}
+		testkit.Equal(t, "lines that it is resumed", 3, b.count("collector is resumed"))
+		testkit.Equal(t, "lines of devices that come or go", 0, b.count("has disappeared")+b.count("is back"))
 	})
 }
 
@@ -275,9 +268,7 @@ func TestAnAbsentVendorStartsNothing(t *testing.T) {
 		if st := b.Status(); st.Up || st.Cause != session.CauseNotLoaded || st.Reason != "there is no /dev/toy0" {
 			t.Errorf("status %+v", st)
 		}
-		if got := b.logs.Len(); got != 1 {
-			t.Errorf("%d lines of log, want one", got)
-		}
+		testkit.Equal(t, "lines of log", 1, b.logs.Len())
 		pass(20 * time.Second)
 		if !b.Status().Up {
 			t.Errorf("status %+v, want up now that it is there", b.Status())
@@ -446,15 +437,11 @@ func TestInventory(t *testing.T) {
 			for _, s := range b.Board().Load().Sources {
 				got = append(got, s.Devices[0].ID+s.Devices[0].GPU)
 			}
-			if strings.Join(got, " ") != want {
-				t.Errorf("the page has %v, want %s", got, want)
-			}
+			testkit.Equal(t, "page", want, strings.Join(got, " "))
 		}
 		expected := func(want int) {
 			t.Helper()
-			if got := value(t, b.Supervisor, "warpgauge_devices_expected"); got != float64(want) {
-				t.Errorf("%v devices are expected, want %d", got, want)
-			}
+			testkit.Equal(t, "devices that are expected", float64(want), value(t, b.Supervisor, "warpgauge_devices_expected"))
 		}
 		numbers("a0 b1 c2")
 		l.Set(func() { l.IDs = []string{"a", "c"} }) // the driver calls them 0 and 1
@@ -469,9 +456,7 @@ func TestInventory(t *testing.T) {
 		}
 		numbers("a0 c2")
 		expected(3)
-		if got := b.count("device has disappeared"); got != 1 {
-			t.Errorf("%d warnings that it is absent, want one", got)
-		}
+		testkit.Equal(t, "warnings that it is absent", 1, b.count("device has disappeared"))
 		l.Set(func() { l.IDs = []string{"a", "b", "c"} })
 		pass(12 * time.Second)
 		numbers("a0 b1 c2")
