@@ -18,9 +18,10 @@ func (w *Watch) updateDevices(all []session.CollectorStatus, now time.Time) {
 	for i := range all {
 		devices := all[i].Devices
 		hung := func(id string) bool { t := w.byID[id]; return t != nil && !t.find(ruleHung).inactive() } // while others worked
-		boards := slices.DeleteFunc(slices.Clone(devices), func(d session.DeviceStatus) bool { return d.Device.Level != field.GPU })
-		w.othersWork[all[i].Name] = len(boards) <= 1 || slices.ContainsFunc(boards, func(d session.DeviceStatus) bool {
-			return d.Cause != session.CauseHung || hung(d.Device.ID)
+		board := func(d session.DeviceStatus) bool { return d.Device.Level == field.GPU }
+		single := !slices.ContainsFunc(devices[slices.IndexFunc(devices, board)+1:], board)
+		w.othersWork[all[i].Name] = single || slices.ContainsFunc(devices, func(d session.DeviceStatus) bool {
+			return board(d) && (d.Cause != session.CauseHung || hung(d.Device.ID))
 		})
 		for j := range devices {
 			w.updateDevice(&all[i], &devices[j], now)

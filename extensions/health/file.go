@@ -117,8 +117,8 @@ func (w *Watch) restoreDevice(t *tracked, d *savedDevice, rebooted bool) {
 	}
 	for _, c := range d.Conditions {
 		rule := w.o.Rules.find(c.Reason)
-		if rule == nil || len(c.Evidence) > maxEvidence || t.find(c.Reason) != nil {
-			continue // the rule is off now, or the file is not ours
+		if rule == nil || len(c.Evidence) > maxEvidence || t.find(c.Reason) != nil || rebooted && (c.Reason == ruleHung || c.Reason == ruleLost) {
+			continue // the rule is off now, the file is not ours, or the state was that of the former boot
 		}
 		t.conditions = append(t.conditions, &condition{rule: rule, active: true, holds: c.Since, since: c.Since, last: c.Last, evidence: c.Evidence, logOnly: c.LogOnly})
 	}

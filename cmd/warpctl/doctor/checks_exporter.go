@@ -47,7 +47,6 @@ var advice = map[string]string{
 	"opening":          "the library has not opened yet. Without persistence mode that takes seconds for each GPU; if it takes longer the driver hangs: see the kernel log (dmesg)",
 	"not_loaded":       "see what was looked for, and the checks of the driver and the library",
 	"no_devices":       "see that the selection (-d, -s, -p) leaves devices, and that the container has the GPUs",
-	"":                 "see the log of the exporter; MIG instances need permission: a container NVIDIA_MIG_MONITOR_DEVICES=all and CAP_SYS_ADMIN", // it is up
 	"not_built_in":     "use a build that has the library: the released packages and images have all",
 }
 
@@ -64,7 +63,8 @@ func checkCollectors(f *Facts, out *findings) {
 		d := f.Drivers[c.Vendor] // nil: simulated, or the probe did not end
 		switch {
 		case c.Up && c.Reason != "":
-			out.add(Problem, advice[c.Cause], "%s is in use: %s", c.Name, c.Reason)
+			const missing = "see the log of the exporter; MIG instances need permission: a container NVIDIA_MIG_MONITOR_DEVICES=all and CAP_SYS_ADMIN"
+			out.add(Problem, cmp.Or(advice[c.Cause], missing), "%s is in use: %s", c.Name, c.Reason)
 		case c.Up:
 			out.add(OK, "", "%s is in use", c.Name)
 		case c.Cause == "standby" || c.Cause == "released":

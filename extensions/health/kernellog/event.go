@@ -108,7 +108,7 @@ func compile(kind Kind, text string) pattern { return pattern{kind, regexp.MustC
 // patterns are compiled for the first line of a driver.
 var patterns = sync.OnceValue(func() []pattern {
 	return []pattern{
-		compile(XID, `^NVRM: Xid \((?:PCI:)?`+at+`\): (?P<code>\d{1,9}), (?:pid='?(?:(?P<pid>\d{1,9})|[^,]*)'?, )?(?:name='?(?P<name>[^,]*))?(?:.*caused by previous Xid (?P<cause>\d{1,9}))?`),
+		compile(XID, `^NVRM: Xid \((?:PCI:)?`+at+`(?: GPU-I:\d+)?(?: GPU-CI:\d+)?\): (?P<code>\d{1,9}), (?:pid='?(?:(?P<pid>\d{1,9})|[^,]*)'?, )?(?:name='?(?P<name>[^,]*))?(?:.*caused by previous Xid (?P<cause>\d{1,9}))?`),
 		compile(FellOffBus, nvidia+`(?:GPU )?(?:has )?fallen off the bus`),
 		compile(FellOffBus, `^NVRM: The NVIDIA GPU `+at+`(?s:.*)\nNVRM: fallen off the bus`),
 		compile(RmInitFailed, nvidia+`RmInitAdapter failed!`),
