@@ -246,7 +246,8 @@ func TestOperator(t *testing.T) {
 	testkit.Must(t, err)
 	for name, more := range map[string][]string{"embedded": nil, "dcgm.enabled": {"DCGM_REMOTE_HOSTENGINE_INFO=" + n.address}} {
 		t.Run(name, func(t *testing.T) {
-			env := append(slices.Concat(n.env, more), "DCGM_EXPORTER_LISTEN=127.0.0.1:0", "DCGM_EXPORTER_KUBERNETES=true", "DCGM_EXPORTER_COLLECTORS="+list, "NODE_NAME=worker-7", "WARPGAUGE_EXPORTER_METRICS=full")
+			env := append(slices.Concat(n.env, more), "DCGM_EXPORTER_LISTEN=127.0.0.1:0", "DCGM_EXPORTER_KUBERNETES=true", "DCGM_EXPORTER_COLLECTORS="+list, "NODE_NAME=worker-7", "WARPGAUGE_EXPORTER_METRICS=full",
+				"WARPGAUGE_ENABLE_DCGM=true", "WARPGAUGE_ENABLE_NVML=true") // /dev has no GPUs here
 			e := &exporter{Process: programtest.Start(t, n.binary(t), nil, programtest.Options{Env: env})}
 			e.url = e.AwaitReady(t, "/health")
 			e.await(t, "profiling", func(p page) error {
