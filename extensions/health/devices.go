@@ -16,15 +16,8 @@ import (
 // updateDevices applies the device states of all collectors.
 func (w *Watch) updateDevices(all []session.CollectorStatus, now time.Time) {
 	for i := range all {
-		devices := all[i].Devices
-		hung := func(id string) bool { t := w.byID[id]; return t != nil && !t.find(ruleHung).inactive() } // while others worked
-		board := func(d session.DeviceStatus) bool { return d.Device.Level == field.GPU }
-		single := !slices.ContainsFunc(devices[slices.IndexFunc(devices, board)+1:], board)
-		w.othersWork[all[i].Name] = single || slices.ContainsFunc(devices, func(d session.DeviceStatus) bool {
-			return board(d) && (d.Cause != session.CauseHung || hung(d.Device.ID))
-		})
-		for j := range devices {
-			w.updateDevice(&all[i], &devices[j], now)
+		for j := range all[i].Devices {
+			w.updateDevice(&all[i], &all[i].Devices[j], now)
 		}
 	}
 	kept := w.devices[:0]
@@ -141,10 +134,10 @@ func (w *Watch) judgeState(t *tracked, now time.Time) {
 	if d.State == session.Up && !d.LastSample.IsZero() && !t.valued {
 		t.valued, t.dirty = true, true
 	}
-	hung := d.Cause == session.CauseStuck || d.Cause == session.CauseHung && w.othersWork[t.collector]
-	t.setGone(hung || d.State == session.Lost || d.State == session.Absent)
+	hung := d.Cause == session.CauseStuck || d.Cause == session.CauseHung
 	starting := d.Cause == session.CauseStarting
 	stalled := d.State == session.Stalled && !starting
+	t.setGone(hung || d.State == session.Lost || d.State == session.Absent || stalled && !t.find(ruleFrozen).inactive())
 	w.setCondition(t, ruleStarting, starting, now, "")
 	why := d.Reason
 	if d.State == session.Up && t.blank {
@@ -152,8 +145,8 @@ func (w *Watch) judgeState(t *tracked, now time.Time) {
 	}
 	w.setCondition(t, ruleStalled, stalled || d.State == session.Absent && now.Sub(d.LastSample) > handover || d.State == session.Up && t.blank, now, why)
 	w.setCondition(t, ruleFrozen, stalled, now, d.Reason)
-	if hung || !stalled { // a device that is stalled for another reason since has not answered
-		w.setCondition(t, ruleHung, hung, now, d.Reason)
+	if c := t.find(ruleHung); hung || d.State == session.Up && c != nil && (d.LastSample.After(c.last) || c.last.After(now)) {
+		w.setCondition(t, ruleHung, hung, now, d.Reason) // until it answers
 	}
 	lost := d.State == session.Lost || d.State == session.Absent && !t.find(ruleLost).inactive() // until it is back
 	w.setCondition(t, ruleLost, lost, now, d.Reason)

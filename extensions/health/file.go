@@ -2,9 +2,11 @@ package health
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/events"
 	"warpgauge/pkg/file"
+	"warpgauge/pkg/view"
 )
 
 // Constants of the file that holds the conditions across restarts.
@@ -60,10 +63,54 @@ type savedCondition struct {
 	LogOnly  bool              `json:"log_only,omitempty"`
 }
 
-// files is the directory with a slot for the next content.
-type files struct {
+// Store is the directory of the verdicts and of the position in the kernel's log. Only the process that locks it writes.
+type Store struct {
 	file.Private
-	lock   *os.File    // locks out other writers; nil: not locked yet
+	mu    sync.Mutex
+	lock  *os.File // locks out other processes; nil: not locked
+	after bool     // another process had locked it
+}
+
+// NewStore returns the Store of a directory, or nil for "".
+func NewStore(directory string) *Store {
+	if directory == "" {
+		return nil
+	}
+	return &Store{Private: file.Private{Path: directory, Of: "health", Flag: "health-directory"}}
+}
+
+// Write replaces a file as file.Private does, and locks the directory first.
+func (s *Store) Write(name string, data []byte) (err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lock == nil {
+		if s.lock, err = s.Lock("lock"); err != nil {
+			s.after = true
+			return err
+		}
+	}
+	if s.after && name == fileName {
+		s.after = false
+		return errFormer
+	}
+	return s.Private.Write(name, data)
+}
+
+// errFormer is returned once, when another process has ended that had locked the directory.
+var errFormer = errors.New("another process has written verdicts")
+
+// Close unlocks the directory.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	lock := s.lock
+	s.lock = nil
+	return lock.Close()
+}
+
+// files is a Store with a slot for the next content.
+type files struct {
+	*Store
 	next   chan []byte // one slot
 	saved  time.Time
 	failed atomic.Bool // the last write failed
@@ -72,21 +119,22 @@ type files struct {
 // open reads the file. It returns nil if no directory is configured. An unusable file is logged and
 // replaced.
 func (w *Watch) open(now time.Time) *files {
-	if w.o.Directory == "" {
+	if w.o.Store == nil {
 		return nil
 	}
-	out := &files{Private: file.Private{Path: w.o.Directory, Of: "health", Flag: "health-directory"}, next: make(chan []byte, 1), saved: now}
+	out := &files{Store: w.o.Store, next: make(chan []byte, 1), saved: now}
 	data, err := out.Read(fileName, maxFile)
 	if data != nil {
 		err = w.restore(data)
 	}
 	if err != nil {
-		w.log.Warn("cannot restore the health of devices; starting without it", zap.String("directory", w.o.Directory), zap.Error(err))
+		w.log.Warn("cannot restore the health of devices; starting without it", zap.String("directory", w.o.Store.Path), zap.Error(err))
 	}
 	return out
 }
 
-// restore restores the state of an earlier process. On an error it restores nothing.
+// restore restores the state of an earlier process, of devices that are known already only the conditions. On an error it
+// restores nothing.
 func (w *Watch) restore(data []byte) error {
 	var s saved
 	if err := json.Unmarshal(data, &s); err != nil {
@@ -97,11 +145,15 @@ func (w *Watch) restore(data []byte) error {
 	}
 	for i := range s.Devices {
 		d := &s.Devices[i]
-		if d.Device.ID == "" || w.byID[d.Device.ID] != nil {
+		if t := w.byID[d.Device.ID]; t != nil {
+			w.restoreConditions(t, d, s.Boot != w.o.BootID)
 			continue
 		}
 		if s.Scope != w.o.Scope {
 			d.Seen = time.Time{} // it may be outside the selection now
+		}
+		if d.Device.ID == "" {
+			continue
 		}
 		if t := w.trackDevice(&d.Device, d.Collector); t != nil {
 			w.restoreDevice(t, d, s.Boot != w.o.BootID)
@@ -115,19 +167,24 @@ func (w *Watch) restoreDevice(t *tracked, d *savedDevice, rebooted bool) {
 	if t.reported.State > events.Failed {
 		t.reported = reported{}
 	}
-	for _, c := range d.Conditions {
-		rule := w.o.Rules.find(c.Reason)
-		if rule == nil || len(c.Evidence) > maxEvidence || t.find(c.Reason) != nil || rebooted && (c.Reason == ruleHung || c.Reason == ruleLost) {
-			continue // the rule is off now, the file is not ours, or the state was that of the former boot
-		}
-		t.conditions = append(t.conditions, &condition{rule: rule, active: true, holds: c.Since, since: c.Since, last: c.Last, evidence: c.Evidence, logOnly: c.LogOnly})
-	}
+	w.restoreConditions(t, d, rebooted)
 	if rebooted {
 		t.recordReset(time.Now())
 		t.resets = nil
 	}
 	if at := address(t.device.PCIBusID); t.collector == "" && at != (pci.Address{}) {
 		w.byPCI[at] = t
+	}
+}
+
+func (w *Watch) restoreConditions(t *tracked, d *savedDevice, rebooted bool) {
+	for _, c := range d.Conditions {
+		rule := w.o.Rules.find(c.Reason)
+		if rule == nil || len(c.Evidence) > maxEvidence || t.find(c.Reason) != nil || rebooted && (c.Reason == ruleHung || c.Reason == ruleLost) {
+			continue // the rule is off now, the file is not ours, or the state was that of the former boot
+		}
+		t.conditions = append(t.conditions, &condition{rule: rule, active: true, holds: c.Since, since: c.Since, last: c.Last, evidence: c.Evidence, logOnly: c.LogOnly})
+		t.dirty = true
 	}
 }
 
@@ -168,19 +225,18 @@ func (w *Watch) content() *saved {
 	return out
 }
 
-// write locks the directory, and writes the content from save.
+// write writes the content from save. What another process has written in the meantime it passes to Run instead.
 func (w *Watch) write(f *files) {
 	for data := range f.next {
-		var err error
-		if f.lock == nil {
-			f.lock, err = f.Lock("lock")
-		}
-		if err == nil {
-			err = f.Write(fileName, data)
+		err := f.Write(fileName, data)
+		if errors.Is(err, errFormer) {
+			if data, err = f.Read(fileName, maxFile); err == nil {
+				view.Offer(w.former, data)
+			}
 		}
 		if failed := f.failed.Swap(err != nil); err != nil && !failed {
-			w.log.Warn("cannot save the health of devices", zap.String("directory", w.o.Directory), zap.Error(err))
+			w.log.Warn("cannot save the health of devices", zap.String("directory", f.Path), zap.Error(err))
 		}
 	}
-	_ = f.lock.Close() // unlocks
+	_ = f.Close()
 }

@@ -16,7 +16,6 @@ import (
 
 	"warpgauge/internal/testkit"
 	"warpgauge/pkg/events"
-	"warpgauge/pkg/file"
 	"warpgauge/pkg/session"
 )
 
@@ -170,7 +169,7 @@ func TestTheFile(t *testing.T) {
 	run := func(f func(n *node)) {
 		t.Helper()
 		synctest.Test(t, func(t *testing.T) {
-			n := newNode(t, 1, Options{Directory: dir, BootID: "b", Logger: zap.New(core)}, remapPending)
+			n := newNode(t, 1, Options{Store: NewStore(dir), BootID: "b", Logger: zap.New(core)}, remapPending)
 			n.status[0].Devices[0].LastSample = time.Now()
 			testkit.Start(t, n.Run)
 			synctest.Wait()
@@ -194,17 +193,26 @@ func TestTheFile(t *testing.T) {
 	if err != nil || !bytes.Contains(data, []byte("xid_48")) {
 		t.Fatalf("the file is %q: %v", data, err)
 	}
-	lock, err := file.Private{Path: dir, Of: "health", Flag: "health-directory"}.Lock("lock") // as another exporter's
+	lock, err := NewStore(dir).Lock("lock") // as another exporter's
 	must(t, err)
 	must(t, os.WriteFile(name, data, 0o600))
 	run(func(n *node) {
 		n.want("GPU-a", events.Failed, "xid_48")
 		n.Observe(Observation{Reason: "xid", Code: 79, Device: "GPU-a"})
+		time.Sleep(3 * time.Second)
+		if now, _ := os.ReadFile(name); !bytes.Equal(now, data) {
+			t.Error("a file of another process is replaced")
+		}
+		must(t, os.WriteFile(name, bytes.ReplaceAll(data, []byte("xid_48"), []byte("xid_95")), 0o600))
+		must(t, lock.Close())
+		time.Sleep(2 * retryEvery)
+		for _, of := range []string{"xid_48", "xid_79", "xid_95"} {
+			if now, _ := os.ReadFile(name); !bytes.Contains(now, []byte(of)) {
+				t.Errorf("after another process has ended the file lacks %s: %s", of, now)
+			}
+		}
 	})
-	if now, _ := os.ReadFile(name); !bytes.Equal(now, data) {
-		t.Error("a file of another process is replaced")
-	}
-	must(t, lock.Close())
+	must(t, os.WriteFile(name, data, 0o600))
 	if all := logs.FilterMessageSnippet("cannot save the health").All(); len(all) != 1 || !strings.Contains(fmt.Sprint(all[0].ContextMap()), fmt.Sprint(os.Getpid())) {
 		t.Errorf("a directory of another process: %v", all)
 	}

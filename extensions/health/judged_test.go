@@ -92,7 +92,7 @@ func TestLinkThatNeverWasUp(t *testing.T) {
 			rule = append(rule, r)
 		}
 	}
-	o := Options{Rules: rule, Directory: t.TempDir()}
+	o := Options{Rules: rule, Store: NewStore(t.TempDir())}
 	n := newNode(t, 1, o, rule[0].Readings[0])
 	links := func(up float64, want string) {
 		t.Helper()
@@ -139,8 +139,11 @@ func TestStates(t *testing.T) {
 		d := collector.Device{ID: "GPU-a", Level: field.GPU, GPU: "0"}
 		return session.CollectorStatus{Name: "test", Up: true, Devices: []session.DeviceStatus{{Device: d, State: s, Cause: c}}}
 	}
-	parted := reported(session.Stalled, session.CauseHung)
-	parted.Devices = append(parted.Devices, session.DeviceStatus{Device: collector.Device{ID: "MIG-a", Level: field.Instance, Parent: "GPU-a"}, State: session.Stalled, Cause: session.CauseHung})
+	both := func(c session.Cause) session.CollectorStatus {
+		out := reported(session.Stalled, c)
+		out.Devices = append(out.Devices, session.DeviceStatus{Device: collector.Device{ID: "GPU-b", Level: field.GPU, GPU: "1"}, State: session.Stalled, Cause: c})
+		return out
+	}
 	for name, c := range map[string]struct {
 		status session.CollectorStatus
 		after  time.Duration
@@ -149,7 +152,8 @@ func TestStates(t *testing.T) {
 	}{
 		"starting":       {reported(session.Stalled, session.CauseStarting), 31 * time.Second, events.Unknown, "starting"},
 		"hung":           {reported(session.Stalled, session.CauseHung), time.Second, events.Failed, "hung"},
-		"hung in parts":  {parted, time.Second, events.Failed, "hung"},
+		"all hung":       {both(session.CauseHung), time.Second, events.Failed, "hung"},
+		"engine hung":    {both(session.CauseBlocked), time.Second, events.Unknown, ruleStalled},
 		"lost":           {reported(session.Lost, session.CauseLost), time.Second, events.Failed, "lost"},
 		"absent":         {reported(session.Absent, session.CauseVanished), MissingFor + time.Second, events.Failed, ReasonMissing},
 		"free":           {reported(session.Released, session.CauseReleased), time.Second, events.Unknown, "released"},
@@ -193,6 +197,17 @@ func TestStates(t *testing.T) {
 	d.State, d.Cause = session.Absent, session.CauseVanished
 	n.step(60, 100, time.Second, events.Failed, "lost")
 	n.step(60, 30, time.Second, events.Failed, ReasonMissing)
+	d.State, d.Cause = session.Up, ""
+	n.step(60, 62, time.Second, events.OK, "")
+	// A hung GPU stays failed while another process starts, until it answers.
+	n = newNode(t, 1, Options{}, field.GPUTemperature)
+	n.step(60, 2, time.Second, events.OK, "")
+	d = &n.status[0].Devices[0]
+	d.State, d.Cause = session.Stalled, session.CauseHung
+	n.step(60, 1, time.Second, events.Failed, "hung")
+	for _, d.Cause = range []session.Cause{session.CauseChild, session.CauseStarting} {
+		n.step(60, 70, time.Second, events.Failed, "hung")
+	}
 	d.State, d.Cause = session.Up, ""
 	n.step(60, 62, time.Second, events.OK, "")
 	// A GPU that was only a number until it answered has no verdict afterwards.

@@ -209,14 +209,14 @@ const rasRule = "ras_uncorrected"
 // block of AMD's GPUs. Its error lists all mistakes and their repair.
 func Select(changes []string) (Rules, error) {
 	out := Table()
-	off := map[string]bool{}
+	off, named := map[string]bool{}, map[string]bool{}
 	var names, wrong []string
 	for i := range out {
 		names = append(names, out[i].Name)
 	}
 	for _, c := range changes {
-		name, value, _ := strings.Cut(c, "=")
-		name, block, _ := strings.Cut(name, ".")
+		what, value, _ := strings.Cut(c, "=")
+		name, block, _ := strings.Cut(what, ".")
 		i := slices.Index(names, name)
 		switch {
 		case i < 0:
@@ -225,6 +225,8 @@ func Select(changes []string) (Rules, error) {
 				text += fmt.Sprintf("; did you mean %s?", near)
 			}
 			wrong = append(wrong, text)
+		case named[what]:
+			wrong = append(wrong, fmt.Sprintf("%s is set twice", what))
 		case block != "" && name != rasRule:
 			wrong = append(wrong, fmt.Sprintf("%q: %s has no blocks: write %s=%s", c, name, name, value))
 		case block == "" && (value == "on" || value == "off"):
@@ -246,6 +248,7 @@ func Select(changes []string) (Rules, error) {
 				out[i].Blocks[block] = n
 			}
 		}
+		named[what] = true
 	}
 	if len(wrong) > 0 {
 		return nil, fmt.Errorf("--health-rules: %s; docs/health-rules.md lists them", strings.Join(wrong, "; "))

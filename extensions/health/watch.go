@@ -70,9 +70,8 @@ type Options struct {
 	Board   *events.Board // for the verdicts; nil: New creates one
 	// Events supplies the XIDs, and receives each verdict whose state or reason changed. It may be nil.
 	Events *events.Bus
-	// Directory stores the conditions; "" keeps them in memory only.
-	Directory string
-	BootID    string // of the running kernel, or "" if unknown
+	Store  *Store // of the conditions; nil keeps them in memory only
+	BootID string // of the running kernel, or "" if unknown
 	// Scope describes the device selection. After a change of Scope, earlier devices do not count as
 	// missing.
 	Scope  string
@@ -87,6 +86,7 @@ type Watch struct {
 	board    *events.Board
 	xids     *events.Subscription // nil without a bus
 	observed chan Observation
+	former   chan []byte   // what another process has written since the start
 	shown    chan struct{} // other sources supply the values: judge at once
 	dropped  atomic.Uint64 // number of Observations
 
@@ -97,23 +97,22 @@ type Watch struct {
 	evaluations evaluations
 
 	// Used by Run's goroutine only.
-	lost       uint64            // dropped XIDs and Observations, as last logged
-	regrouped  bool              // the devices changed since the last judgement
-	supplies   map[string]string // suppliers at the last judgement
-	devices    []*tracked
-	byID       map[string]*tracked
-	byPCI      map[pci.Address]*tracked // boards by address
-	othersWork map[string]bool          // collectors with a GPU that does not hang; if all hang, one may block the others
-	round      uint64
-	refresh    time.Time // last publication of repeated sightings
-	unsaved    bool
+	lost      uint64            // dropped XIDs and Observations, as last logged
+	regrouped bool              // the devices changed since the last judgement
+	supplies  map[string]string // suppliers at the last judgement
+	devices   []*tracked
+	byID      map[string]*tracked
+	byPCI     map[pci.Address]*tracked // boards by address
+	round     uint64
+	refresh   time.Time // last publication of repeated sightings
+	unsaved   bool
 }
 
 // New returns a Watch. Run starts it.
 func New(o Options) *Watch {
 	w := &Watch{
 		o: o, board: cmp.Or(o.Board, new(events.Board)), log: o.Logger.Named("health"), observed: make(chan Observation, maxObservations),
-		shown: make(chan struct{}, 1), evaluations: evaluations{}, byID: map[string]*tracked{}, byPCI: map[pci.Address]*tracked{}, othersWork: map[string]bool{},
+		former: make(chan []byte, 1), shown: make(chan struct{}, 1), evaluations: evaluations{}, byID: map[string]*tracked{}, byPCI: map[pci.Address]*tracked{},
 	}
 	w.o.Rows.Follow(w)
 	if o.Events != nil {
@@ -152,6 +151,11 @@ func (w *Watch) Run(ctx context.Context) error {
 			w.save(files, time.Now(), true)
 			writer.Wait()
 			return nil
+		case data := <-w.former:
+			w.unsaved = true
+			if err := w.restore(data); err != nil {
+				w.log.Warn("cannot add the verdicts of an exporter that has ended", zap.Error(err))
+			}
 		case <-w.shown:
 		case <-view.Tick(interval):
 		}
@@ -343,7 +347,11 @@ func (w *Watch) boardNamed(o *Observation, wanted bool) *tracked {
 	if t != nil || at == (pci.Address{}) || !wanted {
 		return t
 	}
-	if t = w.trackDevice(&collector.Device{ID: "pci:" + at.String(), Level: field.GPU, PCIBusID: at.String()}, ""); t != nil {
+	level := field.GPU
+	if strings.HasPrefix(o.Reason, "sxid") {
+		level = field.Switch
+	}
+	if t = w.trackDevice(&collector.Device{ID: "pci:" + at.String(), Level: level, PCIBusID: at.String()}, ""); t != nil {
 		w.byPCI[at] = t
 	}
 	return t

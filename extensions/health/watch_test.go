@@ -91,7 +91,7 @@ func TestSelect(t *testing.T) {
 			t.Errorf("block %s: threshold %v, want %v", block, r.threshold(&c), want)
 		}
 	}
-	if _, err := Select([]string{"a=1", "b=2"}); err == nil || !strings.Contains(err.Error(), `"a"`) || !strings.Contains(err.Error(), `"b"`) {
+	if _, err := Select([]string{"a=1", "b=2", "hot=3", "hot=off"}); err == nil || !strings.Contains(err.Error(), `"a"`) || !strings.Contains(err.Error(), `"b"`) || !strings.Contains(err.Error(), "hot is set twice") {
 		t.Errorf("not all that is wrong is reported: %v", err)
 	}
 }

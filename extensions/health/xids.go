@@ -58,7 +58,7 @@ func XIDs() (out []XID) {
 var nvlinkLine = regexp.MustCompile(`, [A-Z0-9_/]+ (Fatal|Nonfatal) XC\d i\d Link -?\d+ \((0x[0-9a-f]{8}) (0x[0-9a-f]{8})( 0x[0-9a-f]{8})*\)$`)
 
 // recoveryLine matches the line of XID 154.
-var recoveryLine = regexp.MustCompile(`, GPU recovery action changed from 0x[0-9a-f]+ \([^()]*\) to 0x([0-7]) \([^()]*\)$`)
+var recoveryLine = regexp.MustCompile(`, GPU recovery action changed from 0x[0-9a-f]+ \([^()]*\) to 0x([0-9a-f]+) \([^()]*\)$`)
 
 // Kinds of XIDs, in the names of rules.
 const (
@@ -70,7 +70,8 @@ const (
 // kindOf returns what the driver's line adds to an XID: "" for nothing.
 func kindOf(code int, line string) string {
 	if m := recoveryLine.FindStringSubmatch(line); m != nil && code == recoveryXID {
-		return recoveries[m[1][0]-'0'].name
+		n, _ := strconv.ParseUint(m[1], 16, 64) // too large a number is the largest
+		return recoveries[min(n, uint64(len(recoveries)-1))].name
 	}
 	m := nvlinkLine.FindStringSubmatch(line)
 	if m == nil || !HasKinds(code) {
@@ -117,6 +118,9 @@ func xidRules() (out []Rule) {
 			for n, r := range recoveries[1:] {
 				add(name+"_"+r.name, x.Code, r.state, r.action, r.text)
 				c := field.Condition{Readings: []field.ID{field.RecoveryAction}, Test: field.Equal, Threshold: float64(n + 1)}
+				if n+2 == len(recoveries) {
+					c.Test = field.AtLeast
+				}
 				out = append(out, Rule{Name: "recovery_" + r.name, State: r.state, Action: r.action, Condition: c, Quiet: backFor, Text: r.text, Source: linkRecovery})
 			}
 		}
@@ -139,4 +143,5 @@ var recoveries = []struct {
 	{"imex", events.Failed, events.ActionDrain, "the driver says that the IMEX domain must be recovered"},
 	{"bus_reset", events.Failed, events.ActionReset, "the driver says that the GPU's PCIe bus must be reset"},
 	{"system_reboot", events.Failed, events.ActionReboot, "the driver says that the system must be started again"},
+	{"other", events.Degraded, events.ActionContact, "the driver asks for a recovery that is not known here"},
 }

@@ -35,7 +35,7 @@ func TestKindOf(t *testing.T) {
 	f(48, "48, RLW_REMAP Fatal XC0 i0 Link 00 (0x00000004 0x00000040)", "")
 	f(154, "154, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)", "reboot")
 	f(154, "154, GPU recovery action changed from 0x2 (Node Reboot Required) to 0x0 (None)", xidNothing)
-	f(154, "154, GPU recovery action changed from 0x0 (None) to 0xf (New)", "")
+	f(154, "154, GPU recovery action changed from 0x0 (None) to 0xf (New)", "other")
 }
 
 // TestCatalogue compares the rows with the counts of the catalogue's two tables.
@@ -88,7 +88,7 @@ func TestLogOnly(t *testing.T) {
 	n.step(60, 70, time.Minute, events.Failed, "xid_48")
 
 	// A restart of the exporter ends no condition before a collector reports the GPU.
-	o := Options{Directory: t.TempDir(), BootID: "b"}
+	o := Options{Store: NewStore(t.TempDir()), BootID: "b"}
 	n.restart(o)
 	log.Time = n.now
 	n.Observe(log)
@@ -143,6 +143,7 @@ func TestXIDKinds(t *testing.T) {
 	says(154, line+"154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)", "xid_145_reset", events.ActionReset)
 	n.Observe(Observation{Reason: ReasonReset, Device: "GPU-a", Time: n.now})
 	n.step(60, 1, time.Second, events.OK, "")
+	says(154, line+"154, GPU recovery action changed from 0x0 (None) to 0x1f (Something New)", "xid_154_other", events.ActionContact)
 	for after, change := range map[time.Duration]string{2: "0x0 (None) to 0x2 (Node Reboot Required)", 0: "0x0 (None) to 0x1 (GPU Reset Required)", 1: "0x1 (GPU Reset Required) to 0x0 (None)"} { // in any order
 		n.Observe(Observation{Reason: ReasonXID, Code: 154, Device: "GPU-a", Time: n.now.Add(after), Text: line + "154, GPU recovery action changed from " + change})
 	}

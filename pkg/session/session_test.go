@@ -136,7 +136,7 @@ func TestHungCall(t *testing.T) {
 		hang := make(chan struct{})
 		n.Set(func() { n.Hang["GPU-0"] = hang })
 		time.Sleep(time.Minute)
-		if st := s.state(t, "GPU-0"); st.State != Stalled || st.Cause != CauseHung || !strings.Contains(st.Reason, "not returned for") {
+		if st := s.state(t, "GPU-0"); st.State != Stalled || st.Cause != CauseHung || !strings.Contains(st.Reason, "not returned since") {
 			t.Errorf("the device that hangs is %+v, want stalled by a hung call", st)
 		}
 		n.Set(func() {

@@ -32,7 +32,8 @@ type Cause string
 const (
 	CauseNone      Cause = ""
 	CauseStarting  Cause = "starting"     // not sampled yet
-	CauseHung      Cause = "hung_call"    // a library call exceeds the deadline
+	CauseHung      Cause = "hung_call"    // a library call for this device exceeds the deadline
+	CauseBlocked   Cause = "blocked_call" // a library call for several GPUs does, whichever of them hangs
 	CauseFrozen    Cause = "stale_values" // the vendor's timestamps do not advance, or Open waits for the device
 	CauseError     Cause = "error"        // the library returned an error
 	CauseLost      Cause = "lost"         // the library reports the device as lost
@@ -59,6 +60,9 @@ func (c Cause) Quiet() bool {
 	}
 	return false
 }
+
+// Hangs reports whether a library call does not return.
+func (c Cause) Hangs() bool { return c == CauseHung || c == CauseBlocked }
 
 // CollectorStatus is the state of one collector.
 type CollectorStatus struct {

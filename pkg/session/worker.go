@@ -38,7 +38,8 @@ type worker struct {
 	labels  []labelled // columns whose values are also labels
 	checked time.Time  // when the labels were last compared, or the session began
 
-	outdated bool // the library no longer matches the driver and must not be called again
+	hang     Cause // of its devices during a call that hangs
+	outdated bool  // the library no longer matches the driver and must not be called again
 
 	epoch     time.Time    // of callStart; monotonic, so that a clock step does not look like a hang
 	callStart atomic.Int64 // when the running library call began, ns since epoch; 0 between calls
@@ -64,7 +65,11 @@ func (s *Session) newWorker(src bound, v *view.Source, implausible map[string]*a
 		max:      make([]float64, len(columns)),
 		outcomes: make([]atomic.Pointer[outcome], len(devices)),
 		lastGood: make([]atomic.Int64, len(devices)),
-		notify:   s.notify, changed: s.changed,
+		notify:   s.notify, changed: s.changed, hang: CauseHung,
+	}
+	gpu := func(d collector.Device) bool { return d.Level == field.GPU }
+	if all := src.source.Devices(); slices.ContainsFunc(all[slices.IndexFunc(all, gpu)+1:], gpu) { // several GPUs
+		w.hang = CauseBlocked
 	}
 	w.dated, _ = src.source.(collector.Dater)
 	w.implausible = make([]*atomic.Uint64, len(columns))
@@ -357,8 +362,8 @@ func (w *worker) device(i int, now time.Time) DeviceStatus {
 		st.LastSample = time.Unix(0, t)
 	}
 	if d := w.inCall(now); d > w.deadline {
-		st.State, st.Cause = Stalled, CauseHung
-		st.Reason = fmt.Sprintf("library call has not returned for %s", d.Round(time.Second))
+		st.State, st.Cause = Stalled, w.hang
+		st.Reason = "library call has not returned since " + now.Add(-d).UTC().Format(time.RFC3339)
 	}
 	return st
 }

@@ -106,6 +106,18 @@ func TestTick(t *testing.T) {
 	f(desc(60001, field.EachTick), 0, 0, time.Second)
 }
 
+// A call that hangs is a GPU's own, unless it is for several GPUs.
+func TestWhoHangs(t *testing.T) {
+	d := desc(60001, field.EachTick)
+	for n, want := range map[int]Cause{1: CauseHung, 2: CauseBlocked} {
+		w := testWorker(t, &stub{devices: devices(n), columns: []collector.Column{{Field: d.ID}}}, list(d), Selection{})
+		w.callStart.Store(1)
+		if st := w.device(0, time.Now().Add(time.Hour)); st.State != Stalled || st.Cause != want || !st.Cause.Hangs() {
+			t.Errorf("of %d GPUs: %+v, want %s", n, st, want)
+		}
+	}
+}
+
 // A device without due columns keeps its stamp and its state; a device without columns is as fresh as its source.
 func TestOnlyDevicesThatAreDueAreFresh(t *testing.T) {
 	fast, slow := desc(60001, field.EachTick), desc(60002, field.Slow)

@@ -530,7 +530,7 @@ func (c *child) checkHang(now time.Time) {
 		}
 		return
 	}
-	if slices.ContainsFunc(all, func(d session.DeviceStatus) bool { return d.Cause != session.CauseHung }) {
+	if slices.ContainsFunc(all, func(d session.DeviceStatus) bool { return !d.Cause.Hangs() }) {
 		c.hungFrom = time.Time{}
 		return
 	}

@@ -80,7 +80,7 @@ func (l *local) ended() ending {
 func heldBy(all []session.DeviceStatus) string {
 	var ids []string
 	for _, d := range all {
-		if d.Cause == session.CauseHung {
+		if d.Cause.Hangs() {
 			ids = append(ids, d.Device.ID)
 		}
 	}

@@ -49,7 +49,7 @@ func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, 
 	if err != nil || e.Mode == ModeOff {
 		return nil, nil, err
 	}
-	cfg, directory := c.Config, e.directory(c.Config, c.Lookup)
+	cfg, store := c.Config, health.NewStore(e.directory(c.Config, c.Lookup))
 	var owners signs.Owners
 	if c.Owners != nil { // a nil *Keeper would make a non-nil interface
 		owners = c.Owners
@@ -57,11 +57,11 @@ func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, 
 	early := signs.New(c.Rows, owners)
 	w := health.New(health.Options{
 		Rows: c.Rows, Status: c.Engine.Status, Rules: rules, Derived: early, Board: c.Verdicts,
-		Directory: directory, BootID: health.BootID(),
+		Store: store, BootID: health.BootID(),
 		Scope:  cfg.GPUs.String() + " " + cfg.Switches.String() + " " + cfg.CPUs.String(),
 		Events: c.Events, Logger: c.Log,
 	})
-	host := newHostEvents(&e.Settings, c, w, directory)
+	host := newHostEvents(&e.Settings, c, w, store)
 	e.watch, e.host = w, host
 	c.Registry.MustRegister(w)
 	c.Events.Gate = host

@@ -53,7 +53,7 @@ type hostEvents struct {
 const maxUnserved = 64
 
 // newHostEvents returns the observers of the host. They read nothing before their stages run.
-func newHostEvents(settings *Settings, c exporter.Core, watch *health.Watch, directory string) *hostEvents {
+func newHostEvents(settings *Settings, c exporter.Core, watch *health.Watch, store *health.Store) *hostEvents {
 	w := &hostEvents{
 		engine: c.Engine, observe: watch.Observe, events: c.Events, unserved: map[pci.Address]bool{},
 		faults: kernellog.NewDeduplicator(max(10*time.Second, 3*c.Config.Interval)), bus: pci.NewBus(""),
@@ -70,7 +70,11 @@ func newHostEvents(settings *Settings, c exporter.Core, watch *health.Watch, dir
 		}
 	}
 	if path != KernelLogOff {
-		w.log = kernellog.New(kernellog.Options{Path: path, Directory: directory, BootID: health.BootID(), Event: w.addKernelEvent, Logger: c.Log})
+		o := kernellog.Options{Path: path, BootID: health.BootID(), Event: w.addKernelEvent, Logger: c.Log}
+		if store != nil { // a nil *Store would make a non-nil interface
+			o.Store = store
+		}
+		w.log = kernellog.New(o)
 		c.Registry.MustRegister(append(w.log.Metrics(), w.faults)...)
 	}
 	return w

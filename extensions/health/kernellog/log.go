@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -23,7 +22,6 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
-	"warpgauge/pkg/file"
 	"warpgauge/pkg/view"
 )
 
@@ -48,12 +46,18 @@ const (
 type Options struct {
 	// Path is Device, or a file or FIFO with records in the same format.
 	Path string
-	// Directory stores the read position; "" keeps it in memory only. Without a stored position,
+	// Store keeps the read position; nil keeps it in memory only. Without a stored position,
 	// existing records are skipped.
-	Directory string
-	BootID    string      // of the running kernel; "": unknown, and no position is stored
-	Event     func(Event) // called for each event, in order; it must not block
-	Logger    *zap.Logger
+	Store  Store
+	BootID string      // of the running kernel; "": unknown, and no position is stored
+	Event  func(Event) // called for each event, in order; it must not block
+	Logger *zap.Logger
+}
+
+// Store has files, as file.Private describes.
+type Store interface {
+	Read(name string, limit int64) ([]byte, error)
+	Write(name string, text []byte) error
 }
 
 // Log follows the kernel log. Run does the work. Up and the metrics are safe for concurrent use.
@@ -66,6 +70,7 @@ type Log struct {
 	up                  atomic.Bool
 	lines, lost         atomic.Uint64
 	last                int64 // sequence number of the newest record read, or -1
+	before              int64 // of the record before, in this file
 	skip                bool  // records are old until the end is reached
 	saved, reported     int64 // the saved position, or -2; last at the newest event
 	safe, mark          int64 // values of last: at least a lag ago, and at marked
@@ -79,9 +84,8 @@ type Log struct {
 	fd                  int
 	regular             bool
 	inode               uint64
-	position            int64    // in a regular file
-	unreadable, unsaved bool     // already logged
-	lock                *os.File // of the position, until Run returns; nil: not yet
+	position            int64 // in a regular file
+	unreadable, unsaved bool  // already logged
 }
 
 // record is a relevant record that continuation lines may follow.
@@ -130,7 +134,6 @@ func (l *Log) Run(ctx context.Context) error {
 		}
 	}
 	l.save(time.Now(), true)
-	_ = l.lock.Close() // unlocks
 	return nil
 }
 
@@ -150,7 +153,7 @@ func (l *Log) open() error {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return errors.Join(err, unix.Close(fd))
 	}
-	l.fd, l.inode, l.position = fd, st.Ino, 0
+	l.fd, l.inode, l.position, l.before = fd, st.Ino, 0, -1
 	l.regular = st.Mode&unix.S_IFMT == unix.S_IFREG
 	fifo := st.Mode&unix.S_IFMT == unix.S_IFIFO
 	l.skip = l.skip && !fifo // every record in a FIFO is new
@@ -272,7 +275,10 @@ func (l *Log) addLine(line []byte) {
 	}
 	priority, seq, at := n[0], n[1], time.Duration(n[2])*time.Microsecond
 	l.lines.Add(1)
-	if seq <= l.last {
+	if seq < l.before { // a file that outlives a boot
+		l.last = -1
+	}
+	if l.before = seq; seq <= l.last {
 		return // already read by the previous process or from the previous file
 	}
 	if l.last >= 0 {
@@ -324,10 +330,10 @@ func unescape(text []byte) string {
 // load reads the saved position.
 func (l *Log) load() {
 	l.skip = true
-	if l.o.BootID == "" || l.o.Directory == "" {
+	if l.o.BootID == "" || l.o.Store == nil {
 		return
 	}
-	text, err := l.directory().Read(stateFile, 256)
+	text, err := l.o.Store.Read(stateFile, 256)
 	if text != nil {
 		err = l.resume(string(text))
 	}
@@ -363,25 +369,15 @@ func (l *Log) save(now time.Time, ends bool) {
 	if now.Sub(l.marked) >= lag {
 		l.safe, l.mark, l.marked = l.mark, l.last, now
 	}
-	if l.o.Directory == "" || l.o.BootID == "" || l.safe == l.saved || !ends && !first && (l.reported <= l.saved || now.Sub(l.savedAt) < saveInterval) {
+	if l.o.Store == nil || l.o.BootID == "" || l.safe == l.saved || !ends && !first && (l.reported <= l.saved || now.Sub(l.savedAt) < saveInterval) {
 		return
 	}
-	var err error
-	if l.lock == nil {
-		l.lock, err = l.directory().Lock(stateFile + ".lock")
-	}
-	if err == nil {
-		err = l.directory().Write(stateFile, fmt.Appendf(nil, "%s %d\n", l.o.BootID, l.safe))
-	}
+	err := l.o.Store.Write(stateFile, fmt.Appendf(nil, "%s %d\n", l.o.BootID, l.safe))
 	l.saved, l.savedAt = l.safe, now
 	if err != nil && !l.unsaved {
 		l.unsaved = true
-		l.log.Warn("cannot save the kernel log position; a restart may count events twice", zap.String("directory", l.o.Directory), zap.Error(err))
+		l.log.Warn("cannot save the kernel log position; a restart may count events twice", zap.Error(err))
 	}
-}
-
-func (l *Log) directory() file.Private {
-	return file.Private{Path: l.o.Directory, Of: "health", Flag: "health-directory"}
 }
 
 // uptime returns the kernel log's clock, without its drift.
