@@ -33,7 +33,8 @@ func (s *Settings) consumers(c exporter.Core) ([]exporter.Stage, error) {
 	if s.NodeCondition || s.NodeEvents || s.NodeLabels {
 		o := kubenode.Options{Board: c.Verdicts, Node: config.NodeName(c.Lookup), Condition: s.NodeCondition, Events: s.NodeEvents, Log: c.Log}
 		if s.NodeLabels {
-			o.Labels = kubenode.Labels{Prefix: amdplugin.LabelPrefix, Suffix: amdplugin.LabelSuffix, Of: func(s *events.Snapshot) map[string]string { return amdplugin.NodeLabels(s, isAMD) }}
+			o.Labels = func(s *events.Snapshot) map[string]string { return amdplugin.NodeLabels(s, isAMD) }
+			o.LabelPrefix, o.LabelSuffix = amdplugin.LabelPrefix, amdplugin.LabelSuffix
 		}
 		client, err := kube.Config("warpgauge/" + c.Version)
 		var w *kubenode.Writer

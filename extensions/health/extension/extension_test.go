@@ -191,7 +191,7 @@ func faultOf(r *health.Rule) (fault, bool) {
 
 // kernelLine returns the driver's line about an XID of a kind.
 func kernelLine(xid int, kind string) string {
-	if n := slices.Index([]string{"", "reset", "reboot", "drain_p2p", "drain_reset", "imex", "bus_reset", "system_reboot"}, kind); xid == 154 {
+	if n := slices.Index([]string{"", "reset", "reboot", "drain_p2p", "drain_reset", "imex", "bus_reset", "system_reboot", "other"}, kind); xid == 154 {
 		return fmt.Sprintf("NVRM: Xid (PCI:0000:3b:00): 154, GPU recovery action changed from 0x0 (None) to %#x (X)", n)
 	}
 	return fmt.Sprintf("NVRM: Xid (PCI:0000:3b:00): %d, NEW Fatal XC0 i0 Link 00 (0x00000000 0x00000000)", xid)

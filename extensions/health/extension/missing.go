@@ -16,6 +16,7 @@ import (
 	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/session"
+	"warpgauge/pkg/view"
 )
 
 // Reasons to expect a GPU. The first that applies counts it.
@@ -52,7 +53,7 @@ type missing struct {
 
 // scan is the result of one comparison.
 type scan struct {
-	bases []string // checks that could run
+	bases []string // checks that could run, without the flag
 	gone  []gone
 	lack  int // GPUs that only the flag expects
 }
@@ -64,18 +65,7 @@ type gone struct {
 }
 
 // run compares every 30 s until ctx ends.
-func (m *missing) run(ctx context.Context) error {
-	tick := time.NewTicker(scanInterval)
-	defer tick.Stop()
-	for {
-		m.compare(time.Now())
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
-}
+func (m *missing) run(ctx context.Context) error { return view.Every(ctx, scanInterval, m.compare) }
 
 // compare makes one comparison.
 func (m *missing) compare(now time.Time) {
@@ -89,12 +79,11 @@ func (m *missing) compare(now time.Time) {
 			m.observe(health.Observation{Reason: health.ReasonMissing, PCIBusID: at.String(), Source: onBus, Over: true})
 		}
 	}
-	for i := range boards {
-		b := &boards[i]
+	for _, b := range boards {
 		at := b.Address.Board()
 		here[at] = true
 		unknown := elsewhere || !serving.complete[b.Vendor] || !m.bus.Module(b.Vendor)
-		if !expected(b) || serving.gpus[at] || unknown && !judged[at].missing {
+		if !expected(&b) || serving.gpus[at] || unknown && !judged[at].missing {
 			over(at)
 			continue
 		}
@@ -104,11 +93,10 @@ func (m *missing) compare(now time.Time) {
 			m.observe(health.Observation{Reason: health.ReasonMissing, PCIBusID: b.Address.String(), Time: now, Source: onBus, Text: text})
 		}
 	}
-	if err == nil && !elsewhere && slices.Contains(slices.Collect(maps.Values(serving.complete)), true) {
-		out.bases = append(out.bases, onBus)
-	}
 	if err != nil || elsewhere {
 		judged = nil // GPUs that left the bus become unknown
+	} else if slices.Contains(slices.Collect(maps.Values(serving.complete)), true) {
+		out.bases = append(out.bases, onBus)
 	}
 	for at, j := range judged {
 		if j.known && !slices.Contains(out.bases, lastKnown) {
@@ -123,8 +111,7 @@ func (m *missing) compare(now time.Time) {
 		}
 	}
 	if m.expected > 0 {
-		out.bases = append(out.bases, byFlag)
-		lack := m.expected - len(serving.gpus) - serving.others - len(out.gone)
+		lack := m.expected - len(serving.gpus) - len(serving.others) - len(out.gone)
 		switch {
 		case lack <= 0:
 			m.lacking = time.Time{}
@@ -146,9 +133,7 @@ type judgement struct {
 // judged returns the judgements by address.
 func (m *missing) judged() map[pci.Address]judgement {
 	out := map[pci.Address]judgement{}
-	all := m.verdicts.Load().Verdicts
-	for i := range all {
-		v := &all[i]
+	for _, v := range m.verdicts.Load().Verdicts {
 		if at, ok := pci.Parse(v.Device.PCIBusID); ok && v.Device.Level == field.GPU {
 			missing := slices.ContainsFunc(v.Conditions, func(c events.Condition) bool { return c.Reason == health.ReasonMissing })
 			out[at.Board()] = judgement{v.Collector != "", missing}
@@ -169,30 +154,27 @@ type served struct {
 	// the user's selection nor the container hides any.
 	complete map[*field.Vendor]bool
 	gpus     map[pci.Address]bool // boards served, or released by an operator
-	others   int                  // served GPUs without an address
+	others   map[string]bool      // numbers of served GPUs without an address
 }
 
 // serving returns the GPUs that collectors serve.
 func serving(e engine, hidden map[*field.Vendor]bool) served {
-	out := served{complete: map[*field.Vendor]bool{}, gpus: map[pci.Address]bool{}}
-	others := map[string]bool{}
+	out := served{complete: map[*field.Vendor]bool{}, gpus: map[pci.Address]bool{}, others: map[string]bool{}}
 	for _, c := range e.Status() {
 		if v := e.Vendor(c.Name); v != nil && c.Up {
 			out.complete[v] = !hidden[v]
 		}
-		for j := range c.Devices {
-			d := &c.Devices[j]
+		for _, d := range c.Devices {
 			if d.State == session.Absent || d.Device.Level > field.ComputeInstance {
 				continue
 			}
 			if at, ok := pci.Parse(d.Device.PCIBusID); ok {
 				out.gpus[at.Board()] = true
 			} else {
-				others[d.Device.GPU] = true
+				out.others[d.Device.GPU] = true
 			}
 		}
 	}
-	out.others = len(others)
 	return out
 }
 
@@ -220,11 +202,11 @@ func (m *missing) Collect(ch chan<- prometheus.Metric) {
 		}
 	}
 	for _, b := range s.bases {
-		switch {
-		case b == byFlag:
-			gauge(s.lack, b, "", "")
-		case !found[b]:
+		if !found[b] {
 			gauge(0, b, "", "")
 		}
+	}
+	if m.expected > 0 {
+		gauge(s.lack, byFlag, "", "")
 	}
 }

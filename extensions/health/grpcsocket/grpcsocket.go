@@ -46,40 +46,30 @@ func Listen(path string, register func(grpc.ServiceRegistrar), log *zap.Logger) 
 }
 
 func (s *Server) listen() error {
-	dir := filepath.Dir(s.path)
-	if err := checkDirectory(dir); err != nil {
+	if len(s.path) > longestPath {
+		return fmt.Errorf("the path is too long: %d bytes less", len(s.path)-longestPath)
+	}
+	if err := checkDirectory(filepath.Dir(s.path)); err != nil {
 		return err
 	}
 	if err := s.free(); err != nil {
 		return err
 	}
-	// Create the socket in a private directory; move it when it has its mode.
-	private, err := os.MkdirTemp(dir, ".w")
-	if err != nil {
-		return err
+	// Linux creates the file with the mode that its socket has before bind, so that no other user can connect meanwhile.
+	private := func(_, _ string, c syscall.RawConn) error {
+		var err error
+		failed := c.Control(func(fd uintptr) { err = syscall.Fchmod(int(fd), 0o600) }) // same mode as AMD's exporter
+		return errors.Join(failed, err)
 	}
-	defer os.Remove(private) //nolint:errcheck // an empty private directory
-	made := filepath.Join(private, "s")
-	if len(made) > longestPath || len(s.path) > longestPath {
-		return fmt.Errorf("the path is too long: %d bytes less", max(len(made), len(s.path))-longestPath)
-	}
-	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "unix", made)
+	listener, err := (&net.ListenConfig{Control: private}).Listen(context.Background(), "unix", s.path)
 	if err != nil {
 		return err
 	}
 	listener.(*net.UnixListener).SetUnlinkOnClose(false) // net.ListenUnix takes no context
-	err = os.Chmod(made, 0o600)                          // same mode as AMD's exporter
-	if err == nil {
-		err = os.Rename(made, s.path)
-	}
-	if err == nil {
-		s.file, err = os.Lstat(s.path)
-	}
-	if err != nil {
-		_ = os.Remove(made) // no client knows this name
+	s.listener = listener
+	if s.file, err = os.Lstat(s.path); err != nil {
 		return errors.Join(err, listener.Close())
 	}
-	s.listener = listener
 	return nil
 }
 
@@ -108,7 +98,7 @@ func checkDirectory(dir string) error {
 	return nil
 }
 
-// free returns an error if anything but an abandoned socket is at the path.
+// free removes an abandoned socket at the path. It returns an error if anything else is there.
 func (s *Server) free() error {
 	info, err := os.Lstat(s.path)
 	switch {
@@ -124,8 +114,10 @@ func (s *Server) free() error {
 	case err == nil:
 		_ = c.Close() // nothing was sent
 		return errors.New("another process serves on it")
-	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, fs.ErrNotExist):
 		return nil
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return os.Remove(s.path)
 	}
 	return err
 }
@@ -140,15 +132,9 @@ func (s *Server) Run(ctx context.Context) error {
 	server := grpc.NewServer(grpc.MaxConcurrentStreams(maxStreams), grpc.MaxRecvMsgSize(maxRequest), grpc.WaitForHandlers(true))
 	s.register(server)
 	s.log.Info("serving on a Unix socket", zap.String("path", s.path))
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(netutil.LimitListener(s.listener, maxClients)) }()
-	select {
-	case err := <-served:
-		return fmt.Errorf("socket %q: %w", s.path, err)
-	case <-ctx.Done():
-	}
-	server.Stop() // also ends streams
-	if err := <-served; err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+	defer context.AfterFunc(ctx, server.Stop)() // Stop also ends streams, and Serve waits for it
+	err := server.Serve(netutil.LimitListener(s.listener, maxClients))
+	if err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 		return fmt.Errorf("socket %q: %w", s.path, err)
 	}
 	return nil

@@ -14,7 +14,7 @@ const (
 	// burst is within what time lines of one XID of a GPU are about one error: the driver
 	// writes an exception of many SMs into a line or more for each, and reports it once.
 	burst     = time.Second
-	maxKeys   = 1024 // pairs of GPU and code
+	maxKeys   = 1024 // GPUs with each of their faults
 	maxBursts = 16   // per pair
 	maxDriver = 64
 )
@@ -32,22 +32,16 @@ type Deduplicator struct {
 	window                 time.Duration
 
 	mu     sync.Mutex
-	xids   map[xidKey]*reports
-	folded map[eventKey]time.Time
-	totals map[eventKey]int
+	xids   map[fault]*reports
+	others map[fault]*repeats
 }
 
-type xidKey struct {
+// fault identifies repeats.
+type fault struct {
 	address pci.Address
-	number  string // for a GPU without an address
-	code    int
-}
-
-type eventKey struct {
-	Address pci.Address
 	kind    Kind
 	code    int
-	part    string
+	part    string // faulty block or link, or the number of a GPU without an address
 }
 
 // reports holds the newest reports of one XID on one GPU.
@@ -62,6 +56,12 @@ type lines struct {
 	n, matched  int // matching reports of the driver
 }
 
+// repeats describes the newest line of a fault that only the log reports.
+type repeats struct {
+	last  time.Time
+	total int
+}
+
 // NewDeduplicator returns an empty Deduplicator. A driver's report and a log line within window count as the
 // same XID.
 func NewDeduplicator(window time.Duration) *Deduplicator {
@@ -69,7 +69,7 @@ func NewDeduplicator(window time.Duration) *Deduplicator {
 		Name: "warpgauge_kernel_log_events_total",
 		Help: "Faults and resets of GPUs and NVSwitches in the kernel's log, by kind. Repeats within a second are one.",
 	}, []string{"gpu", "kind", "pci_bus_id"})
-	return &Deduplicator{CounterVec: counts, window: window, xids: map[xidKey]*reports{}, folded: map[eventKey]time.Time{}, totals: map[eventKey]int{}}
+	return &Deduplicator{CounterVec: counts, window: window, xids: map[fault]*reports{}, others: map[fault]*repeats{}}
 }
 
 // AddDriverXID records an XID from a vendor library and reports whether it is new.
@@ -113,24 +113,18 @@ func (d *Deduplicator) AddKernelEvent(g GPU, e *Event) (news, matched bool) {
 
 // eventLocked counts an event that only the log reports.
 func (d *Deduplicator) eventLocked(g GPU, e *Event) bool {
-	key := eventKey{e.Address, e.Kind, e.Code, e.Block + e.Link}
+	r := entry(d.others, fault{e.Address, e.Kind, e.Code, e.Block + e.Link})
 	if e.Total { // repeated whenever RAS counters are read
-		before := d.totals[key]
-		if len(d.totals) == maxKeys {
-			clear(d.totals)
-		}
-		d.totals[key] = e.Count
+		before := r.total
+		r.total = e.Count
 		if e.Count == before { // a lower total follows a driver reload
 			return false
 		}
 	}
-	if last, seen := d.folded[key]; seen && e.Time.Sub(last).Abs() < burst {
+	if e.Time.Sub(r.last).Abs() < burst {
 		return false
 	}
-	if len(d.folded) == maxKeys {
-		clear(d.folded)
-	}
-	d.folded[key] = e.Time
+	r.last = e.Time
 	d.countLocked(g, e)
 	return true
 }
@@ -141,17 +135,20 @@ func (d *Deduplicator) countLocked(g GPU, e *Event) {
 
 // reportsLocked returns the newest reports of an XID.
 func (d *Deduplicator) reportsLocked(g GPU, code int) *reports {
-	key := xidKey{address: g.Address.Board(), code: code}
+	key := fault{address: g.Address.Board(), kind: XID, code: code}
 	if g.Address == (pci.Address{}) {
-		key.number = g.Number
+		key.part = g.Number
 	}
-	r := d.xids[key]
-	if r == nil {
-		if len(d.xids) == maxKeys { // more than any real node has
-			clear(d.xids)
+	return entry(d.xids, key)
+}
+
+// entry returns the entry of a key, which it makes if there is none.
+func entry[V any](all map[fault]*V, key fault) *V {
+	if all[key] == nil {
+		if len(all) == maxKeys { // more than any real node has
+			clear(all)
 		}
-		r = &reports{}
-		d.xids[key] = r
+		all[key] = new(V)
 	}
-	return r
+	return all[key]
 }

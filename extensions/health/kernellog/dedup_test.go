@@ -159,7 +159,7 @@ func TestDeduplicatorIsBounded(t *testing.T) {
 		b.xid(1, 31)
 		b.now = b.now.Add(testWindow)
 	}
-	if r := b.reportsLocked(gpu(1), 31); len(b.xids) > maxKeys || len(b.folded) > maxKeys || len(b.totals) > maxKeys || len(r.bursts) > maxBursts || len(r.driver) > maxDriver {
-		t.Errorf("%d, %d and %d entries, want at most %d; %d bursts, %d reports", len(b.xids), len(b.folded), len(b.totals), maxKeys, len(r.bursts), len(r.driver))
+	if r := b.reportsLocked(gpu(1), 31); len(b.xids) > maxKeys || len(b.others) > maxKeys || len(r.bursts) > maxBursts || len(r.driver) > maxDriver {
+		t.Errorf("%d and %d entries, want at most %d; %d bursts, %d reports", len(b.xids), len(b.others), maxKeys, len(r.bursts), len(r.driver))
 	}
 }

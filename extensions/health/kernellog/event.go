@@ -70,12 +70,7 @@ var marks = [][]byte{[]byte("NVRM: "), []byte("amdgpu"), []byte("SXid ("), []byt
 
 // relevant reports whether a record may be relevant.
 func relevant(record []byte) bool {
-	for _, m := range marks {
-		if bytes.Contains(record, m) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(marks, func(mark []byte) bool { return bytes.Contains(record, mark) })
 }
 
 // parser parses lines. It remembers the last named GPU for the following lines: NVIDIA's driver
@@ -150,32 +145,24 @@ func (p *parser) parse(line, device string) (e Event, ok bool) {
 	if i < 0 || ofProcess.MatchString(line) {
 		return Event{}, false
 	}
-	e = Event{Kind: all[i].kind, Text: shorten(line, maxText)}
-	names := all[i].SubexpNames()
-	for j, text := range all[i].FindStringSubmatch(line) {
-		n, _ := strconv.Atoi(text) // the pattern ensures digits
-		switch names[j] {
-		case "at":
-			e.Address, ok = pci.Parse(text)
-		case "code":
-			e.Code = n
-		case "pid":
-			e.PID = n
-		case "name":
-			if text = strings.Trim(text, "'"); text != "<unknown>" {
-				e.Process = shorten(text, maxWord)
-			}
-		case "cause":
-			e.Cause = n
-		case "link":
-			e.Link = text
-		case "count":
-			e.Count = n
-		case "new":
-			e.Total = text == ""
-		case "block":
-			e.Block = text
+	groups := all[i].FindStringSubmatch(line)
+	part := func(name string) string { // "" if the pattern or the line lacks it
+		if n := all[i].SubexpIndex(name); n >= 0 {
+			return groups[n]
 		}
+		return ""
+	}
+	number := func(name string) int {
+		n, _ := strconv.Atoi(part(name)) // the pattern ensures digits
+		return n
+	}
+	e = Event{
+		Kind: all[i].kind, Code: number("code"), Cause: number("cause"), PID: number("pid"), Link: part("link"), Block: part("block"),
+		Count: number("count"), Total: part("count") != "" && part("new") == "", Text: shorten(line, maxText),
+	}
+	e.Address, ok = pci.Parse(part("at"))
+	if name := strings.Trim(part("name"), "'"); name != "<unknown>" {
+		e.Process = shorten(name, maxWord)
 	}
 	of, given := strings.CutPrefix(device, "+pci:")
 	switch named, _ := pci.Parse(of); {

@@ -4,7 +4,6 @@ package pci
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"warpgauge/pkg/field"
@@ -25,8 +24,6 @@ type Board struct {
 	// Hidden means that the driver was configured to ignore the board, or that this container lacks
 	// its device node.
 	Hidden bool
-
-	name string // directory name
 }
 
 // maxBoards bounds the result of a scan.
@@ -38,7 +35,7 @@ type Bus struct{ root string }
 // NewBus returns a Bus for the sysfs and procfs below root; "" means "/".
 func NewBus(root string) Bus { return Bus{filepath.Join("/", root)} }
 
-// Boards lists the GPUs and switches of known vendors, ordered by address. It returns an error if the bus
+// Boards lists the GPUs and switches of known vendors, ordered by the kernel's name. It returns an error if the bus
 // is absent or unreadable.
 func (b Bus) Boards() ([]Board, error) {
 	devices := filepath.Join(b.root, "sys/bus/pci/devices")
@@ -47,6 +44,7 @@ func (b Bus) Boards() ([]Board, error) {
 		return nil, err
 	}
 	var out []Board
+	slots := b.slots()
 	for _, e := range entries {
 		a, ok := Parse(e.Name())
 		if !ok || len(out) == maxBoards {
@@ -57,18 +55,14 @@ func (b Bus) Boards() ([]Board, error) {
 		if !strings.HasPrefix(class, "0x03") && !strings.HasPrefix(class, "0x1200") && !strings.HasPrefix(class, "0x0680") {
 			continue
 		}
-		board := Board{name: e.Name(), Address: a, Vendor: field.VendorByPCI(text(dir, "vendor")), Switch: strings.HasPrefix(class, "0x0680")}
+		board := Board{Address: a, Vendor: field.VendorByPCI(text(dir, "vendor")), Switch: strings.HasPrefix(class, "0x0680")}
 		if board.Vendor == nil || board.Switch && !board.Vendor.Switches {
 			continue
 		}
 		b.describe(&board, dir)
+		board.place(dir, slots)
 		out = append(out, board)
 	}
-	slots := b.slots()
-	for i := range out {
-		b.place(&out[i], slots)
-	}
-	slices.SortFunc(out, func(a, b Board) int { return strings.Compare(a.Address.String(), b.Address.String()) })
 	return out, nil
 }
 
@@ -108,18 +102,16 @@ func (b Bus) slots() map[Address]string {
 }
 
 // place sets the slot and the port of a board from the bridges above it.
-func (b Bus) place(board *Board, slots map[Address]string) {
-	dir, err := filepath.EvalSymlinks(filepath.Join(b.root, "sys/bus/pci/devices", board.name))
-	if err != nil {
-		board.Slot = slots[board.Address.Board()]
-		return
+func (b *Board) place(dir string, slots map[Address]string) {
+	if path, err := filepath.EvalSymlinks(dir); err == nil { // else only its own slot is known
+		dir = path
 	}
 	for a, ok := Parse(filepath.Base(dir)); ok; a, ok = Parse(filepath.Base(dir)) {
-		if board.Slot == "" {
-			board.Slot = slots[a.Board()]
+		if b.Slot == "" {
+			b.Slot = slots[a.Board()]
 		}
-		if a != board.Address && board.Port == (Address{}) {
-			board.Port = a
+		if a != b.Address && b.Port == (Address{}) {
+			b.Port = a
 		}
 		dir = filepath.Dir(dir)
 	}

@@ -89,9 +89,8 @@ func addReasons(d *device, v, _ float64) {
 
 // derive computes the readings that depend only on the device's own rows.
 func (d *device) derive(now int64) {
-	if d.slowed.last > 0 {
-		d.slowed.advance(now)
-		d.values[field.ThrottledTime] = d.slowed.total
+	if d.slowed != (hour{}) { // its clock event reasons are read
+		d.values[field.ThrottledTime] = d.slowed.total(now)
 	}
 	if worst := d.links.worst; worst != nil {
 		d.values[field.LinkBudgetUsed] = worst.links.share
@@ -104,7 +103,7 @@ func (d *device) describe(of field.Derived) string {
 	case of == field.LinkBudgetUsed && worst != nil:
 		return fmt.Sprintf("link %s: %.2g times the budget of an hour for %s", cmp.Or(worst.Label("nvlink"), "all"), worst.links.share, linkNames[worst.links.kind])
 	case of == field.ThrottledTime:
-		return fmt.Sprintf("clocks were held down for %.0f s of the last hour", d.slowed.total)
+		return fmt.Sprintf("clocks were held down for %.0f s of the last hour", d.values[of])
 	case of == field.ClockLag:
 		return fmt.Sprintf("the clock is %.0f %% below the median of GPUs with the same work", 100*d.values[of])
 	}
@@ -112,40 +111,36 @@ func (d *device) describe(of field.Derived) string {
 }
 
 // hour sums events over the last hour, in steps of five minutes.
-type hour struct {
-	slots [12]float64
-	last  int64 // number of the newest slot; 0: never used
-	total float64
+type hour [hourSteps]struct {
+	step int64 // number since 1970
+	sum  float64
 }
 
-const hourStep = int64(5 * time.Minute)
+const (
+	hourSteps = 12
+	hourStep  = int64(time.Hour) / hourSteps
+)
 
 // add adds a positive value; other values count as 0.
 func (h *hour) add(at int64, v float64) {
-	h.advance(at)
+	step := at / hourStep
+	s := &h[step%hourSteps]
+	if s.step != step {
+		s.step, s.sum = step, 0
+	}
 	if v > 0 { // false for NaN
-		h.slots[h.last%int64(len(h.slots))] += v
-		h.total += v
+		s.sum += v
 	}
 }
 
-func (h *hour) advance(at int64) {
-	slot, n := at/hourStep, int64(len(h.slots))
-	if slot <= h.last && h.last-slot < n {
-		return
+// total returns the sum. Steps of the next hour count too, because the clock may have been set back.
+func (h *hour) total(now int64) (sum float64) {
+	for _, s := range h {
+		if age := now/hourStep - s.step; age > -hourSteps && age < hourSteps {
+			sum += s.sum
+		}
 	}
-	if slot < h.last || slot-h.last >= n { // the clock was set back, or everything expired
-		*h = hour{last: slot}
-		return
-	}
-	for h.last < slot {
-		h.last++
-		h.slots[h.last%n] = 0
-	}
-	h.total = 0
-	for _, v := range h.slots {
-		h.total += v
-	}
+	return sum
 }
 
 // Kinds of link errors.
@@ -176,8 +171,7 @@ type links struct {
 func (l *links) sum(now int64) {
 	l.share, l.kind = l.ber/field.EffectiveBER, linkBER
 	for k := range l.of {
-		l.of[k].advance(now)
-		if share := l.of[k].total / linkBudgets[k]; share > l.share {
+		if share := l.of[k].total(now) / linkBudgets[k]; share > l.share {
 			l.share, l.kind = share, k
 		}
 	}

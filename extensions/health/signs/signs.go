@@ -158,8 +158,7 @@ func (f *follow) connect(s *rows.Source) {
 		}
 		k := cell{c.Field, fmt.Sprint(c.Labels)}
 		if d.last[k] == nil {
-			unread := math.NaN()
-			d.last[k] = &unread
+			d.last[k] = new(math.NaN())
 		}
 		f.taps = append(f.taps, tap{use, c.Device, i, d.last[k]})
 	}

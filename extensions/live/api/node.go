@@ -86,11 +86,8 @@ func (n *node) device(d *session.Device) apiv1.Device {
 	}
 	out.Status = apiv1.Status{Word: out.State, Why: cmp.Or(d.Reason, string(d.Cause)), Since: out.Since}
 	if v := n.verdicts[dev.ID]; v != nil && (v.State >= events.Degraded || v.State == events.Unknown && d.State == session.Up) {
-		word := v.State.String()
-		if v.State == events.Unknown {
-			word = v.Reason // as the state of a device without a verdict: stalled
-		}
-		out.Status = apiv1.Status{Word: word, Why: cmp.Or(v.Text, v.Reason), Since: known(v.Since)}
+		word := map[bool]string{true: v.Reason}[v.State == events.Unknown] // stalled, as without a verdict
+		out.Status = apiv1.Status{Word: cmp.Or(word, v.State.String()), Why: cmp.Or(v.Text, v.Reason), Since: known(v.Since)}
 		if v.Action != events.ActionNone {
 			out.Status.Why += "; action: " + string(v.Action)
 		}

@@ -27,14 +27,8 @@ import (
 //
 //	protoc --go_out=paths=source_relative:. --go-grpc_out=paths=source_relative:. gpumetricssvc.proto
 
-// olderName is the service's name in older device plugins. The messages are the same.
-const olderName = "metricssvc.MetricsService"
-
-// Values of the field Health.
-const (
-	healthy   = "healthy"
-	unhealthy = "unhealthy"
-)
+// unhealthy is a value of the field Health.
+const unhealthy = "unhealthy"
 
 // Service implements gpumetricssvc.MetricsServiceServer.
 type Service struct {
@@ -52,14 +46,17 @@ func New(board *events.Board, owns func(collector string) bool) *Service {
 func (s *Service) Register(to grpc.ServiceRegistrar) {
 	gpumetricssvc.RegisterMetricsServiceServer(to, s)
 	older := gpumetricssvc.MetricsService_ServiceDesc
-	older.ServiceName = olderName
+	older.ServiceName = "metricssvc.MetricsService" // in older device plugins; the messages are the same
 	to.RegisterService(&older, s)
 }
 
 // List implements gpumetricssvc.MetricsServiceServer.
 func (s *Service) List(context.Context, *emptypb.Empty) (*gpumetricssvc.GPUStateResponse, error) {
-	all, err := s.states()
-	return &gpumetricssvc.GPUStateResponse{GPUState: all}, err
+	snapshot := s.board.Load()
+	if snapshot.Version == 0 {
+		return nil, status.Error(codes.Unavailable, "nothing has been judged yet")
+	}
+	return &gpumetricssvc.GPUStateResponse{GPUState: states(snapshot, s.owns)}, nil
 }
 
 // AMD's exporter labels its Kubernetes node once for each unhealthy GPU. The label's name is
@@ -82,10 +79,13 @@ func NodeLabels(snapshot *events.Snapshot, owns func(collector string) bool) map
 }
 
 // GetGPUState implements gpumetricssvc.MetricsServiceServer.
-func (s *Service) GetGPUState(_ context.Context, asked *gpumetricssvc.GPUGetRequest) (*gpumetricssvc.GPUStateResponse, error) {
-	all, err := s.states()
-	all = slices.DeleteFunc(all, func(g *gpumetricssvc.GPUState) bool { return !slices.Contains(asked.GetID(), g.GetID()) })
-	return &gpumetricssvc.GPUStateResponse{GPUState: all}, err
+func (s *Service) GetGPUState(ctx context.Context, asked *gpumetricssvc.GPUGetRequest) (*gpumetricssvc.GPUStateResponse, error) {
+	all, err := s.List(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	all.GPUState = slices.DeleteFunc(all.GPUState, func(g *gpumetricssvc.GPUState) bool { return !slices.Contains(asked.GetID(), g.GetID()) })
+	return all, nil
 }
 
 // SetError implements gpumetricssvc.MetricsServiceServer. It refuses to simulate errors.
@@ -93,30 +93,21 @@ func (s *Service) SetError(context.Context, *gpumetricssvc.GPUErrorRequest) (*gp
 	return nil, status.Error(codes.PermissionDenied, "errors cannot be simulated")
 }
 
-func (s *Service) states() ([]*gpumetricssvc.GPUState, error) {
-	snapshot := s.board.Load()
-	if snapshot.Version == 0 {
-		return nil, status.Error(codes.Unavailable, "nothing has been judged yet")
-	}
-	return states(snapshot, s.owns), nil
-}
-
 // states returns the devices with a known state, without duplicates.
 func states(snapshot *events.Snapshot, owns func(collector string) bool) []*gpumetricssvc.GPUState {
 	of := make(map[string]events.State, len(snapshot.Verdicts)) // by collector.Device.ID
-	for i := range snapshot.Verdicts {
-		v := &snapshot.Verdicts[i]
+	for _, v := range snapshot.Verdicts {
 		of[v.Device.ID] = v.State
 		if v.OutOfService() {
-			of[v.Device.ID] = events.Failed // out of service
+			of[v.Device.ID] = events.Failed
 		}
 	}
 	worst := map[string]events.State{} // by Device; a GPU and its first partition share one
 	var out []*gpumetricssvc.GPUState
-	for i := range snapshot.Verdicts {
-		d := &snapshot.Verdicts[i].Device
+	for _, v := range snapshot.Verdicts {
+		d := v.Device
 		id := cmp.Or(d.Alias, d.SysfsPCI()) // as the plugin has it
-		if id == "" || d.Level != field.GPU && d.Level != field.Instance || !owns(snapshot.Verdicts[i].Collector) {
+		if id == "" || d.Level != field.GPU && d.Level != field.Instance || !owns(v.Collector) {
 			continue
 		}
 		before, seen := worst[id]
@@ -129,12 +120,9 @@ func states(snapshot *events.Snapshot, owns func(collector string) bool) []*gpum
 			out = append(out, &gpumetricssvc.GPUState{ID: number, UUID: d.UUID, Device: id})
 		}
 	}
-	out = slices.DeleteFunc(out, func(g *gpumetricssvc.GPUState) bool { return worst[g.Device] == events.Unknown })
+	health := map[events.State]string{events.OK: "healthy", events.Degraded: "healthy", events.Failed: unhealthy}
 	for _, g := range out {
-		g.Health = healthy
-		if worst[g.Device] == events.Failed {
-			g.Health = unhealthy
-		}
+		g.Health = health[worst[g.Device]]
 	}
-	return out
+	return slices.DeleteFunc(out, func(g *gpumetricssvc.GPUState) bool { return g.Health == "" })
 }

@@ -17,7 +17,9 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/time/rate"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
@@ -41,27 +43,28 @@ type Options struct {
 	Board             *events.Board
 	Node              string // name in Kubernetes
 	Condition, Events bool   // what to write
-	Labels            Labels
-	Config            *rest.Config
-	Log               *zap.Logger
-}
-
-// Labels are Node labels that describe its devices.
-type Labels struct {
-	Of             func(*events.Snapshot) map[string]string // nil: write no labels
-	Prefix, Suffix string                                   // identify our labels
+	// Labels returns the Node labels that describe its devices; nil: write no labels. They have a LabelPrefix and a
+	// LabelSuffix, which no other label has.
+	Labels                   func(*events.Snapshot) map[string]string
+	LabelPrefix, LabelSuffix string
+	Config                   *rest.Config
+	Log                      *zap.Logger
 }
 
 // Writer writes to one Node.
 type Writer struct {
-	o         Options
-	log       *zap.Logger
-	client    dynamic.Interface
-	announcer announcer
+	o             Options
+	log           *zap.Logger
+	nodes, events dynamic.ResourceInterface
+	start         time.Time
 
 	written nodeCondition     // last written condition
 	labels  map[string]string // last written labels; nil: none yet
 	refused map[string]bool   // writes whose last attempt failed, so that each failure is logged once
+
+	last    map[string]string                     // state and reason by device
+	waiting map[string]*unstructured.Unstructured // the newest event by device, until it is written
+	limit   *rate.Limiter                         // of events
 }
 
 // New returns a Writer. Only Run writes.
@@ -75,20 +78,18 @@ func New(o Options) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Writer{o: o, log: o.Log.Named("node_health"), client: client, announcer: newAnnouncer(o.Node, time.Now()), refused: map[string]bool{}}, nil
+	v1 := schema.GroupVersion{Version: "v1"}
+	return &Writer{
+		nodes: client.Resource(v1.WithResource("nodes")), events: client.Resource(v1.WithResource("events")).Namespace(metav1.NamespaceDefault),
+		o: o, log: o.Log.Named("node_health"), start: time.Now(), refused: map[string]bool{},
+		last: map[string]string{}, waiting: map[string]*unstructured.Unstructured{}, limit: rate.NewLimiter(rate.Every(time.Hour/eventsAnHour), eventsBurst),
+	}, nil
 }
 
 // Run writes changes until ctx ends, and then the state Unknown.
 func (w *Writer) Run(ctx context.Context) error {
 	version, wait := uint64(0), gap
-	for {
-		next := w.next(ctx, version)
-		select {
-		case <-ctx.Done():
-			w.writeStopped(ctx)
-			return nil
-		default:
-		}
+	for next := w.next(ctx, version); ctx.Err() == nil; next = w.next(ctx, version) {
 		if w.write(ctx, next) {
 			version, wait = next.Version, gap
 		} else {
@@ -99,15 +100,15 @@ func (w *Writer) Run(ctx context.Context) error {
 		case <-time.After(wait):
 		}
 	}
+	w.writeStopped(ctx)
+	return nil
 }
 
 // next waits for a change or the next heartbeat and returns the current snapshot.
 func (w *Writer) next(ctx context.Context, version uint64) *events.Snapshot {
 	ctx, cancel := context.WithTimeout(ctx, w.untilHeartbeat())
 	defer cancel()
-	if s, err := w.o.Board.After(ctx, version); err == nil {
-		return s
-	}
+	_, _ = w.o.Board.After(ctx, version) // an error means that the heartbeat is due, or the end
 	return w.o.Board.Load()
 }
 
@@ -125,11 +126,11 @@ func (w *Writer) write(ctx context.Context, s *events.Snapshot) bool {
 		done = w.writeCondition(ctx, s)
 	}
 	if w.o.Events {
-		w.announcer.observe(s)
+		w.addEvents(s)
 		done = w.writeEvents(ctx) && done
 	}
-	if w.o.Labels.Of != nil && s.Version > 0 {
-		done = w.writeLabels(ctx, w.o.Labels.Of(s)) && done
+	if w.o.Labels != nil && s.Version > 0 {
+		done = w.writeLabels(ctx, w.o.Labels(s)) && done
 	}
 	return done
 }
@@ -165,7 +166,7 @@ func (w *Writer) patch(ctx context.Context, c nodeCondition) bool {
 	c.LastHeartbeatTime = metav1.Now()
 	body, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []nodeCondition{c}}})
 	if err == nil {
-		_, err = w.nodes().Patch(ctx, w.o.Node, types.StrategicMergePatchType, body, metav1.PatchOptions{FieldManager: component}, "status")
+		_, err = w.nodes.Patch(ctx, w.o.Node, types.StrategicMergePatchType, body, metav1.PatchOptions{FieldManager: component}, "status")
 	}
 	if !w.report("condition", err) {
 		return false
@@ -174,50 +175,30 @@ func (w *Writer) patch(ctx context.Context, c nodeCondition) bool {
 	return true
 }
 
-func (w *Writer) nodes() dynamic.ResourceInterface {
-	return w.client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "nodes"})
-}
-
 // writeLabels updates the Node if its labels differ from wanted. The labels stay when the exporter
 // stops: a failed device has not recovered then.
 func (w *Writer) writeLabels(ctx context.Context, wanted map[string]string) bool {
 	if w.labels != nil && maps.Equal(wanted, w.labels) {
 		return true
 	}
-	node, err := w.nodes().Get(ctx, w.o.Node, metav1.GetOptions{})
+	node, err := w.nodes.Get(ctx, w.o.Node, metav1.GetOptions{})
 	if err == nil {
 		is := node.GetLabels()
 		next := maps.Clone(wanted)
 		for name, value := range is {
-			if !strings.HasPrefix(name, w.o.Labels.Prefix) || !strings.HasSuffix(name, w.o.Labels.Suffix) {
+			if !strings.HasPrefix(name, w.o.LabelPrefix) || !strings.HasSuffix(name, w.o.LabelSuffix) {
 				next[name] = value
 			}
 		}
 		if !maps.Equal(is, next) {
 			node.SetLabels(next)
-			_, err = w.nodes().Update(ctx, node, metav1.UpdateOptions{FieldManager: component})
+			_, err = w.nodes.Update(ctx, node, metav1.UpdateOptions{FieldManager: component})
 		}
 	}
 	if !w.report("labels", err) {
 		return false
 	}
 	w.labels = wanted
-	return true
-}
-
-func (w *Writer) writeEvents(ctx context.Context) bool {
-	for _, id := range slices.Sorted(maps.Keys(w.announcer.waiting)) {
-		if w.announcer.limit.Tokens() < 1 {
-			return false
-		}
-		_, err := w.client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "events"}).Namespace(metav1.NamespaceDefault).
-			Create(ctx, w.announcer.waiting[id], metav1.CreateOptions{FieldManager: component})
-		if !w.report("event", err) {
-			return false
-		}
-		delete(w.announcer.waiting, id)
-		w.announcer.limit.Allow()
-	}
 	return true
 }
 
@@ -256,34 +237,20 @@ var levels = []struct {
 
 // condition returns the node's condition. Its last transition is the latest change of any device.
 func condition(s *events.Snapshot) (c nodeCondition) {
-	c.Type, c.Status, c.Reason, c.Message = ConditionType, metav1.ConditionFalse, "NoGPUProblem", fmt.Sprintf("devices that are ok: %d", len(s.Verdicts))
-	var since time.Time
-	by := make([][]*events.Verdict, len(levels))
-	for i := range s.Verdicts {
-		v := &s.Verdicts[i]
-		for n := range levels {
-			if levels[n].is(v) {
-				by[n] = append(by[n], v)
-				break
-			}
-		}
-		if v.Since.After(since) {
-			since = v.Since
-		}
-	}
+	c.Type, c.LastTransitionTime = ConditionType, metav1.NewTime(s.Time)
 	if len(s.Verdicts) == 0 {
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, "NoGPUFound", "no device is found any more"
+		return c
 	}
-	if since.IsZero() {
-		since = s.Time
-	}
-	for n, l := range levels {
-		if len(by[n]) > 0 {
-			c.Status, c.Reason, c.Message = l.status, l.reason, describe(by[n])
-			break
+	latest := slices.MaxFunc(s.Verdicts, func(a, b events.Verdict) int { return a.Since.Compare(b.Since) })
+	c.LastTransitionTime = metav1.NewTime(latest.Since)
+	for _, l := range levels {
+		if of := slices.DeleteFunc(slices.Clone(s.Verdicts), func(v events.Verdict) bool { return !l.is(&v) }); len(of) > 0 {
+			c.Status, c.Reason, c.Message = l.status, l.reason, describe(of)
+			return c
 		}
 	}
-	c.LastTransitionTime = metav1.NewTime(since)
+	c.Status, c.Reason, c.Message = metav1.ConditionFalse, "NoGPUProblem", fmt.Sprintf("devices that are ok: %d", len(s.Verdicts))
 	return c
 }
 
@@ -291,16 +258,12 @@ func condition(s *events.Snapshot) (c nodeCondition) {
 const longestMessage = 1024
 
 // describe lists devices with their problems, as many as fit into a message.
-func describe(of []*events.Verdict) string {
-	text := ""
-	for i, v := range of {
-		part := brief(v)
-		more := fmt.Sprintf("; %d more", len(of)-i)
-		if i > 0 && len(text)+len("; ")+len(part)+len(more) > longestMessage {
+func describe(of []events.Verdict) string {
+	text := brief(&of[0])
+	for i := 1; i < len(of); i++ {
+		part, more := "; "+brief(&of[i]), fmt.Sprintf("; %d more", len(of)-i)
+		if len(text)+len(part)+len(more) > longestMessage {
 			return text + more
-		}
-		if i > 0 {
-			text += "; "
 		}
 		text += part
 	}

@@ -231,7 +231,7 @@ func TestLabels(t *testing.T) {
 			}
 			return out
 		}
-		stop, log := run(t, Options{Board: &b.Board, Node: node, Config: s.config(), Labels: Labels{Of: of, Prefix: "amd.gpu.", Suffix: ".state"}})
+		stop, log := run(t, Options{Board: &b.Board, Node: node, Config: s.config(), Labels: of, LabelPrefix: "amd.gpu.", LabelSuffix: ".state"})
 		others := func(more ...string) map[string]string {
 			out := map[string]string{"zone": "a", "amd.gpu.7.other": "x"}
 			for _, name := range more {
