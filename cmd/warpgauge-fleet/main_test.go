@@ -165,7 +165,12 @@ func TestBadFlags(t *testing.T) {
 			t.Errorf("%q: %v, want %q", args[5:], err, want)
 		}
 	}
-	f("others can reach", "--address=0.0.0.0:0")
+	f("--address is [::]:", "--address=0.0.0.0:0")
+	f("--agents-address is [::]:", "--agents-address=:0")
+	web := filepath.Join(t.TempDir(), "web.yml")
+	must(t, os.WriteFile(web, []byte("http_server_config: {headers: {X-Frame-Options: deny}}\n"), 0o600))
+	f("others can reach", "--agents-address=:0", "--agents-web-config-file="+web)
+	f("--agents-service-account: this is not a pod", "--agents-service-account=gpu/warpgauge")
 	f("--token-file", "--token-file=/does/not/exist")
 	f("--agents-token-file", "--agents-token-file=/does/not/exist")
 	f("--web-config-file", "--web-config-file=/does/not/exist")

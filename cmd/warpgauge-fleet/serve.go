@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,10 +20,12 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/exp/zapslog"
 	"go.uber.org/zap/zapcore"
+	"go.yaml.in/yaml/v3"
 
 	"warpgauge/extensions/remote/fleet"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/file"
+	"warpgauge/pkg/kube"
 )
 
 func serveCommand(errs io.Writer) *cli.Command {
@@ -32,8 +36,9 @@ func serveCommand(errs io.Writer) *cli.Command {
 			&cli.StringFlag{Name: "directory", Required: true, Sources: env("DIRECTORY"), Usage: "directory with fleet.yaml and the lists"},
 			&cli.DurationFlag{Name: "reload-interval", Value: 5 * time.Second, Sources: env("RELOAD_INTERVAL"), Usage: "between two readings of the directory; it is taken when two are the same"},
 			&cli.StringFlag{Name: "state-directory", Value: "/var/lib/warpgauge-fleet", Sources: env("STATE_DIRECTORY"), Usage: "directory for the state of rollouts"},
-			&cli.StringFlag{Name: "agents-address", Value: ":4320", Sources: env("AGENTS_ADDRESS"), Usage: "where agents report, at " + fleet.OpAMPPath},
-			&cli.StringFlag{Name: "agents-token-file", Sources: env("AGENTS_TOKEN_FILE"), Usage: "bearer tokens of agents, one per line"},
+			&cli.StringFlag{Name: "agents-address", Sources: env("AGENTS_ADDRESS"), Usage: "where agents report, at " + fleet.OpAMPPath + "; default: :4320 if they need a credential, else 127.0.0.1:4320"},
+			&cli.StringFlag{Name: "agents-token-file", Sources: env("AGENTS_TOKEN_FILE"), Usage: "bearer tokens of agents, one per line and agent; \"shared TOKEN\" is for many"},
+			&cli.StringFlag{Name: "agents-service-account", Sources: env("AGENTS_SERVICE_ACCOUNT"), Usage: "NAMESPACE/NAME: agents send Kubernetes tokens of this service account for the audience " + fleet.Audience},
 			&cli.StringFlag{Name: "agents-web-config-file", Sources: env("AGENTS_WEB_CONFIG_FILE"), Usage: "TLS and client certificates for agents, as Prometheus' exporter-toolkit has it"},
 			&cli.StringFlag{Name: "address", Value: "127.0.0.1:4321", Sources: env("ADDRESS"), Usage: "where operators find the API and the metrics"},
 			&cli.StringFlag{Name: "token-file", Sources: env("TOKEN_FILE"), Usage: "bearer tokens of operators, one per line"},
@@ -68,15 +73,29 @@ func serve(ctx context.Context, cmd *cli.Command, errs io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("--agents-token-file: %w", err)
 	}
+	if account := cmd.String("agents-service-account"); account != "" {
+		api, err := kube.Config("warpgauge-fleet/" + version)
+		if err == nil {
+			agentLogin = cmp.Or(agentLogin, new(fleet.Login))
+			agentLogin.Review, err = fleet.NewReview(account, api)
+		}
+		if err != nil {
+			return fmt.Errorf("--agents-service-account: %w", err)
+		}
+	}
 	login, err := fleet.NewLogin(cmd.String("token-file"))
 	if err != nil {
 		return fmt.Errorf("--token-file: %w", err)
 	}
-	for _, name := range []string{"web-config-file", "agents-web-config-file"} {
-		if err := web.Validate(cmd.String(name)); err != nil {
-			return fmt.Errorf("--%s: %w", name, err)
-		}
+	checks, err := checksClients(cmd.String("web-config-file"))
+	if err != nil {
+		return fmt.Errorf("--web-config-file: %w", err)
 	}
+	checksAgents, err := checksClients(cmd.String("agents-web-config-file"))
+	if err != nil {
+		return fmt.Errorf("--agents-web-config-file: %w", err)
+	}
+	checks, checksAgents = checks || login != nil, checksAgents || agentLogin != nil
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	server := fleet.New(fleet.Options{
@@ -85,7 +104,7 @@ func serve(ctx context.Context, cmd *cli.Command, errs io.Writer) error {
 		MaxAgents: cmd.Int("max-agents"), Warmup: cmd.Duration("warmup"), ParseYAML: parseYAML,
 		Registry: registry, Log: log, Version: version,
 	})
-	agents, err := listen(ctx, cmd.String("agents-address"))
+	agents, err := listen(ctx, cmp.Or(cmd.String("agents-address"), map[bool]string{true: ":4320", false: "127.0.0.1:4320"}[checksAgents]))
 	if err != nil {
 		return err
 	}
@@ -93,16 +112,41 @@ func serve(ctx context.Context, cmd *cli.Command, errs io.Writer) error {
 	if err != nil {
 		return errors.Join(err, agents.Close())
 	}
-	if login == nil && cmd.String("web-config-file") == "" && !loopback(operators.Addr()) {
-		return errors.Join(fmt.Errorf("--address is %s, which others can reach: set --token-file or --web-config-file", operators.Addr()), agents.Close(), operators.Close())
+	const open = "--%s is %s, which others can reach: set --%s, or a --%s with client certificates or passwords"
+	if !checks && !loopback(operators.Addr()) {
+		err = fmt.Errorf(open, "address", operators.Addr(), "token-file", "web-config-file")
 	}
-	if agentLogin == nil && cmd.String("agents-web-config-file") == "" {
-		log.Warn("agents need no token and no certificate: any process that reaches this address can report as one", zap.Stringer("address", agents.Addr()))
+	if !checksAgents && !loopback(agents.Addr()) {
+		err = errors.Join(err, fmt.Errorf(open, "agents-address", agents.Addr(), "agents-token-file, --agents-service-account", "agents-web-config-file"))
+	}
+	if err != nil {
+		return errors.Join(err, agents.Close(), operators.Close())
 	}
 	log.Info("serving", zap.Stringer("agents", agents.Addr()), zap.Stringer("operators", operators.Addr()))
 	return server.Run(ctx,
 		&fleet.Endpoint{Listener: agents, Login: agentLogin, Serve: toolkit(cmd.String("agents-web-config-file"), log)},
 		&fleet.Endpoint{Listener: operators, Login: login, Serve: toolkit(cmd.String("web-config-file"), log)})
+}
+
+// checksClients reports whether a web configuration file asks clients for a certificate or password.
+func checksClients(path string) (bool, error) {
+	if path == "" {
+		return false, nil
+	}
+	if err := web.Validate(path); err != nil {
+		return false, err
+	}
+	var c struct {
+		TLS struct {
+			Clients string `yaml:"client_auth_type"`
+		} `yaml:"tls_server_config"`
+		Users map[string]string `yaml:"basic_auth_users"`
+	}
+	text, err := os.ReadFile(path)
+	if err == nil {
+		err = yaml.Unmarshal(text, &c)
+	}
+	return c.TLS.Clients == "RequireAndVerifyClientCert" || len(c.Users) > 0, err
 }
 
 // toolkit serves with a web configuration file, or without one.

@@ -150,7 +150,7 @@ func TestRefused(t *testing.T) {
 		{[]string{`remote={"mode":"apply","url":"http://lists.example/gpu.csv","tokenSecret":{"name":"t"}}`}, []string{"sends tokens over TLS only"}},
 		{[]string{`fleet.enabled=true`}, []string{`fleet\.tokenSecret\.name: empty`}},
 		{[]string{`fleet={"enabled":true,"tokenSecret":{"name":"t"}}`}, []string{`fleet\.directory: empty`}},
-		{[]string{`fleet.clientCA=true`}, []string{`needs fleet\.tlsSecret`}},
+		{[]string{`fleet={"enabled":true,"clientCA":true}`}, []string{`fleet\.tlsSecret: empty`}},
 		{[]string{`health.rules=["hot"]`}, []string{"/health/rules/0"}},
 		{[]string{`serviceMonitor.enabled=true`, `service.enable=false`}, []string{`needs service\.enable`}},
 		{

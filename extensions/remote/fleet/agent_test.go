@@ -68,7 +68,7 @@ func TestAgentsLimit(t *testing.T) {
 	come := func(from, to int) (taken int) {
 		for i := from; i < to; i++ {
 			n := s.add(i)
-			a := s.core.report(&report{uid: n.uid, capabilities: takesLists, labels: map[string]string{"host.name": n.host}}, s.now)
+			a := s.core.report(&report{uid: n.uid, capabilities: takesLists, labels: map[string]string{"host.name": n.host}}, credential{name: n.host}, s.now)
 			if a.ErrorResponse == nil {
 				taken++
 			}
@@ -139,13 +139,13 @@ func TestLostMessage(t *testing.T) {
 	s := newSim(t, 1, "")
 	n := s.nodes[0]
 	s.poll(n)
-	if a := s.core.report(&report{uid: n.uid, sequence: n.sequence + 2, capabilities: takesLists}, s.now); a.Flags == 0 || a.RemoteConfig != nil || s.core.agents[n.uid].cohort == nil {
+	if a := s.core.report(&report{uid: n.uid, sequence: n.sequence + 2, capabilities: takesLists}, credential{name: n.host}, s.now); a.Flags == 0 || a.RemoteConfig != nil || s.core.agents[n.uid].cohort == nil {
 		t.Errorf("answer %v, want a request for all", a)
 	}
-	if a := s.core.report(&report{uid: UID{9}, sequence: 7, capabilities: takesLists}, s.now); a.Flags == 0 {
+	if a := s.core.report(&report{uid: UID{9}, sequence: 7, capabilities: takesLists}, credential{}, s.now); a.Flags == 0 {
 		t.Errorf("answer %v, want a request for all", a)
 	}
-	if a := s.core.report(&report{uid: UID{9}, sequence: 7, leaving: true}, s.now); a.Flags != 0 || len(s.core.agents) != 1 {
+	if a := s.core.report(&report{uid: UID{9}, sequence: 7, leaving: true}, credential{}, s.now); a.Flags != 0 || len(s.core.agents) != 1 {
 		t.Errorf("an unknown agent that leaves got %v", a)
 	}
 }

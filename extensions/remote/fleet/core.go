@@ -29,26 +29,46 @@ type core struct {
 	saveErr error // error of the last write
 
 	agents map[UID]*agent
+	of     map[string]UID // agents by credentials that are not shared
 	ticked time.Time
 	totals totals
 }
 
-// errFull is sent to agents.
-var errFull = errors.New("this server has as many agents as it may have")
+// Errors that are sent to agents.
+var (
+	errFull = errors.New("this server has as many agents as it may have")
+	errUsed = errors.New("another agent reports with this credential; each needs its own, or the server's file of tokens must say that this one is shared")
+)
 
 func newCore(o Options, t totals, st *store, s *saved, now time.Time) *core {
-	return &core{
-		o: o, log: o.Log, store: st, saved: s, started: now, ticked: now, plan: &Plan{}, totals: t, agents: map[UID]*agent{},
+	c := &core{
+		o: o, log: o.Log, store: st, saved: s, started: now, ticked: now, plan: &Plan{}, totals: t, agents: map[UID]*agent{}, of: map[string]UID{},
 	}
+	for uid, b := range s.bound {
+		c.of[b.Credential] = uid
+	}
+	return c
 }
 
 // silentAfter is the longest silence of an agent that counts as present.
 const silentAfter = 3 * time.Minute
 
-// report applies an agent's report and returns the answer.
-func (c *core) report(r *report, now time.Time) *protobufs.ServerToAgent {
+// bound ties an agent's uid to the credential that first used it.
+type bound struct {
+	Credential string    `json:"credential,omitempty"`
+	Number     uint64    `json:"number"` // larger than that of all agents before
+	Since      time.Time `json:"since"`
+}
+
+// report applies an agent's report and returns the answer. No agent may use the uid of another credential.
+func (c *core) report(r *report, who credential, now time.Time) *protobufs.ServerToAgent {
 	c.totals.messages.Inc()
 	a := c.agents[r.uid]
+	if b := c.bound[r.uid]; b != nil && b.Credential != who.name {
+		c.totals.duplicates.Inc()
+		uid := another(r.uid, who.name)
+		return &protobufs.ServerToAgent{AgentIdentification: &protobufs.AgentIdentification{NewInstanceUid: uid[:]}}
+	}
 	if a != nil && r.labels != nil && r.labels["host.name"] != a.host() && a.host() != "" && now.Sub(a.seen) < silentAfter && !a.left {
 		c.totals.duplicates.Inc()
 		uid := another(r.uid, r.labels["host.name"])
@@ -62,9 +82,9 @@ func (c *core) report(r *report, now time.Time) *protobufs.ServerToAgent {
 		return &protobufs.ServerToAgent{Flags: uint64(protobufs.ServerToAgentFlags_ServerToAgentFlags_ReportFullState)}
 	}
 	if a == nil {
-		if !c.room(now) {
-			c.totals.refused.WithLabelValues(refusedFull).Inc()
-			return unable(errFull)
+		if err := c.bind(r.uid, who, now); err != nil {
+			c.totals.refused.WithLabelValues(map[error]string{errFull: refusedFull, errUsed: refusedLogin}[err]).Inc()
+			return unable(err)
 		}
 		a = &agent{uid: r.uid, window: newWindow()}
 		c.agents[r.uid] = a
@@ -83,25 +103,56 @@ func (c *core) report(r *report, now time.Time) *protobufs.ServerToAgent {
 	return &protobufs.ServerToAgent{RemoteConfig: c.offer(a, s)}
 }
 
-// another returns a new uid for an agent whose uid another host uses. It depends on the uid and host only, so an agent that
+// another returns a new uid for an agent whose uid another host or credential uses. It depends on these only, so an agent that
 // does not save it gets the same one again.
-func another(uid UID, host string) UID { return uuid.NewSHA1(uid, []byte(host)) }
+func another(uid UID, by string) UID { return uuid.NewSHA1(uid, []byte(by)) }
 
-// room makes room for another agent by forgetting the one that has been silent longest.
-func (c *core) room(now time.Time) bool {
-	if len(c.agents) < c.o.MaxAgents {
-		return true
+// bind ties a uid to a credential. One that is not shared has one agent at a time.
+func (c *core) bind(uid UID, who credential, now time.Time) error {
+	if c.bound[uid] != nil {
+		return nil
 	}
-	var oldest *agent
-	for _, a := range c.agents {
-		if oldest == nil || a.seen.Before(oldest.seen) {
-			oldest = a
+	if former, used := c.of[who.name]; used && !who.shared {
+		if a := c.agents[former]; a != nil && !a.left && now.Sub(a.seen) < silentAfter {
+			return errUsed
+		}
+		c.forget(former)
+	}
+	if len(c.bound) >= c.o.MaxAgents && !c.room(now) {
+		return errFull
+	}
+	c.lastAgent++
+	c.bound[uid], c.unsaved = &bound{who.name, c.lastAgent, now.UTC()}, true
+	c.of[who.name] = uid
+	return nil
+}
+
+func (c *core) forget(uid UID) {
+	if b := c.bound[uid]; b != nil && c.of[b.Credential] == uid {
+		delete(c.of, b.Credential)
+	}
+	delete(c.bound, uid)
+	delete(c.agents, uid)
+}
+
+// room forgets the agent that has been silent longest, longer than it reported before, or than a day.
+func (c *core) room(now time.Time) bool {
+	var oldest UID
+	var longest time.Duration
+	for uid, b := range c.bound {
+		seen := c.started
+		if a := c.agents[uid]; a != nil {
+			seen = a.seen
+		}
+		silent := now.Sub(seen)
+		if silent > longest && silent > min(max(silentAfter, seen.Sub(b.Since)), 24*time.Hour) {
+			oldest, longest = uid, silent
 		}
 	}
-	if now.Sub(oldest.seen) <= silentAfter {
+	if longest == 0 {
 		return false
 	}
-	delete(c.agents, oldest.uid)
+	c.forget(oldest)
 	return true
 }
 

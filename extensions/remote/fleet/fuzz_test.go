@@ -33,16 +33,15 @@ func FuzzMessages(f *testing.F) {
 	f.Fuzz(func(t *testing.T, a, b []byte) {
 		now := time.Now()
 		plan := &Plan{Hash: "x", Cohorts: []*Cohort{{Name: "all", List: newList("a", []byte(listA)), Policy: Policy{Stages: []Stage{{Percent: 100}}, Timeout: time.Minute}}}}
-		c := newCore(Options{Log: zap.NewNop(), MaxAgents: 1}, totals, nil, &saved{lists: map[string]*List{hash: plan.Cohorts[0].List}, cohorts: map[string]*status{
-			"all": {Name: "all", Stable: hash},
-		}}, now)
+		c := newCore(Options{Log: zap.NewNop(), MaxAgents: 1}, totals, nil, newSaved(), now)
+		c.lists[hash], c.cohorts["all"] = plan.Cohorts[0].List, &status{Name: "all", Stable: hash}
 		c.plan = plan
 		for _, body := range [][]byte{a, b, a} {
 			var m protobufs.AgentToServer
 			if proto.Unmarshal(body, &m) != nil || newReport(&m) == nil {
 				continue
 			}
-			if out := c.report(newReport(&m), now); out.RemoteConfig != nil && string(out.RemoteConfig.Config.ConfigMap[opamp.ConfigName].Body) != listA {
+			if out := c.report(newReport(&m), credential{shared: true}, now); out.RemoteConfig != nil && string(out.RemoteConfig.Config.ConfigMap[opamp.ConfigName].Body) != listA {
 				t.Errorf("offer %v", out.RemoteConfig)
 			}
 			c.fleet(now)

@@ -139,7 +139,7 @@ func (s *sim) poll(n *node) {
 		r.labels["host.name"] = n.host
 		r.effective, n.told = n.list, true
 	}
-	a := s.core.report(r, s.now)
+	a := s.core.report(r, credential{name: n.host}, s.now)
 	if id := a.AgentIdentification; id != nil {
 		n.uid, n.told = UID(id.NewInstanceUid), false
 	}

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"crypto/subtle"
+	"encoding/hex"
 	"errors"
 	"log" //nolint:depguard // http.Server needs this type
 	"net/http"
@@ -17,26 +17,39 @@ import (
 	"warpgauge/pkg/file"
 )
 
-// Login checks bearer tokens against a file with one token per line. It reads the file again after
-// some seconds, so tokens rotate without a restart. A nil Login allows every request.
+// Login says who sent a request: the owner of a bearer token from a file or of a Kubernetes service account, else the owner of
+// a certificate or password that the listener has checked. It reads the file again after some seconds, so tokens rotate
+// without a restart. A nil Login has neither tokens nor service accounts.
 type Login struct {
+	// Review returns the node or pod that a Kubernetes token is for. nil: such tokens are unknown.
+	Review func(ctx context.Context, token string) (string, error)
+
 	path  string
 	files *file.Reader
 
 	mu     sync.Mutex
 	read   time.Time
-	tokens [][sha256.Size]byte
+	tokens map[[sha256.Size]byte]bool // of many agents
 }
+
+// credential is what an agent has shown.
+type credential struct {
+	name   string // has no secret; "" for none
+	shared bool   // many agents may have it
+}
+
+// sharedToken begins the line of a token that many agents have.
+const sharedToken = "shared "
 
 const (
 	tokensFor     = 5 * time.Second
 	maxTokenBytes = 64 << 10
 )
 
-// NewLogin returns a Login for a readable file with at least one token.
+// NewLogin returns a Login for a readable file with at least one token, a line each.
 func NewLogin(path string) (*Login, error) {
 	if path == "" {
-		return nil, nil //nolint:nilnil // a nil Login allows every request
+		return nil, nil //nolint:nilnil // a nil Login has no tokens
 	}
 	l := &Login{path: path, files: file.NewReader(maxTokenBytes)}
 	return l, l.load()
@@ -47,10 +60,11 @@ func (l *Login) load() error {
 	if err != nil {
 		return err
 	}
-	var tokens [][sha256.Size]byte
+	tokens := map[[sha256.Size]byte]bool{}
 	for text := range bytes.Lines(content) {
-		if text = bytes.TrimSpace(text); len(text) > 0 {
-			tokens = append(tokens, sha256.Sum256(text))
+		token, shared := bytes.CutPrefix(bytes.TrimSpace(text), []byte(sharedToken))
+		if token = bytes.TrimSpace(token); len(token) > 0 {
+			tokens[sha256.Sum256(token)] = shared
 		}
 	}
 	if len(tokens) == 0 {
@@ -60,23 +74,41 @@ func (l *Login) load() error {
 	return nil
 }
 
-// Allows reports whether the request has one of the tokens. If the file is unreadable, the previous tokens stay valid.
-func (l *Login) Allows(r *http.Request) bool {
-	if l == nil {
-		return true
+// Who returns the credential of a request, and whether it suffices. If the file is unreadable, the previous tokens stay valid.
+func (l *Login) Who(r *http.Request) (who credential, ok bool) {
+	if l != nil {
+		token, given := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		if !given {
+			return credential{}, false
+		}
+		return l.owner(r.Context(), token)
 	}
-	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+		return credential{name: "certificate " + r.TLS.PeerCertificates[0].Subject.String()}, true
+	}
+	if user, _, given := r.BasicAuth(); given {
+		return credential{name: "user " + user, shared: true}, true
+	}
+	return credential{shared: true}, true
+}
+
+func (l *Login) owner(ctx context.Context, token string) (who credential, ok bool) {
+	sum := sha256.Sum256([]byte(token)) // which token it is takes as long for each
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if time.Since(l.read) > tokensFor {
+	if l.files != nil && time.Since(l.read) > tokensFor {
 		_ = l.load() // the previous tokens stay valid
 		l.read = time.Now()
 	}
-	sum, allowed := sha256.Sum256([]byte(token)), 0
-	for i := range l.tokens {
-		allowed |= subtle.ConstantTimeCompare(sum[:], l.tokens[i][:])
+	shared, ok := l.tokens[sum]
+	l.mu.Unlock()
+	if ok {
+		return credential{"token " + hex.EncodeToString(sum[:8]), shared}, true
 	}
-	return ok && allowed == 1
+	if l.Review == nil {
+		return credential{}, false
+	}
+	name, err := l.Review(ctx, token)
+	return credential{name: name}, err == nil
 }
 
 // httpErrors returns a logger for http.Server's messages.

@@ -36,9 +36,10 @@ func (s *Server) agents(login *Login) *http.Server {
 	slots := make(chan struct{}, maxHTTPRequests)
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+OpAMPPath, func(w http.ResponseWriter, r *http.Request) {
-		if !login.Allows(r) {
+		who, ok := login.Who(r)
+		if !ok {
 			s.refuse(refusedLogin)
-			http.Error(w, "a bearer token is needed", http.StatusUnauthorized)
+			http.Error(w, "a bearer token is needed, or this one is unknown", http.StatusUnauthorized)
 			return
 		}
 		select {
@@ -60,7 +61,7 @@ func (s *Server) agents(login *Login) *http.Server {
 			http.Error(w, "no OpAMP message", http.StatusBadRequest)
 			return
 		}
-		out := s.message(newReport(&m))
+		out := s.message(newReport(&m), who)
 		out.InstanceUid = m.InstanceUid
 		if body, err = proto.Marshal(out); err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
@@ -76,14 +77,14 @@ func (s *Server) agents(login *Login) *http.Server {
 }
 
 // message applies one report and returns the answer.
-func (s *Server) message(r *report) (out *protobufs.ServerToAgent) {
+func (s *Server) message(r *report, who credential) (out *protobufs.ServerToAgent) {
 	if r == nil {
 		s.refuse(refusedMessage)
 		return &protobufs.ServerToAgent{ErrorResponse: &protobufs.ServerErrorResponse{
 			Type: protobufs.ServerErrorResponseType_ServerErrorResponseType_BadRequest, ErrorMessage: "an instance uid has 16 bytes, not all of them zero",
 		}}
 	}
-	s.locked(func(c *core) { out = c.report(r, time.Now()) })
+	s.locked(func(c *core) { out = c.report(r, who, time.Now()) })
 	out.Capabilities = uint64(protobufs.ServerCapabilities_ServerCapabilities_AcceptsStatus |
 		protobufs.ServerCapabilities_ServerCapabilities_OffersRemoteConfig | protobufs.ServerCapabilities_ServerCapabilities_AcceptsEffectiveConfig)
 	return out

@@ -1,13 +1,9 @@
 package fleet
 
 import (
-	"bytes"
-	"cmp"
-	"crypto/sha256"
-	"encoding/binary"
 	"fmt"
 	"math"
-	"slices"
+	"math/rand/v2"
 	"time"
 )
 
@@ -32,6 +28,7 @@ type Rollout struct {
 	Soaked  float64   `json:"soaked_seconds"`
 	Started time.Time `json:"started"`
 	Reason  string    `json:"reason,omitempty"` // why it stopped
+	Known   uint64    `json:"known,omitempty"`  // number of the newest agent before it
 	Final   bool      `json:"final,omitempty"`  // the last stage includes all agents, also new ones
 
 	members map[UID]member // agents of all stages so far
@@ -82,9 +79,9 @@ func wanted(s *status, uid UID, last string) string {
 	return s.Stable
 }
 
-// choose returns the agents that a stage adds to its members. The stage never exceeds its percentage of the agents, except that
-// it has at least one. Every rollout of a cohort chooses the same agents first.
-func choose(s *Stage, cohort string, members map[UID]member, agents []*agent) (added []*agent) {
+// choose returns the agents that a stage adds to its members, at random. The stage never exceeds its percentage of the agents,
+// except that it has at least one.
+func choose(s *Stage, members map[UID]member, agents []*agent) (added []*agent) {
 	var rest []*agent
 	for _, a := range agents {
 		if _, member := members[a.uid]; !member && s.Labels.matches(a.labels) {
@@ -98,14 +95,7 @@ func choose(s *Stage, cohort string, members map[UID]member, agents []*agent) (a
 	if n <= 0 {
 		return nil
 	}
-	order := make(map[UID]uint64, len(rest))
-	for _, a := range rest {
-		sum := sha256.Sum256(append([]byte(cohort+"\x00"), a.uid[:]...))
-		order[a.uid] = binary.BigEndian.Uint64(sum[:])
-	}
-	slices.SortFunc(rest, func(a, b *agent) int {
-		return cmp.Or(cmp.Compare(order[a.uid], order[b.uid]), bytes.Compare(a.uid[:], b.uid[:]))
-	})
+	rand.Shuffle(len(rest), func(i, j int) { rest[i], rest[j] = rest[j], rest[i] })
 	return rest[:min(n, len(rest))]
 }
 

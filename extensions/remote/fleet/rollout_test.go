@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -11,8 +12,8 @@ import (
 	"warpgauge/internal/testkit"
 )
 
-// TestChooseProperties: a stage never exceeds its percentage, keeps the agents of the previous stage,
-// and chooses the same agents in any order.
+// TestChooseProperties: a stage never exceeds its percentage, keeps the agents of the previous stage, and another rollout chooses
+// others.
 func TestChooseProperties(t *testing.T) {
 	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -22,20 +23,12 @@ func TestChooseProperties(t *testing.T) {
 		}
 		members := map[UID]member{}
 		for _, percent := range []float64{0.1 + r.Float64()*5, 6 + r.Float64()*40, 50, 99.9, 100} {
-			added := choose(&Stage{Percent: percent}, "c", members, agents)
-			r.Shuffle(len(agents), func(i, j int) { agents[i], agents[j] = agents[j], agents[i] })
-			again := choose(&Stage{Percent: percent}, "c", members, agents)
-			chosen := map[UID]bool{}
+			added := choose(&Stage{Percent: percent}, members, agents)
 			for _, a := range added {
 				if _, twice := members[a.uid]; twice {
 					t.Fatalf("seed %d: chosen twice", seed)
 				}
-				members[a.uid], chosen[a.uid] = member{}, true
-			}
-			for _, a := range again {
-				if !chosen[a.uid] {
-					t.Fatalf("seed %d: another order of agents chooses others", seed)
-				}
+				members[a.uid] = member{}
 			}
 			if n, most := len(members), max(1, int(percent*float64(len(agents))/100)); n > most {
 				t.Fatalf("seed %d: %.1f%% of %d agents are %d, more than %d", seed, percent, len(agents), n, most)
@@ -45,7 +38,15 @@ func TestChooseProperties(t *testing.T) {
 			t.Fatalf("seed %d: 100%% are %d of %d", seed, len(members), len(agents))
 		}
 	}
-	labelled := choose(&Stage{Labels: map[string]string{"rack": "r1"}}, "c", map[UID]member{{1}: {}}, []*agent{
+	twenty, first := make([]*agent, 20), map[UID]bool{}
+	for i := range twenty {
+		twenty[i] = &agent{uid: UID{byte(i)}}
+	}
+	for range 1000 { // one of 20 stays unchosen with probability 0.95^1000
+		first[choose(&Stage{Percent: 5}, nil, twenty)[0].uid] = true
+	}
+	testkit.Equal(t, "agents that were chosen first", len(twenty), len(first))
+	labelled := choose(&Stage{Labels: map[string]string{"rack": "r1"}}, map[UID]member{{1}: {}}, []*agent{
 		{uid: UID{1}, labels: map[string]string{"rack": "r1"}}, {uid: UID{2}, labels: map[string]string{"rack": "r1"}}, {uid: UID{3}, labels: map[string]string{"rack": "r2"}}, {uid: UID{4}},
 	})
 	if len(labelled) != 1 || labelled[0].uid != (UID{2}) {
@@ -188,7 +189,7 @@ func TestAgentsThatLeftTakeNoPart(t *testing.T) {
 	gone := map[UID]bool{}
 	for _, n := range s.nodes[:100] {
 		n.sequence++
-		s.core.report(&report{uid: n.uid, sequence: n.sequence, capabilities: takesLists, leaving: true}, s.now)
+		s.core.report(&report{uid: n.uid, sequence: n.sequence, capabilities: takesLists, leaving: true}, credential{name: n.host}, s.now)
 		n.away, gone[n.uid] = true, true
 	}
 	s.offerList(listB)
@@ -210,6 +211,66 @@ func TestAgentsThatLeftTakeNoPart(t *testing.T) {
 	s.poll(left)
 	if got, _ := s.core.condition(s.core.agents[left.uid], s.now); got != Current || len(left.got) > 0 {
 		t.Errorf("an agent that came back is %s, offers %v", got, left.got)
+	}
+}
+
+// TestForgedAgents: one credential is for one agent, so one process cannot decide what other nodes run: not by 3,000 agents,
+// by other nodes' uids, or by agents that come when a rollout has begun.
+func TestForgedAgents(t *testing.T) {
+	for _, shared := range []bool{false, true} {
+		s, chosen := newSim(t, 20, "").stable(), map[UID]bool{}
+		attack := func() (taken int) {
+			for i := range 3000 {
+				r := &report{uid: UID{0: 2, 14: byte(i >> 8), 15: byte(i)}, capabilities: takesLists, labels: map[string]string{"host.name": fmt.Sprint("forged-", i)}}
+				if i < len(s.nodes) {
+					r.uid = s.nodes[i].uid
+				}
+				if r.status = (&listStatus{hash: hashOf(listA), state: applied}); chosen[r.uid] {
+					r.status.hash = hashOf(listB)
+				}
+				r.health = &health{healthy: true, numbers: Numbers{stalled: 0}}
+				a := s.core.report(r, credential{"stolen", shared}, s.now)
+				if a.RemoteConfig != nil && hex.EncodeToString(a.RemoteConfig.ConfigHash) == hashOf(listB) {
+					chosen[r.uid] = true
+				}
+				if a.ErrorResponse == nil && a.AgentIdentification == nil {
+					taken++
+				}
+			}
+			return taken
+		}
+		if !shared {
+			testkit.Equal(t, "forged agents that are taken", 1, attack())
+		}
+		s.each(func(n *node) { n.suffer = stall })
+		s.offerList(listB)
+		if shared { // after the list's change
+			s.run(time.Second)
+			testkit.Equal(t, "forged agents that are taken with a shared credential", 2980, attack())
+		}
+		s.until("stopped", time.Hour, func() bool { attack(); return s.state() == Stopped })
+		if n := s.ever(listB); n > 2 || len(chosen) > 1 || shared && len(chosen) > 0 {
+			t.Errorf("shared %v: %d of 20 nodes got the list that harms, and %d forged ones; 10%% are two", shared, n, len(chosen))
+		}
+	}
+}
+
+// TestKnownAgentsKeepTheirPlace: after a start, a flood of new agents with a shared credential keeps no known agent out.
+func TestKnownAgentsKeepTheirPlace(t *testing.T) {
+	s := newSim(t, 50, "").stable()
+	s.run(time.Hour)
+	s.o.MaxAgents = 60
+	s.open()
+	for i := range 1000 {
+		r := &report{uid: UID{0: 2, 14: byte(i >> 8), 15: byte(i)}, capabilities: takesLists, labels: map[string]string{"host.name": fmt.Sprint("forged-", i)}}
+		s.core.report(r, credential{"stolen", true}, s.now.Add(time.Duration(i)*time.Second))
+	}
+	s.each(func(n *node) { n.told = false })
+	s.run(time.Minute)
+	for _, n := range s.nodes {
+		if s.core.agents[n.uid] == nil {
+			t.Errorf("agent %s is kept out", n.host)
+		}
 	}
 }
 

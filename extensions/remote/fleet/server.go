@@ -61,6 +61,9 @@ func (s *Server) Run(ctx context.Context, agents, operators *Endpoint) error {
 		return errors.Join(err, agents.Listener.Close(), operators.Listener.Close())
 	}
 	defer func() { _ = st.close() }() // every write was synced already
+	if st.damaged != nil {
+		s.o.Log.Error("the state is damaged; starting from the one before it", zap.Error(st.damaged))
+	}
 	s.core = newCore(s.o, s.totals, st, state, time.Now())
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -3,6 +3,9 @@ package fleet
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +13,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -27,6 +31,7 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"google.golang.org/grpc/test/bufconn"
+	"k8s.io/client-go/rest"
 
 	"warpgauge/extensions/remote/opamp"
 	"warpgauge/internal/testkit"
@@ -276,7 +281,7 @@ func TestTokenRotation(t *testing.T) {
 			r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
 			r.Header.Set("Authorization", "Bearer "+token)
 			l.read = time.Time{}
-			if got := l.Allows(r); got != (token != "" && strings.Contains(allowed, token)) {
+			if _, got := l.Who(r); got != (token != "" && strings.Contains(allowed, token)) {
 				t.Errorf("file %q, token %q: allowed %v", text, token, got)
 			}
 		}
@@ -285,4 +290,77 @@ func TestTokenRotation(t *testing.T) {
 	check("new", "new")
 	check("", "new")
 	check("gone", "new")
+}
+
+// TestWho: the credential is that of the token; else of the certificate or user that the listener has checked.
+func TestWho(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tokens")
+	must(t, os.WriteFile(path, []byte("own\nshared many\n"), 0o600))
+	l, err := NewLogin(path)
+	must(t, err)
+	asked := 0
+	l.Review = func(_ context.Context, token string) (string, error) {
+		asked++
+		if token != "pod's" {
+			return "", errors.New("unknown")
+		}
+		return "node a", nil
+	}
+	f := func(l *Login, change func(*http.Request), want credential, allowed bool) {
+		t.Helper()
+		r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
+		change(r)
+		got, ok := l.Who(r)
+		testkit.Equal(t, "allowed", allowed, ok)
+		testkit.Equal(t, "credential", fmt.Sprint(want), fmt.Sprint(got))
+	}
+	bearer := func(token string) func(*http.Request) {
+		return func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token) }
+	}
+	f(l, bearer("own"), credential{"token 5b3975651c3cab92", false}, true)
+	f(l, bearer("many"), credential{"token 1137b15c7797aa84", true}, true)
+	f(l, bearer("shared many"), credential{}, false)
+	f(l, bearer("pod's"), credential{"node a", false}, true)
+	f(l, bearer("other"), credential{}, false)
+	f(l, func(r *http.Request) { r.SetBasicAuth("u", "own") }, credential{}, false)
+	f(nil, func(r *http.Request) { r.SetBasicAuth("u", "p") }, credential{"user u", true}, true)
+	f(nil, func(*http.Request) {}, credential{"", true}, true)
+	f(nil, func(r *http.Request) {
+		c := &x509.Certificate{Subject: pkix.Name{CommonName: "node-7"}}
+		r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{c}, VerifiedChains: [][]*x509.Certificate{{c}}}
+	}, credential{"certificate CN=node-7", false}, true)
+	testkit.Equal(t, "questions to the API server", 3, asked)
+}
+
+// TestReview: the API server's answer decides whose a token is, and is kept.
+func TestReview(t *testing.T) {
+	asked := 0
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var q map[string]any
+		must(t, json.NewDecoder(r.Body).Decode(&q))
+		asked++
+		testkit.Equal(t, "path", "/apis/authentication.k8s.io/v1/tokenreviews", r.URL.Path)
+		spec := q["spec"].(map[string]any)
+		testkit.Equal(t, "audiences", fmt.Sprint([]any{Audience}), fmt.Sprint(spec["audiences"]))
+		status := map[string]any{"authenticated": spec["token"] != "bad", "user": map[string]any{
+			"username": "system:serviceaccount:gpu:" + fmt.Sprint(spec["token"]), "extra": map[string]any{"authentication.kubernetes.io/node-name": []any{"n1"}},
+		}}
+		q["status"] = status
+		w.Header().Set("Content-Type", "application/json")
+		must(t, json.NewEncoder(w).Encode(q))
+	}))
+	defer api.Close()
+	review, err := NewReview("gpu/warpgauge", &rest.Config{Host: api.URL})
+	must(t, err)
+	for token, want := range map[string]string{"warpgauge": "node n1", "other": "", "bad": ""} {
+		for range 2 {
+			if name, err := review(t.Context(), token); name != want || (err == nil) != (want != "") {
+				t.Errorf("token %s: %q, %v", token, name, err)
+			}
+		}
+	}
+	testkit.Equal(t, "questions", 5, asked)
+	if _, err := NewReview("gpu", &rest.Config{}); err == nil {
+		t.Error("a name without a namespace is taken")
+	}
 }

@@ -92,7 +92,7 @@ func (c *core) begin(cohort *Cohort, s *status, now time.Time) {
 	next.Rejected = ""
 	next.Rollout = &Rollout{
 		ID: c.lastID + 1, From: s.Stable, To: cohort.List.Hash, State: Running,
-		Started: time.Now().UTC().Truncate(time.Second), members: map[UID]member{},
+		Started: time.Now().UTC().Truncate(time.Second), Known: c.lastAgent, members: map[UID]member{},
 	}
 	if c.commit(s, next, now) != nil {
 		return // the next tick tries again
@@ -102,11 +102,13 @@ func (c *core) begin(cohort *Cohort, s *status, now time.Time) {
 }
 
 // candidates returns a cohort's agents that can join a stage. An agent that is silent for the cohort's timeout cannot: it
-// would stop the rollout at once.
-func (c *core) candidates(cohort *Cohort, now time.Time) (out []*agent) {
+// would stop the rollout at once. An agent that came after the rollout began cannot, except in the cohort's first rollout: it
+// may have come for the rollout.
+func (c *core) candidates(cohort *Cohort, r *Rollout, now time.Time) (out []*agent) {
 	present := min(silentAfter, cohort.Policy.Timeout)
 	for _, a := range c.agents {
-		if a.cohort == cohort && a.accepts() && !a.observes() && !a.left && now.Sub(a.seen) < present {
+		known := r.From == "" || r.Known == 0 || c.bound[a.uid].Number <= r.Known
+		if known && a.cohort == cohort && a.accepts() && !a.observes() && !a.left && now.Sub(a.seen) < present {
 			out = append(out, a)
 		}
 	}
@@ -164,7 +166,7 @@ func (c *core) enter(cohort *Cohort, s *status, now time.Time) {
 	}
 	r.Stage = min(r.Stage+1, len(cohort.Policy.Stages))
 	stage := cohort.Policy.stage(&r)
-	added := choose(stage, s.Name, r.members, c.candidates(cohort, now))
+	added := choose(stage, r.members, c.candidates(cohort, &r, now))
 	if len(added) == 0 && (len(r.members) == 0 || len(stage.Labels) != 0) {
 		return // wait for agents
 	}

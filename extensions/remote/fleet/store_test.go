@@ -34,6 +34,21 @@ func TestStateDamaged(t *testing.T) {
 	s := newSim(t, 1, "")
 	must(t, os.WriteFile(filepath.Join(s.dir, "."+stateFile), []byte("{"), 0o600))
 	s.stable()
+	name := filepath.Join(s.dir, stateFile)
+	text, err := os.ReadFile(name)
+	must(t, err)
+	for i := 0; i < len(text); i += 17 { // one byte
+		text[i] ^= 1
+		must(t, os.WriteFile(name, text, 0o600))
+		text[i] ^= 1
+		if s.open(); s.core.store.damaged == nil || s.core.cohorts["all"] == nil {
+			t.Fatalf("byte %d: %v, cohorts %v", i, s.core.store.damaged, s.core.cohorts)
+		}
+		must(t, os.WriteFile(name, text, 0o600))
+	}
+	if s.open(); s.core.store.damaged != nil || s.core.cohorts["all"].Stable != hashOf(listA) {
+		t.Errorf("the whole state: %v", s.core.store.damaged)
+	}
 }
 
 // TestDiskFull: without a writable state no stage begins. A stop still happens, and is saved later.

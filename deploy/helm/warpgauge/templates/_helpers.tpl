@@ -84,6 +84,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- .Values.remote.url | default (.Values.fleet.enabled | ternary (printf "%s://%s-fleet.%s.svc:4320/v1/opamp" $scheme (include "warpgauge.fullname" .) (include "warpgauge.namespace" .)) "") }}
 {{- end }}
 
+{{/* Agents show the server of this release the token of their service account. */}}
+{{- define "warpgauge.fleetAccounts" -}}
+{{- if and .Values.fleet.enabled (not .Values.fleet.agentsTokenSecret.name) (not .Values.fleet.clientCA) }}true{{ end }}
+{{- end }}
+
 {{- define "warpgauge.fleetSelectorLabels" -}}
 app.kubernetes.io/name: {{ include "warpgauge.name" . }}-fleet
 app.kubernetes.io/instance: {{ .Release.Name }}

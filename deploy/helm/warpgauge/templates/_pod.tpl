@@ -141,6 +141,8 @@
 {{- end }}
 {{- if .tokenSecret.name }}
 - --remote-token-file=/etc/warpgauge/remote-token/{{ .tokenSecret.key }}
+{{- else if and (include "warpgauge.fleetAccounts" $.root) (not .url) }}
+- --remote-token-file=/etc/warpgauge/remote-token/token
 {{- end }}
 {{- if .caSecret.name }}
 - --remote-ca-file=/etc/warpgauge/remote-ca/{{ .caSecret.key }}
@@ -195,7 +197,7 @@
 {{- end }}
 {{- if include "warpgauge.remote" .root }}
 - { name: remote, mountPath: /var/lib/warpgauge-remote }
-{{- if $v.remote.tokenSecret.name }}
+{{- if or $v.remote.tokenSecret.name (and (include "warpgauge.fleetAccounts" .root) (not $v.remote.url)) }}
 - { name: remote-token, mountPath: /etc/warpgauge/remote-token, readOnly: true }
 {{- end }}
 {{- if $v.remote.caSecret.name }}
@@ -276,9 +278,13 @@
 {{- else }}
   emptyDir: { sizeLimit: 64Mi }
 {{- end }}
-{{- with $v.remote.tokenSecret.name }}
+{{- if $v.remote.tokenSecret.name }}
 - name: remote-token
-  secret: { secretName: {{ . }}, defaultMode: 0440 }
+  secret: { secretName: {{ $v.remote.tokenSecret.name }}, defaultMode: 0440 }
+{{- else if and (include "warpgauge.fleetAccounts" .root) (not $v.remote.url) }}
+- name: remote-token
+  projected:
+    sources: [{ serviceAccountToken: { audience: warpgauge-fleet, path: token, expirationSeconds: 3600 } }]
 {{- end }}
 {{- with $v.remote.caSecret.name }}
 - name: remote-ca

@@ -1,0 +1,111 @@
+package fleet
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	authentication "k8s.io/api/authentication/v1"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+)
+
+// Audience is the audience of the Kubernetes tokens that agents send.
+const Audience = "warpgauge-fleet"
+
+const (
+	reviewFor    = 5 * time.Minute // how long the API server's answer holds
+	maxReviews   = 1 << 17         // answers that are kept
+	reviewWithin = 5 * time.Second
+)
+
+// reviewer asks an API server whose tokens agents send, and keeps good answers.
+type reviewer struct {
+	account string // system:serviceaccount:NAMESPACE:NAME
+	api     dynamic.ResourceInterface
+	slots   chan struct{} // requests to the API server at once
+
+	mu    sync.Mutex
+	known map[[sha256.Size]byte]review
+}
+
+type review struct {
+	name string
+	at   time.Time
+}
+
+// NewReview returns a Login.Review for the tokens of the service account NAMESPACE/NAME.
+func NewReview(account string, config *rest.Config) (func(context.Context, string) (string, error), error) {
+	namespace, name, ok := strings.Cut(account, "/")
+	if !ok || namespace == "" || name == "" {
+		return nil, fmt.Errorf("%q is no service account: write NAMESPACE/NAME", account)
+	}
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	r := &reviewer{
+		account: "system:serviceaccount:" + namespace + ":" + name, api: client.Resource(authentication.SchemeGroupVersion.WithResource("tokenreviews")),
+		slots: make(chan struct{}, 16), known: map[[sha256.Size]byte]review{},
+	}
+	return r.review, nil
+}
+
+// review returns the node of the pod that a token is for, else the pod.
+func (r *reviewer) review(ctx context.Context, token string) (string, error) {
+	sum := sha256.Sum256([]byte(token))
+	r.mu.Lock()
+	known := r.known[sum]
+	r.mu.Unlock()
+	if time.Since(known.at) < reviewFor {
+		return known.name, nil
+	}
+	select {
+	case r.slots <- struct{}{}:
+		defer func() { <-r.slots }()
+	default:
+		return "", errors.New("too many new tokens at once")
+	}
+	name, err := r.ask(ctx, token)
+	if err != nil {
+		return "", err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.known) >= maxReviews {
+		clear(r.known)
+	}
+	r.known[sum] = review{name, time.Now()}
+	return name, nil
+}
+
+func (r *reviewer) ask(ctx context.Context, token string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, reviewWithin)
+	defer cancel()
+	question := map[string]any{
+		"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": map[string]any{"token": token, "audiences": []any{Audience}},
+	}
+	answer, err := r.api.Create(ctx, &unstructured.Unstructured{Object: question}, meta.CreateOptions{})
+	if err != nil {
+		return "", err
+	}
+	var t authentication.TokenReview
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(answer.Object, &t); err != nil {
+		return "", err
+	}
+	user := t.Status.User
+	if !t.Status.Authenticated || user.Username != r.account {
+		return "", errors.New("it is not a token of an agent's service account")
+	}
+	if node := user.Extra["authentication.kubernetes.io/node-name"]; len(node) > 0 {
+		return "node " + node[0], nil
+	}
+	return fmt.Sprint("pod ", user.Extra["authentication.kubernetes.io/pod-uid"]), nil // before Kubernetes 1.31
+}
