@@ -6,26 +6,21 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
-	"net/http"
 	"net/netip"
-	"os"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/exporter-toolkit/web"
 	"github.com/urfave/cli/v3"
 	"go.uber.org/zap"
-	"go.uber.org/zap/exp/zapslog"
 	"go.uber.org/zap/zapcore"
-	"go.yaml.in/yaml/v3"
 
 	"warpgauge/extensions/remote/fleet"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/file"
 	"warpgauge/pkg/kube"
+	"warpgauge/pkg/server"
 )
 
 func serveCommand(errs io.Writer) *cli.Command {
@@ -87,18 +82,18 @@ func serve(ctx context.Context, cmd *cli.Command, errs io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("--token-file: %w", err)
 	}
-	checks, err := checksClients(cmd.String("web-config-file"))
+	web, err := server.ReadWebConfig(cmd.String("web-config-file"), nil, log)
 	if err != nil {
 		return fmt.Errorf("--web-config-file: %w", err)
 	}
-	checksAgents, err := checksClients(cmd.String("agents-web-config-file"))
+	agentsWeb, err := server.ReadWebConfig(cmd.String("agents-web-config-file"), nil, log)
 	if err != nil {
 		return fmt.Errorf("--agents-web-config-file: %w", err)
 	}
-	checks, checksAgents = checks || login != nil, checksAgents || agentLogin != nil
+	checksAgents := agentLogin != nil || agentsWeb.KnowsClients()
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	server := fleet.New(fleet.Options{
+	program := fleet.New(fleet.Options{
 		Directory: cmd.String("directory"), ReloadInterval: cmd.Duration("reload-interval"),
 		State:     file.Private{Path: cmd.String("state-directory"), Of: "the state", Flag: "state-directory"},
 		MaxAgents: cmd.Int("max-agents"), Warmup: cmd.Duration("warmup"), ParseYAML: parseYAML,
@@ -113,7 +108,7 @@ func serve(ctx context.Context, cmd *cli.Command, errs io.Writer) error {
 		return errors.Join(err, agents.Close())
 	}
 	const open = "--%s is %s, which others can reach: set --%s, or a --%s with client certificates or passwords"
-	if !checks && !loopback(operators.Addr()) {
+	if login == nil && !web.KnowsClients() && !loopback(operators.Addr()) {
 		err = fmt.Errorf(open, "address", operators.Addr(), "token-file", "web-config-file")
 	}
 	if !checksAgents && !loopback(agents.Addr()) {
@@ -123,39 +118,9 @@ func serve(ctx context.Context, cmd *cli.Command, errs io.Writer) error {
 		return errors.Join(err, agents.Close(), operators.Close())
 	}
 	log.Info("serving", zap.Stringer("agents", agents.Addr()), zap.Stringer("operators", operators.Addr()))
-	return server.Run(ctx,
-		&fleet.Endpoint{Listener: agents, Login: agentLogin, Serve: toolkit(cmd.String("agents-web-config-file"), log)},
-		&fleet.Endpoint{Listener: operators, Login: login, Serve: toolkit(cmd.String("web-config-file"), log)})
-}
-
-// checksClients reports whether a web configuration file asks clients for a certificate or password.
-func checksClients(path string) (bool, error) {
-	if path == "" {
-		return false, nil
-	}
-	if err := web.Validate(path); err != nil {
-		return false, err
-	}
-	var c struct {
-		TLS struct {
-			Clients string `yaml:"client_auth_type"`
-		} `yaml:"tls_server_config"`
-		Users map[string]string `yaml:"basic_auth_users"`
-	}
-	text, err := os.ReadFile(path)
-	if err == nil {
-		err = yaml.Unmarshal(text, &c)
-	}
-	return c.TLS.Clients == "RequireAndVerifyClientCert" || len(c.Users) > 0, err
-}
-
-// toolkit serves with a web configuration file, or without one.
-func toolkit(path string, log *zap.Logger) func(net.Listener, *http.Server) error {
-	return func(l net.Listener, srv *http.Server) error {
-		none, systemd := []string{}, false
-		flags := &web.FlagConfig{WebListenAddresses: &none, WebSystemdSocket: &systemd, WebConfigFile: &path}
-		return web.Serve(l, srv, flags, slog.New(zapslog.NewHandler(log.WithOptions(zap.IncreaseLevel(zap.WarnLevel)).Core())))
-	}
+	return program.Run(ctx,
+		&fleet.Endpoint{Listener: agents, Login: agentLogin, Web: agentsWeb},
+		&fleet.Endpoint{Listener: operators, Login: login, Web: web})
 }
 
 // dialects lists the name dialects that exporters support.

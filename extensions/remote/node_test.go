@@ -116,8 +116,7 @@ func (f *fleetNode) serve() (end func()) {
 	f.address, f.askAt = agents.Addr().String(), operators.Addr().String()
 	return testkit.Start(f.T, func(ctx context.Context) error {
 		return s.Run(ctx,
-			&fleet.Endpoint{Listener: agents, Login: login, Serve: func(l net.Listener, srv *http.Server) error { return srv.Serve(tls.NewListener(l, secure)) }},
-			&fleet.Endpoint{Listener: operators, Serve: func(l net.Listener, srv *http.Server) error { return srv.Serve(l) }})
+			&fleet.Endpoint{Listener: tls.NewListener(agents, secure), Login: login}, &fleet.Endpoint{Listener: operators})
 	})
 }
 
@@ -163,7 +162,7 @@ func TestFleetDelivers(t *testing.T) {
 	end()
 	f.serve()
 	must(t, os.WriteFile(list, []byte("DCGM_FI_DEV_GPU_TEMP, gauge, t, interval=50ms\n"), 0o600))
-	f.await(`"state":"stopped"`, "node-7: ", "line 1: ", "the list in service stays, SHA-256 "+r.running())
+	f.await(`"state":"stopped"`, "node-7: ", "line 1: ", "the list in service stays, SHA-256 "+r.o.Desk.Status().InService.Hash)
 	b.wantService("c")
 	endNode()
 }

@@ -8,49 +8,57 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/exporter-toolkit/web"
+	"github.com/prometheus/common/config"
 	"go.uber.org/zap"
-	"go.yaml.in/yaml/v3"
 	"golang.org/x/crypto/bcrypt"
 	"golang.org/x/time/rate"
-
-	"warpgauge/pkg/file"
 )
 
-// logins protects the handlers of exporter-toolkit, which compare one password at a time, at least 50 ms each, let any
-// number of requests wait for that, and forget right passwords when enough wrong ones have come (audit S1). It passes on
-// requests without a user and right passwords. Passwords that were right before do not wait, and the toolkit remembers
-// them, because it sees no others. New ones are compared one at a time, few wait for that, even fewer from addresses
-// with wrong ones, and an address that has used up its first ones has one in loginPause. It answers all others with 401,
-// or with 429 if they were not compared.
+// logins checks passwords, which take at least 50 ms each, one at a time. It remembers right ones. Others wait: first those of
+// addresses whose last password was not wrong, then those of addresses with fewer attempts, so that one address cannot delay
+// another by more than one password (audit S1, S3). An address that has used up its first attempts has one in loginPause.
+// Passwords that are not compared are answered with 429.
 type logins struct {
-	path      string // of the toolkit's file
-	files     *file.Reader
-	log       *zap.Logger
-	warn      rate.Sometimes
-	salt      string
-	refused   *prometheus.CounterVec
-	comparing chan struct{} // holds a token while a password is compared
+	log     *zap.Logger
+	warn    rate.Sometimes
+	salt    string
+	refused *prometheus.CounterVec
 
 	mu        sync.Mutex
 	good      map[[sha256.Size]byte]bool // keys of right passwords
-	waiting   int                        // requests that compare a password, or wait for that
+	comparing bool
+	waiting   []*login
 	addresses map[netip.Prefix]*loginClient
 }
 
 // loginClient is an address that has sent new passwords.
 type loginClient struct {
 	*rate.Limiter
-	wrong bool // its last one was wrong, or it did not wait for the answer
+	wrong    bool // its last one was wrong, or it did not wait for the answer
+	attempts int
+}
+
+// login is a password that waits.
+type login struct {
+	*loginClient
+	nth  int       // attempt of the address
+	turn chan bool // true: compare it; false: another takes its place
+}
+
+// after compares two that wait: the later has more attempts or failed.
+func (l *login) after(other *login) int {
+	failed := map[bool]int{true: 1}
+	return cmp.Or(failed[l.wrong]-failed[other.wrong], cmp.Compare(l.nth, other.nth))
 }
 
 const (
-	maxWaitingLogins = 8    // half of them only for addresses whose last password was not wrong
+	maxWaitingLogins = 256
 	maxKnownLogins   = 1024 // addresses, and good passwords
 	freeLogins       = 3    // new passwords of an address at once
 	loginPause       = 10 * time.Second
@@ -67,10 +75,9 @@ const (
 )
 
 // newLogins registers its metric with reg, which may be nil.
-func newLogins(path string, reg prometheus.Registerer, log *zap.Logger) *logins {
+func newLogins(reg prometheus.Registerer, log *zap.Logger) *logins {
 	l := &logins{
-		path: path, files: file.NewReader(maxWebConfig), log: log, warn: rate.Sometimes{Interval: warnEvery},
-		salt: rand.Text(), comparing: make(chan struct{}, 1),
+		log: log, warn: rate.Sometimes{Interval: warnEvery}, salt: rand.Text(),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "warpgauge_http_logins_refused_total",
 			Help: "Requests refused for their password, by reason: wrong, or not checked because too many were being checked (busy) or because the address had failed too often (backoff). Only with a web config file.",
@@ -86,38 +93,32 @@ func newLogins(path string, reg prometheus.Registerer, log *zap.Logger) *logins 
 	return l
 }
 
-// before returns the handler in front of the toolkit's.
-func (l *logins) before(toolkit http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		text, err := l.files.Read(r.Context(), l.path)
-		if err != nil {
-			l.warn.Do(func() { l.log.Error("cannot read the web config file", zap.Error(err)) })
-			writeText(w, http.StatusInternalServerError, "the web config file cannot be read\n")
-			return
-		}
-		var c web.Config
-		user, password, ok := r.BasicAuth()
-		if ok && yaml.Unmarshal(text, &c) == nil && len(c.Users) > 0 { // else the toolkit compares nothing
-			hash := cmp.Or(string(c.Users[user]), noUser)
-			key := sha256.Sum256(fmt.Appendf(nil, "%s:%s:%d:%s:%s", l.salt, hash, len(user), user, password))
-			if reason := l.check(r, key, hash, password); reason != "" {
-				l.refuse(w, reason)
-				return
-			}
-		}
-		toolkit.ServeHTTP(w, r)
-	})
+// pass reports whether a request has a right password of one of the users. If not, it answers the request.
+func (l *logins) pass(w http.ResponseWriter, r *http.Request, users map[string]config.Secret) bool {
+	user, password, given := r.BasicAuth()
+	if !given {
+		unauthorized(w)
+		return false
+	}
+	hash := cmp.Or(string(users[user]), noUser)
+	key := sha256.Sum256(fmt.Appendf(nil, "%s:%s:%d:%s:%s", l.salt, hash, len(user), user, password))
+	reason := l.check(r, key, hash, password)
+	if reason != "" {
+		l.refuse(w, reason)
+	}
+	return reason == ""
 }
 
-// maxWebConfig bounds the web config file, which lists users and names files.
-const maxWebConfig = 1 << 20
+func unauthorized(w http.ResponseWriter) {
+	w.Header().Set("WWW-Authenticate", "Basic")
+	writeText(w, http.StatusUnauthorized, "Unauthorized\n")
+}
 
 // refuse answers a login whose password is wrong or was not compared.
 func (l *logins) refuse(w http.ResponseWriter, reason string) {
 	l.refused.WithLabelValues(reason).Inc()
 	if reason == reasonWrong {
-		w.Header().Set("WWW-Authenticate", "Basic")
-		writeText(w, http.StatusUnauthorized, "Unauthorized\n")
+		unauthorized(w)
 		return
 	}
 	l.warn.Do(func() {
@@ -130,32 +131,34 @@ func (l *logins) refuse(w http.ResponseWriter, reason string) {
 
 // check returns why a password does not pass. It returns early if the client leaves.
 func (l *logins) check(r *http.Request, key [sha256.Size]byte, hash, password string) (reason string) {
-	address := addressOf(r.RemoteAddr)
-	known, reason := l.begin(key, address)
-	if known || reason != "" {
+	w, reason := l.begin(key, addressOf(r.RemoteAddr))
+	if w == nil {
 		return reason
 	}
-	right := false
-	defer func() { l.end(key, address, right) }()
 	select {
-	case l.comparing <- struct{}{}:
-		defer func() { <-l.comparing }()
+	case compare := <-w.turn:
+		if !compare {
+			return reasonBusy
+		}
 	case <-r.Context().Done():
+		l.leave(w)
 		return reasonBusy
 	}
-	if right = bcrypt.CompareHashAndPassword([]byte(hash), []byte(password)) == nil; !right {
+	right := bcrypt.CompareHashAndPassword([]byte(hash), []byte(password)) == nil
+	l.end(w, key, right)
+	if !right {
 		return reasonWrong
 	}
 	return ""
 }
 
-// begin reports whether a password was right before. If not, it may return a reason against a check now. Without a
-// reason the caller calls end.
-func (l *logins) begin(key [sha256.Size]byte, address netip.Prefix) (known bool, reason string) {
+// begin returns the login that waits for its turn, or nil for a password that was right before, or that must not wait for the
+// given reason.
+func (l *logins) begin(key [sha256.Size]byte, address netip.Prefix) (w *login, reason string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.good[key] {
-		return true, ""
+		return nil, ""
 	}
 	a := l.addresses[address]
 	if a == nil {
@@ -165,29 +168,60 @@ func (l *logins) begin(key [sha256.Size]byte, address netip.Prefix) (known bool,
 		a = &loginClient{Limiter: rate.NewLimiter(rate.Every(loginPause), freeLogins)}
 		l.addresses[address] = a
 	}
-	switch {
-	case l.waiting == maxWaitingLogins, a.wrong && l.waiting >= maxWaitingLogins/2:
-		return false, reasonBusy
-	case !a.Allow():
-		return false, reasonBackoff
+	if !a.Allow() {
+		return nil, reasonBackoff
 	}
-	l.waiting++
-	return false, ""
+	a.attempts++
+	w = &login{loginClient: a, nth: a.attempts, turn: make(chan bool, 1)}
+	l.waiting = append(l.waiting, w)
+	if len(l.waiting) > maxWaitingLogins {
+		last := slices.MaxFunc(l.waiting, (*login).after)
+		l.removeLocked(last)
+		last.turn <- false
+	}
+	l.nextLocked()
+	return w, ""
 }
 
-func (l *logins) end(key [sha256.Size]byte, address netip.Prefix, right bool) {
+func (l *logins) removeLocked(w *login) bool {
+	before := len(l.waiting)
+	l.waiting = slices.DeleteFunc(l.waiting, func(other *login) bool { return other == w })
+	return len(l.waiting) < before
+}
+
+// nextLocked lets the next password be compared, unless one is.
+func (l *logins) nextLocked() {
+	if l.comparing || len(l.waiting) == 0 {
+		return
+	}
+	next := slices.MinFunc(l.waiting, (*login).after) // the first of equals
+	l.removeLocked(next)
+	l.comparing = true
+	next.turn <- true
+}
+
+// leave ends a login whose client has gone.
+func (l *logins) leave(w *login) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.waiting--
-	if a := l.addresses[address]; a != nil {
-		a.wrong = !right
+	w.wrong = true
+	if !l.removeLocked(w) && <-w.turn { // it was its turn
+		l.comparing = false
+		l.nextLocked()
 	}
+}
+
+func (l *logins) end(w *login, key [sha256.Size]byte, right bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.comparing, w.wrong = false, !right
 	if right {
 		if len(l.good) >= maxKnownLogins {
 			clear(l.good)
 		}
 		l.good[key] = true
 	}
+	l.nextLocked()
 }
 
 // addressOf returns the address of a client, or its /64 network in IPv6, because one machine may own the whole network.

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -22,16 +21,19 @@ import (
 	"warpgauge/internal/testkit/eventually"
 )
 
-// loginRig has logins for one password, in front of a handler that answers "in".
+// loginRig has a file with one password, in front of a handler that answers "in".
 type loginRig struct {
 	*logins
-	dir string
+	config *WebConfig
+	dir    string
 }
 
 func newLoginRig(t *testing.T, password string) *loginRig {
 	t.Helper()
 	r := &loginRig{dir: t.TempDir()}
-	r.logins = newLogins(r.is(t, password), prometheus.NewRegistry(), zap.NewNop())
+	config, err := ReadWebConfig(r.is(t, password), prometheus.NewRegistry(), zap.NewNop())
+	must(t, err)
+	r.config, r.logins = config, config.logins
 	return r
 }
 
@@ -40,7 +42,11 @@ func (r *loginRig) is(t *testing.T, password string) (path string) {
 	t.Helper()
 	hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
 	must(t, err)
-	return webConfig(t, r.dir, "basic_auth_users: {user: "+string(hash)+"}\n")
+	path = webConfig(t, r.dir, "basic_auth_users: {user: "+string(hash)+"}\n")
+	if r.config != nil {
+		r.config.refresh()
+	}
+	return path
 }
 
 // try logs in from an address. It sends no login for the password "", and an unknown user for "stranger".
@@ -55,7 +61,7 @@ func (r *loginRig) try(ctx context.Context, address, password string) *httptest.
 		req.SetBasicAuth("user", password)
 	}
 	w := httptest.NewRecorder()
-	r.before(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { writeText(w, 200, "in") })).ServeHTTP(w, req)
+	r.config.handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { writeText(w, 200, "in") })).ServeHTTP(w, req)
 	return w
 }
 
@@ -75,7 +81,7 @@ const (
 func TestLogins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newLoginRig(t, "secret")
-		r.want(t, alice, "", 200) // the toolkit answers this
+		r.want(t, alice, "", 401)
 		r.want(t, alice, "secret", 200)
 		r.want(t, alice, "wrong", 401)
 		r.want(t, alice, "stranger", 401)
@@ -103,17 +109,18 @@ func TestLogins(t *testing.T) {
 			testkit.Equal(t, "refused as "+reason, want, testutil.ToFloat64(r.refused.WithLabelValues(reason)))
 		}
 		webConfig(t, r.dir, "basic_auth_users: 7")
-		r.want(t, alice, "wrong", 200) // the toolkit answers 500
-		must(t, os.Remove(r.path))
-		r.want(t, alice, "changed", 500)
+		r.config.refresh()
+		r.want(t, alice, "changed", 200) // the previous users stay
 	})
 }
 
-// Few requests wait while a password is compared, none of a client that left or with a password that was right before.
+// While a password is compared a bounded number waits, none of a client that left or with a password that was right before.
 func TestWaitingLogins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newLoginRig(t, "secret")
 		r.want(t, alice, "secret", 200)
+		busy, reason := r.begin([sha256.Size]byte{}, addressOf("198.51.100.1:1"))
+		testkit.Equal(t, "reason not to wait", "", reason)
 		ctx, leave := context.WithCancel(t.Context())
 		var waiting sync.WaitGroup
 		flood := func(from, n, want int) {
@@ -125,30 +132,60 @@ func TestWaitingLogins(t *testing.T) {
 				t.Errorf("%d wait, want %d", r.waitingNow(), want)
 			}
 		}
-		flood(10, maxWaitingLogins, 0)
-		r.comparing <- struct{}{}
-		flood(10, maxWaitingLogins, maxWaitingLogins/2) // whose last password was wrong
-		flood(30, maxWaitingLogins/2, maxWaitingLogins)
-		r.want(t, bob, "wrong", 429)
+		flood(0, maxWaitingLogins+20, maxWaitingLogins)
 		r.want(t, bob, "secret", 200)
 		leave()
 		waiting.Wait()
-		<-r.comparing
+		testkit.Equal(t, "waiting after all left", 0, r.waitingNow())
+		r.end(busy, [sha256.Size]byte{}, false)
 		r.want(t, bob, "wrong", 401)
-		if n := testutil.ToFloat64(r.refused.WithLabelValues(reasonWrong)); n != 1+maxWaitingLogins || r.waitingNow() != 0 {
-			t.Errorf("%v passwords were compared, %d wait, want %d and none", n, r.waitingNow(), 1+maxWaitingLogins)
-		}
 	})
+}
+
+// TestLoginsAreFair: whoever has failed, or has tried more often, waits behind the others.
+func TestLoginsAreFair(t *testing.T) {
+	l := newLogins(nil, zap.NewNop())
+	key := [sha256.Size]byte{}
+	begin := func(address string) *login {
+		t.Helper()
+		w, reason := l.begin(key, addressOf(address+":1"))
+		testkit.Equal(t, "reason not to wait", "", reason)
+		return w
+	}
+	var flood []*login
+	for range 2 {
+		for i := range 64 {
+			flood = append(flood, begin(fmt.Sprint("192.0.2.", i)))
+		}
+	}
+	honest := begin("198.51.100.1")
+	for n, w := range flood[:64] {
+		if !<-w.turn || len(honest.turn) > 0 {
+			t.Fatalf("password %d: the honest client has waited for %d", n, n)
+		}
+		l.end(w, key, false)
+	}
+	if len(honest.turn) == 0 {
+		t.Error("second attempts come before an honest first one")
+	}
+	begin("192.0.2.1")
+	l.end(honest, [sha256.Size]byte{1}, true)
+	second := begin("198.51.100.2")
+	l.end(flood[64], key, false)
+	if len(second.turn) == 0 {
+		t.Error("addresses that have failed come before a new one")
+	}
 }
 
 func TestKnownLoginsAreBounded(t *testing.T) {
 	r := newLoginRig(t, "")
 	for i := range 3 * maxKnownLogins {
 		key, address := sha256.Sum256([]byte{byte(i), byte(i >> 8)}), addressOf(fmt.Sprintf("10.0.%d.%d:1", i/256, i%256))
-		if _, reason := r.begin(key, address); reason != "" {
+		w, reason := r.begin(key, address)
+		if reason != "" {
 			t.Fatalf("%v is refused: %s", address, reason)
 		}
-		r.end(key, address, true)
+		r.end(w, key, true)
 	}
 	if len(r.addresses) > maxKnownLogins || len(r.good) > maxKnownLogins {
 		t.Errorf("%d addresses and %d passwords are known, want at most %d", len(r.addresses), len(r.good), maxKnownLogins)
@@ -174,8 +211,8 @@ func TestFloodOfLogins(t *testing.T) {
 			honest(t, fmt.Sprintf("after %d logins", i+1), address)
 		}
 	}
-	eventually.True(t, "no login is being checked", func() bool { return s.logins.waitingNow() == 0 })
-	if checked := testutil.ToFloat64(s.logins.refused.WithLabelValues(reasonWrong)); checked > 20 {
+	eventually.True(t, "no login is being checked", func() bool { return s.web.logins.waitingNow() == 0 })
+	if checked := testutil.ToFloat64(s.web.logins.refused.WithLabelValues(reasonWrong)); checked > 20 {
 		t.Errorf("%v passwords were compared, want few of one address", checked)
 	}
 }
@@ -183,5 +220,5 @@ func TestFloodOfLogins(t *testing.T) {
 func (l *logins) waitingNow() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.waiting
+	return len(l.waiting)
 }

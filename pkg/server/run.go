@@ -5,28 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log" //nolint:depguard // the type that http.Server takes
-	"log/slog"
-	"maps"
 	"net"
 	"net/http"
-	"path/filepath"
-	"slices"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/activation"
-	"github.com/prometheus/exporter-toolkit/web"
 	"go.uber.org/zap"
-	"go.uber.org/zap/exp/zapslog"
-	"go.uber.org/zap/zapcore"
-	"go.yaml.in/yaml/v3"
-	"golang.org/x/crypto/bcrypt"
 	"golang.org/x/net/netutil"
-
-	"warpgauge/pkg/file"
 )
 
 // Run serves until ctx ends or a listener fails, then stops accepting, lets running requests finish for
@@ -65,8 +53,8 @@ func (s *Server) Run(ctx context.Context) error {
 	return first
 }
 
-// httpServer returns the net/http server for one listener. Each listener has its own server because exporter-toolkit
-// wraps its handler.
+// httpServer returns the net/http server for one listener. Each listener has its own server because its WebConfig wraps the
+// handler.
 func (s *Server) httpServer(base context.Context) *http.Server {
 	return &http.Server{
 		Handler:           http.HandlerFunc(s.serve),
@@ -85,32 +73,11 @@ func (s *Server) httpServer(base context.Context) *http.Server {
 // serveOn serves one listener until its server is shut down, and returns nil then.
 func (s *Server) serveOn(srv *http.Server, l net.Listener) error {
 	defer func() { _ = l.Close() }() // the server may have closed it
-	flags := &web.FlagConfig{
-		WebListenAddresses: &[]string{s.o.Address},
-		WebSystemdSocket:   &s.o.SystemdSocket,
-		WebConfigFile:      &s.o.WebConfigFile,
-	}
-	if s.o.WebConfigFile != "" {
-		l = &firstAccept{Listener: l, do: func() { srv.Handler = s.logins.before(srv.Handler) }}
-	}
-	err := web.Serve(l, srv, flags, toolkitLog(s.log))
+	err := s.web.Serve(srv, l)
 	if err == nil || errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}
 	return fmt.Errorf("serve on %s: %w", l.Addr(), err)
-}
-
-// firstAccept calls do before it accepts the first connection: after exporter-toolkit has set the server's handler, and
-// before the handler is used.
-type firstAccept struct {
-	net.Listener
-	once sync.Once
-	do   func()
-}
-
-func (l *firstAccept) Accept() (net.Conn, error) {
-	l.once.Do(l.do)
-	return l.Listener.Accept()
 }
 
 // drain shuts all servers down within the drain timeout.
@@ -146,7 +113,7 @@ func (s *Server) url(l net.Listener) string {
 		return l.Addr().String()
 	}
 	scheme := "http"
-	if s.tls {
+	if s.web.TLS() {
 		scheme = "https"
 	}
 	return scheme + "://" + l.Addr().String() + "/metrics"
@@ -167,15 +134,6 @@ func (w errorWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// toolkitLog is for exporter-toolkit, whose informational lines repeat ours.
-func toolkitLog(l *zap.Logger) *slog.Logger {
-	core := l.Core()
-	if warnings, err := zapcore.NewIncreaseLevelCore(core, zap.WarnLevel); err == nil {
-		core = warnings // an error means that the core's level is already higher
-	}
-	return slog.New(zapslog.NewHandler(core, zapslog.WithName(l.Name())))
-}
-
 // Listen checks the web config file and opens the listening sockets, so that configuration errors appear before
 // anything else starts. Run calls Listen if that has not happened; after Listen, only Run closes the sockets. Clients
 // that connect before Run are answered when it runs.
@@ -185,7 +143,7 @@ func (s *Server) Listen(ctx context.Context) error {
 	if s.listeners != nil {
 		return nil
 	}
-	tls, err := readWebConfig(s.o.WebConfigFile)
+	web, err := ReadWebConfig(s.o.WebConfigFile, s.o.Registerer, s.log)
 	if err != nil {
 		return err
 	}
@@ -202,7 +160,7 @@ func (s *Server) Listen(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.tls = tls; tls {
+	if s.web = web; web.TLS() {
 		s.conns.useTLS()
 	}
 	for _, l := range open {
@@ -240,38 +198,4 @@ func systemdListeners() ([]net.Listener, error) {
 		return nil, errors.New("take sockets from systemd: none was passed; start through a .socket unit or leave out --web-systemd-socket")
 	}
 	return open, nil
-}
-
-// readWebConfig checks the file as exporter-toolkit will read it, including certificates and password hashes, and
-// reports whether it enables TLS. The toolkit would wait for a FIFO for ever.
-func readWebConfig(path string) (tls bool, err error) {
-	if path == "" {
-		return false, nil
-	}
-	files := file.NewReader(maxWebConfig)
-	text, err := files.Read(context.Background(), path)
-	if err != nil {
-		return false, fmt.Errorf("read web config file: %w", err)
-	}
-	var c web.Config
-	if yaml.Unmarshal(text, &c) == nil { // Validate reports errors better
-		c.TLSConfig.SetDirectory(filepath.Dir(path))
-		for _, named := range []string{c.TLSConfig.TLSCertPath, c.TLSConfig.TLSKeyPath, c.TLSConfig.ClientCAs} {
-			if _, err := files.Read(context.Background(), named); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return false, fmt.Errorf("read web config file %q: %w", path, err)
-			}
-		}
-	}
-	if err := web.Validate(path); err != nil {
-		for _, user := range slices.Sorted(maps.Keys(c.Users)) {
-			if _, wrong := bcrypt.Cost([]byte(c.Users[user])); wrong != nil {
-				err = fmt.Errorf("the password of user %q is not a hash of bcrypt (htpasswd -nB makes one): %w", user, wrong)
-				break
-			}
-		}
-		return false, fmt.Errorf("read web config file %q: %w", path, err)
-	}
-	// The file is valid, so the only remaining error is that TLS is missing in it.
-	_, err = web.ConfigToTLSConfig(&c.TLSConfig)
-	return err == nil, nil
 }

@@ -66,7 +66,6 @@ type Server struct {
 	labels map[string]string // of the mux's patterns, for stats
 	stats  *stats
 	conns  *connections
-	logins *logins
 
 	scrapes  atomic.Int64 // currently in the handler
 	sending  sending
@@ -74,7 +73,7 @@ type Server struct {
 
 	mu        sync.Mutex
 	listeners []net.Listener
-	tls       bool
+	web       *WebConfig
 }
 
 // New returns a Server that does not listen yet. It panics if o.Registerer has the metrics of another Server.
@@ -89,9 +88,6 @@ func New(pages Pages, o Options) *Server {
 	s.stats = newStats()
 	s.conns = newConnections(o.MaxConnections, s.stats.evicted, s.log)
 	s.stats.register(o.Registerer, s.conns)
-	if o.WebConfigFile != "" {
-		s.logins = newLogins(o.WebConfigFile, o.Registerer, s.log)
-	}
 
 	s.handle("GET /metrics", "/metrics", s.serveMetrics)
 	s.stats.requests.WithLabelValues("/metrics", strconv.Itoa(http.StatusServiceUnavailable))

@@ -115,10 +115,10 @@ func TestStalledHandshakes(t *testing.T) {
 	}
 }
 
-// While the file cannot be read, no request gets through and none waits.
+// While the file cannot be read, its previous content stays in use, and no request waits.
 func TestWebConfigThatIsAFIFO(t *testing.T) {
 	path := basicAuth(t, bcrypt.MinCost)
-	_, address, _ := start(t, pagesOf(textPage), Options{WebConfigFile: path})
+	s, address, _ := start(t, pagesOf(textPage), Options{WebConfigFile: path})
 	want := func(what string, code int) {
 		t.Helper()
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/metrics", nil)
@@ -128,12 +128,52 @@ func TestWebConfigThatIsAFIFO(t *testing.T) {
 	}
 	want("a good file", http.StatusOK)
 	must(t, errors.Join(os.Rename(path, path+".was"), syscall.Mkfifo(path, 0o600)))
-	want("a FIFO", http.StatusInternalServerError)
+	s.web.refresh()
+	want("a FIFO", http.StatusOK)
 	if err := New(nil, Options{WebConfigFile: path}).Run(t.Context()); !errors.Is(err, file.ErrNotRegular) {
 		t.Errorf("start with a FIFO: %v", err)
 	}
-	must(t, os.Rename(path+".was", path))
-	want("the file again", http.StatusOK)
+	must(t, os.Remove(path))
+	must(t, os.WriteFile(path, nil, 0o600))
+	s.web.refresh()
+	testkit.Equal(t, "without users", http.StatusOK, get(t, client(t), "http://"+address+"/metrics").code)
+}
+
+// TestHostileTLSFiles: an endless certificate costs one bounded read, and none for a client; another certificate is taken.
+func TestHostileTLSFiles(t *testing.T) {
+	dir := t.TempDir()
+	pool := certificate(t, dir)
+	s, address, _ := start(t, pagesOf(textPage), Options{WebConfigFile: webConfig(t, dir, "tls_server_config: {cert_file: cert.pem, key_file: key.pem}\n")})
+	ask := func(pool *x509.CertPool) error {
+		c := client(t)
+		c.Transport.(*http.Transport).TLSClientConfig = &tls.Config{RootCAs: pool}
+		r, err := c.Get("https://" + address + "/livez")
+		if err == nil {
+			err = r.Body.Close()
+		}
+		return err
+	}
+	must(t, ask(pool))
+	cert := filepath.Join(dir, "cert.pem")
+	for _, hostile := range []string{"/dev/zero", filepath.Join(dir, "fifo"), filepath.Join(dir, "large")} {
+		switch filepath.Base(hostile) {
+		case "fifo":
+			must(t, syscall.Mkfifo(hostile, 0o600))
+		case "large":
+			must(t, os.WriteFile(hostile, nil, 0o600))
+			must(t, os.Truncate(hostile, 2<<30))
+		}
+		must(t, os.Remove(cert))
+		must(t, os.Symlink(hostile, cert))
+		s.web.refresh()
+		if err := ask(pool); err != nil {
+			t.Errorf("%s: %v", hostile, err)
+		}
+	}
+	must(t, os.Remove(cert))
+	other := certificate(t, dir)
+	s.web.refresh()
+	must(t, ask(other))
 }
 
 // Problems of the file appear before anything listens.

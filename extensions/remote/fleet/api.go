@@ -29,7 +29,7 @@ func (s *Server) operators(login *Login) *http.Server {
 				_, _ = w.Write([]byte("ok\n")) // the client went away
 				return
 			}
-			if !login.Allows(r) {
+			if _, ok := login.Who(r); !ok {
 				h.Set("WWW-Authenticate", "Bearer")
 				http.Error(w, "a token is needed", http.StatusUnauthorized)
 				return
@@ -82,15 +82,11 @@ func (c *core) fleet(now time.Time) *Fleet {
 		f.StateErr = c.saveErr.Error()
 	}
 	if !c.planTime.IsZero() {
-		taken := c.planTime.UTC()
-		f.Directory.Hash, f.Directory.Taken = c.plan.Hash, &taken
+		f.Directory.Hash, f.Directory.Taken = c.plan.Hash, new(c.planTime.UTC())
 	}
 	agents := map[*Cohort]map[string]int{}
 	for _, cohort := range c.plan.Cohorts {
-		agents[cohort] = map[string]int{}
-		for _, name := range []string{Current, Waiting, Refused, Failing, Silent, Observed} {
-			agents[cohort][name] = 0
-		}
+		agents[cohort] = map[string]int{Current: 0, Waiting: 0, Refused: 0, Failing: 0, Silent: 0, Observed: 0}
 	}
 	for _, a := range c.agents {
 		if a.cohort == nil {

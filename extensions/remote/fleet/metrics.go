@@ -23,7 +23,7 @@ func newTotals(r prometheus.Registerer) totals {
 		messages:   newCounter("messages_total", "Messages of agents.").WithLabelValues(),
 		refused:    newCounter("messages_refused_total", "Messages that were refused by reason: login, message, full or busy.", "reason"),
 		results:    newCounter("rollouts_total", "Rollouts that ended, by result: done, stopped or rolled back.", "cohort", "result"),
-		duplicates: newCounter("duplicate_uids_total", "Messages with the instance uid of another host; the agent got another one.").WithLabelValues(),
+		duplicates: newCounter("duplicate_uids_total", "Messages with the instance uid of another host or credential; the agent got another one.").WithLabelValues(),
 	}
 }
 

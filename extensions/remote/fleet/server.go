@@ -20,6 +20,7 @@ import (
 	"golang.org/x/net/netutil"
 
 	"warpgauge/pkg/file"
+	"warpgauge/pkg/server"
 )
 
 // Options of a Server.
@@ -109,7 +110,7 @@ func (s *Server) locked(f func(*core)) {
 type Endpoint struct {
 	Listener net.Listener
 	Login    *Login
-	Serve    func(net.Listener, *http.Server) error // with TLS if configured
+	Web      *server.WebConfig // nil: plain HTTP
 }
 
 // serve serves until ctx ends.
@@ -123,7 +124,7 @@ func (e *Endpoint) serve(ctx context.Context, l net.Listener, srv *http.Server) 
 			_ = srv.Close() // Close closes all connections even if it fails
 		}
 	})
-	err := e.Serve(l, srv)
+	err := e.Web.Serve(srv, l)
 	if !stop() {
 		<-stopped
 	}

@@ -51,8 +51,6 @@ type served struct {
 
 const allAtOnce = "version: 1\ncohorts:\n- name: all\n  list: a.csv\n  rollout: {stages: [{percent: 100}]}\n"
 
-func serveHTTP(l net.Listener, srv *http.Server) error { return srv.Serve(l) }
-
 // serveFleet starts a server with the tokens for agents and operators; an empty token disables the check.
 func serveFleet(t *testing.T, agentToken, token string) *served {
 	t.Helper()
@@ -72,7 +70,7 @@ func serveFleet(t *testing.T, agentToken, token string) *served {
 		must(t, err)
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		must(t, err)
-		return &Endpoint{Listener: l, Login: login, Serve: serveHTTP}
+		return &Endpoint{Listener: l, Login: login}
 	}
 	a, o := endpoint(agentToken), endpoint(token)
 	s.agentsAt, s.askAt = a.Listener.Addr().String(), o.Listener.Addr().String()
@@ -246,7 +244,7 @@ func TestEndpointEnds(t *testing.T) {
 				cancel()
 				time.Sleep(lasts)
 			})}
-			go func() { ended <- (&Endpoint{Serve: serveHTTP}).serve(ctx, l, srv) }()
+			go func() { ended <- (&Endpoint{}).serve(ctx, l, srv) }()
 			c, err := l.DialContext(t.Context())
 			must(t, err)
 			io.WriteString(c, "GET / HTTP/1.0\r\n\r\n")
@@ -255,7 +253,7 @@ func TestEndpointEnds(t *testing.T) {
 			}
 			must(t, <-ended)
 			time.Sleep(lasts) // the handler ends
-			if err := (&Endpoint{Serve: serveHTTP}).serve(t.Context(), l, &http.Server{}); err == nil {
+			if err := (&Endpoint{}).serve(t.Context(), l, &http.Server{}); err == nil {
 				t.Error("a closed listener serves")
 			}
 		})
