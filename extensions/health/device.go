@@ -33,8 +33,8 @@ type tracked struct {
 
 	conditions []*condition
 	unjudged   []events.Unjudged
-	resets     map[string]float64 // last values of readings that a reset sets to 0, by source and field
-	reset      time.Time          // time of the last detected reset
+	resets     map[string]resetReading // of readings that a reset sets to 0, by source and field
+	reset      time.Time               // the last detected reset is later
 
 	verdict  events.Verdict
 	reported reported // last published verdict
@@ -45,6 +45,12 @@ type tracked struct {
 	round  uint64
 	rank   int
 	status *session.DeviceStatus
+}
+
+// resetReading is the last value of a reading that a reset sets to 0.
+type resetReading struct {
+	value float64
+	at    time.Time
 }
 
 // reported is the verdict in the last event of a device.
@@ -155,11 +161,12 @@ func (c *condition) addEvidence(e events.Evidence) {
 	c.evidence = next[max(0, len(next)-maxEvidence):]
 }
 
-// recordReset ends the conditions that a reset ends.
-func (t *tracked) recordReset(now time.Time) {
-	t.reset = now
+// recordReset ends the conditions that a reset after the given time ends. What was observed since then may be later than the
+// reset.
+func (t *tracked) recordReset(after time.Time) {
+	t.reset = after
 	for _, c := range t.conditions {
-		if c.rule.End == AfterReset {
+		if c.rule.End == AfterReset && (c.rule.Test != field.Observed || !c.last.After(after)) {
 			t.end(c)
 		}
 	}
@@ -182,7 +189,7 @@ func (t *tracked) makeVerdict(now time.Time, parent *tracked) {
 	}
 	slices.SortFunc(all, func(a, b *condition) int {
 		doubt := map[bool]int{true: 1}
-		return cmp.Or(cmp.Compare(b.state(t), a.state(t)), doubt[a.doubtful(t)]-doubt[b.doubtful(t)], cmp.Compare(a.rule.rank, b.rule.rank))
+		return cmp.Or(cmp.Compare(b.weight(t), a.weight(t)), doubt[a.doubtful(t)]-doubt[b.doubtful(t)], cmp.Compare(a.rule.rank, b.rule.rank))
 	})
 	v := events.Verdict{Device: t.device, Collector: t.collector, Action: events.ActionNone, Unjudged: t.unjudged}
 	for _, c := range all {
@@ -223,6 +230,20 @@ func (c *condition) state(t *tracked) events.State {
 		return min(c.rule.State, events.Degraded)
 	}
 	return c.rule.State
+}
+
+// weight orders conditions. That a device has no values weighs more than a fault with which it may stay in service.
+func (c *condition) weight(t *tracked) int {
+	switch state := c.state(t); {
+	case state == events.Failed:
+		return 5
+	case state == events.Degraded && c.rule.Action == events.ActionDrain && !c.doubtful(t):
+		return 4
+	case c.rule.Name == ruleStalled:
+		return 3
+	default:
+		return int(state)
+	}
 }
 
 func (c *condition) inactive() bool { return c == nil || !c.active }

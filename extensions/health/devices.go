@@ -128,6 +128,16 @@ func (w *Watch) setCondition(t *tracked, name string, holds bool, now time.Time,
 
 func (t *tracked) setGone(gone bool) { t.gone, t.dirty = gone, t.dirty || gone != t.gone }
 
+// goneAfter is how long a device without values counts as one that answers.
+const goneAfter = 5 * time.Minute
+
+func (t *tracked) stalledSince(now time.Time) time.Time {
+	if c := t.find(ruleStalled); !c.inactive() {
+		return c.since
+	}
+	return now
+}
+
 // judgeState judges a device by the state in its collector's report.
 func (w *Watch) judgeState(t *tracked, now time.Time) {
 	d := t.status
@@ -137,14 +147,14 @@ func (w *Watch) judgeState(t *tracked, now time.Time) {
 	hung := d.Cause == session.CauseStuck || d.Cause == session.CauseHung
 	starting := d.Cause == session.CauseStarting
 	stalled := d.State == session.Stalled && !starting
-	t.setGone(hung || d.State == session.Lost || d.State == session.Absent || stalled && !t.find(ruleFrozen).inactive())
+	t.setGone(hung || d.State == session.Lost || d.State == session.Absent || stalled && now.Sub(t.stalledSince(now)) >= goneAfter)
 	w.setCondition(t, ruleStarting, starting, now, "")
 	why := d.Reason
 	if d.State == session.Up && t.blank {
 		why = "the library answers, and no reading has a value"
 	}
 	w.setCondition(t, ruleStalled, stalled || d.State == session.Absent && now.Sub(d.LastSample) > handover || d.State == session.Up && t.blank, now, why)
-	w.setCondition(t, ruleFrozen, stalled, now, d.Reason)
+	w.setCondition(t, ruleFails, stalled && d.Cause == session.CauseError, now, d.Reason)
 	if c := t.find(ruleHung); hung || d.State == session.Up && c != nil && (d.LastSample.After(c.last) || c.last.After(now)) {
 		w.setCondition(t, ruleHung, hung, now, d.Reason) // until it answers
 	}

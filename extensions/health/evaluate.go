@@ -266,7 +266,7 @@ func (s *sourceRules) evaluate(row *rows.Row) {
 	}
 	for i := range s.resets {
 		r := &s.resets[i] // no energy at all is an odd reading, not a reset
-		if v := row.Cells[r.cell]; row.Devices[r.device].Sampled && (v > 0 || v == 0 && s.Columns[r.cell].Field != field.TotalEnergy) {
+		if v := row.Cells[r.cell]; row.Devices[r.device].Sampled && v > 0 {
 			r.value = v
 		}
 	}
@@ -350,12 +350,11 @@ func (s *sourceRules) applyCondition(c *judgedCondition, t *tracked, derived Der
 // readReset detects a reset: the reading has fallen below half of its last value. A smaller drop
 // can come from another library.
 func (t *tracked) readReset(key string, v float64, now time.Time) {
-	before, known := t.resets[key]
 	if t.resets == nil {
-		t.resets = map[string]float64{}
+		t.resets = map[string]resetReading{}
 	}
-	if known && v < before/2 {
-		t.recordReset(now)
+	if before, known := t.resets[key]; known && v < before.value/2 {
+		t.recordReset(before.at)
 	}
-	t.resets[key] = v
+	t.resets[key] = resetReading{v, now}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
 
 	"warpgauge/extensions/health/pci"
 	"warpgauge/pkg/collector"
@@ -27,6 +28,13 @@ const (
 	saveEvery   = time.Hour   // without changes, to refresh the readings that detect a reset
 	retryEvery  = time.Minute // after a failed write
 )
+
+// Booted returns when the kernel started.
+func Booted() time.Time {
+	var up unix.Sysinfo_t
+	_ = unix.Sysinfo(&up) // always available
+	return time.Now().Add(-time.Duration(up.Uptime) * time.Second)
+}
 
 // BootID returns the kernel's id of the current boot, or "" if it is unknown.
 func BootID() string {
@@ -163,14 +171,16 @@ func (w *Watch) restore(data []byte) error {
 }
 
 func (w *Watch) restoreDevice(t *tracked, d *savedDevice, rebooted bool) {
-	t.restored, t.seen, t.reset, t.reported, t.resets = true, d.Seen, d.Reset, d.Told, d.Resets
+	t.restored, t.seen, t.reset, t.reported, t.resets = true, d.Seen, d.Reset, d.Told, map[string]resetReading{}
+	for key, value := range d.Resets {
+		t.resets[key] = resetReading{value, d.Seen}
+	}
 	if t.reported.State > events.Failed {
 		t.reported = reported{}
 	}
 	w.restoreConditions(t, d, rebooted)
 	if rebooted {
-		t.recordReset(time.Now())
-		t.resets = nil
+		t.reset, t.resets = w.o.Booted, nil
 	}
 	if at := address(t.device.PCIBusID); t.collector == "" && at != (pci.Address{}) {
 		w.byPCI[at] = t
@@ -180,8 +190,8 @@ func (w *Watch) restoreDevice(t *tracked, d *savedDevice, rebooted bool) {
 func (w *Watch) restoreConditions(t *tracked, d *savedDevice, rebooted bool) {
 	for _, c := range d.Conditions {
 		rule := w.o.Rules.find(c.Reason)
-		if rule == nil || len(c.Evidence) > maxEvidence || t.find(c.Reason) != nil || rebooted && (c.Reason == ruleHung || c.Reason == ruleLost) {
-			continue // the rule is off now, the file is not ours, or the state was that of the former boot
+		if rule == nil || len(c.Evidence) > maxEvidence || t.find(c.Reason) != nil || rebooted && (rule.End == AfterReset || c.Reason == ruleHung || c.Reason == ruleLost) {
+			continue // the rule is off now, the file is not ours, or it ended with the former boot
 		}
 		t.conditions = append(t.conditions, &condition{rule: rule, active: true, holds: c.Since, since: c.Since, last: c.Last, evidence: c.Evidence, logOnly: c.LogOnly})
 		t.dirty = true
@@ -214,7 +224,10 @@ func (w *Watch) save(f *files, now time.Time, end bool) {
 func (w *Watch) content() *saved {
 	out := &saved{Version: fileVersion, Boot: w.o.BootID, Scope: w.o.Scope, Devices: []savedDevice{}}
 	for _, t := range w.devices {
-		d := savedDevice{Device: t.device, Collector: t.collector, Seen: t.seen, Reset: t.reset, Resets: t.resets, Told: t.reported}
+		d := savedDevice{Device: t.device, Collector: t.collector, Seen: t.seen, Reset: t.reset, Resets: map[string]float64{}, Told: t.reported}
+		for key, r := range t.resets {
+			d.Resets[key] = r.value
+		}
 		for _, c := range t.conditions {
 			if c.active && c.rule.State > events.Unknown {
 				d.Conditions = append(d.Conditions, savedCondition{Reason: c.rule.Name, Since: c.since, Last: c.last, Evidence: c.evidence, LogOnly: c.logOnly})

@@ -153,12 +153,14 @@ func TestStates(t *testing.T) {
 		"starting":       {reported(session.Stalled, session.CauseStarting), 31 * time.Second, events.Unknown, "starting"},
 		"hung":           {reported(session.Stalled, session.CauseHung), time.Second, events.Failed, "hung"},
 		"all hung":       {both(session.CauseHung), time.Second, events.Failed, "hung"},
-		"engine hung":    {both(session.CauseBlocked), time.Second, events.Unknown, ruleStalled},
+		"engine hung":    {both(session.CauseBlocked), 4 * time.Second, events.Unknown, ruleStalled},
 		"lost":           {reported(session.Lost, session.CauseLost), time.Second, events.Failed, "lost"},
 		"absent":         {reported(session.Absent, session.CauseVanished), MissingFor + time.Second, events.Failed, ReasonMissing},
 		"free":           {reported(session.Released, session.CauseReleased), time.Second, events.Unknown, "released"},
 		"in service":     {session.CollectorStatus{Name: "test", Up: true}, MissingFor + time.Second, events.Failed, ReasonMissing},
 		"not yet":        {session.CollectorStatus{Name: "test", Up: true}, MissingFor - time.Second, events.Unknown, ruleStalled},
+		"calls fail":     {reported(session.Stalled, session.CauseError), 5 * time.Minute, events.Degraded, ruleFails},
+		"stale":          {reported(session.Stalled, session.CauseFrozen), time.Hour, events.Unknown, ruleStalled},
 		"standby":        {session.CollectorStatus{Name: "test", Cause: session.CauseStandby}, MissingFor + time.Second, events.Failed, ReasonMissing},
 		"released":       {session.CollectorStatus{Name: "test", Cause: session.CauseReleased}, time.Second, events.Unknown, "released"},
 		"cannot open":    {session.CollectorStatus{Name: "test", Cause: session.CauseError}, 31 * time.Second, events.Unknown, "not_served"},
@@ -175,7 +177,8 @@ func TestStates(t *testing.T) {
 			n.status, n.view = []session.CollectorStatus{c.status}, view.View{}
 			n.board.Store(&view.View{Version: 2})
 			n.tick(time.Millisecond)
-			n.tick(c.after)
+			n.tick(c.after / 2)
+			n.tick(c.after / 2)
 			if v := n.of("GPU-a"); c.reason == "forgotten" {
 				if v.Text != "not there" {
 					t.Errorf("the verdict is %v %q, want none", v.State, v.Reason)
@@ -210,10 +213,20 @@ func TestStates(t *testing.T) {
 	}
 	d.State, d.Cause = session.Up, ""
 	n.step(60, 62, time.Second, events.OK, "")
+	// That a GPU has no values weighs more than what may wait, and what only the log says counts then.
+	n = newNode(t, 1, Options{}, remapPending)
+	n.step(1, 2, time.Second, events.Degraded, "row_remap_pending")
+	n.Observe(Observation{Reason: ReasonXID, Code: 79, Device: "GPU-a", Time: n.now, Source: SourceKernelLog, Text: "Xid"})
+	n.step(1, 1, time.Second, events.Degraded, "row_remap_pending")
+	d = &n.status[0].Devices[0]
+	d.State, d.Cause = session.Stalled, session.CauseFrozen
+	n.step(1, 5, time.Second, events.Unknown, ruleStalled)
+	n.step(1, 310, time.Second, events.Failed, "xid_79")
 	// A GPU that was only a number until it answered has no verdict afterwards.
 	n = newNode(t, 1, Options{}, field.GPUTemperature)
 	n.status[0].Devices[0] = session.DeviceStatus{Device: collector.Device{ID: "nvml0", Level: field.GPU}, State: session.Stalled}
 	n.tick(time.Second)
+	n.tick(3 * time.Second)
 	n.want("nvml0", events.Unknown, ruleStalled)
 	n.status[0].Devices = nil
 	if n.tick(time.Second); n.of("nvml0").Text != "not there" {
@@ -230,6 +243,11 @@ func TestOddEnergy(t *testing.T) {
 		n.step(v, 1, time.Second, events.Failed, "xid_48")
 	}
 	n.step(1e3, 1, time.Second, events.OK, "")
+	// What was observed since the last energy may be later than the reset.
+	n.step(1e9, 1, time.Second, events.OK, "")
+	n.Observe(Observation{Reason: ReasonXID, Code: 48, Device: "GPU-a", Time: n.now.Add(time.Second / 2), Source: "test"})
+	n.step(1e3, 5, time.Second, events.Failed, "xid_48")
+	n.step(1, 1, time.Second, events.OK, "")
 }
 
 // TestEvidence: the evidence has the newest texts, a minute apart. A repeated text renews its time.

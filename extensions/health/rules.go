@@ -76,7 +76,7 @@ const handover = 5 * time.Second // how long no collector may have a device when
 const (
 	ruleLost      = "lost"
 	ruleHung      = "hung"
-	ruleFrozen    = "frozen"
+	ruleFails     = "calls_fail"
 	ruleStalled   = "stalled"
 	ruleReleased  = "released"
 	ruleNotServed = "not_served"
@@ -87,7 +87,7 @@ const (
 // are hot for a second and have a link error or PCIe replays in a minute, and applications cause most XIDs.
 var judgedElsewhere = []string{
 	"DCGM_FR_PCI_REPLAY_RATE", "DCGM_FR_CLOCK_THROTTLE_POWER", "DCGM_FR_CLOCK_THROTTLE_THERMAL", "DCGM_FR_NVLINK_ERROR_CRITICAL",
-	"DCGM_FR_NVLINK_ERROR_THRESHOLD", "DCGM_FR_NVLINK_CRC_ERROR_THRESHOLD", "DCGM_FR_XID_ERROR", "DCGM_FR_CONTAINED_ERROR",
+	"DCGM_FR_NVLINK_ERROR_THRESHOLD", "DCGM_FR_NVLINK_CRC_ERROR_THRESHOLD", "DCGM_FR_XID_ERROR", "DCGM_FR_CONTAINED_ERROR", "DCGM_FR_FABRIC_PROBE_STATE",
 	"DCGM_FR_UNCONTAINED_ERROR", "DCGM_FR_FALLEN_OFF_BUS", "DCGM_FR_VOLATILE_DBE_DETECTED",
 	"DCGM_FR_PENDING_PAGE_RETIREMENTS", "DCGM_FR_RETIRED_PAGES_DBE_LIMIT", "DCGM_FR_ROW_REMAP_FAILURE",
 	"DCGM_FR_UNCORRECTABLE_ROW_REMAP_LIMIT", "DCGM_FR_FAULTY_MEMORY", "DCGM_FR_CORRUPT_INFOROM", "DCGM_FR_GPU_RECOVERY_RESET",
@@ -116,7 +116,7 @@ var table = inOrder(slices.Concat(xidRules(), []Rule{
 	{Name: ReasonMissing, Condition: ofState, State: events.Failed, Action: events.ActionReboot, End: WhenTold, For: MissingFor, Text: "the device was there, or its board is, and no driver serves it", Source: linkStates},
 	{Name: ruleLost, Condition: ofState, State: events.Failed, Action: events.ActionReboot, Quiet: backFor, Text: "the library reports that the device is lost", Source: linkStates},
 	{Name: ruleHung, Condition: ofState, State: events.Failed, Action: events.ActionReboot, Quiet: backFor, Text: "the device does not return from a library call", Source: linkStates},
-	{Name: ruleFrozen, Condition: ofState, State: events.Degraded, Action: events.ActionNone, For: 5 * time.Minute, Quiet: backFor, Text: "the device has had no new values for minutes", Source: linkStates},
+	{Name: ruleFails, Condition: ofState, State: events.Degraded, Action: events.ActionDrain, For: 5 * time.Minute, Quiet: backFor, Text: "all library calls for the device have failed for minutes", Source: linkStates},
 
 	kernel("ras_poison", events.Degraded, events.ActionReset, "poisoned data was found or used", linkRAS),
 	untilQuiet(kernel("aer_uncorrected", events.Degraded, events.ActionDrain, "an uncorrected error of its PCIe connection", linkAER), time.Hour),
@@ -150,7 +150,7 @@ var table = inOrder(slices.Concat(xidRules(), []Rule{
 	{Name: "straggler", State: events.OK, Action: events.ActionNone, Condition: field.Straggler, For: 15 * time.Minute, Quiet: 15 * time.Minute, Text: "the GPU is slower than others with the same work", Source: linkSigns},
 
 	{Name: ruleReleased, Condition: ofState, State: events.Unknown, Action: events.ActionNone, Text: "an operator has released the collector", Source: linkStates},
-	{Name: ruleStalled, Condition: ofState, State: events.Unknown, Action: events.ActionNone, End: WhenTold, Text: "the device has no new values", Source: linkStates},
+	{Name: ruleStalled, Condition: ofState, State: events.Unknown, Action: events.ActionNone, End: WhenTold, For: 3 * time.Second, Text: "the device has no new values", Source: linkStates},
 	{Name: ruleNotServed, Condition: ofState, State: events.Unknown, Action: events.ActionNone, For: 30 * time.Second, Text: "no collector serves the device", Source: linkStates},
 	{Name: ruleStarting, Condition: ofState, State: events.Unknown, Action: events.ActionNone, For: 30 * time.Second, Text: "no values yet", Source: linkStates},
 }))
@@ -266,9 +266,8 @@ func (r Rules) find(name string) *Rule {
 	return nil
 }
 
-// A device reset or driver load sets these readings to 0: energy and volatile ECC errors. A drop
-// therefore shows a reset.
-var resetReadings = []field.ID{field.TotalEnergy, field.CorrectedErrors, field.UncorrectedErrors}
+// A device reset or driver load sets the energy to 0, and nothing else does. A drop therefore shows a reset.
+var resetReadings = []field.ID{field.TotalEnergy}
 
 // Readings returns the readings that the rules need in addition to a list: those of GPUs, and of switches if the list has
 // switches, and health watches if they are wanted. Except for XIDs, they have the interval every.
@@ -282,7 +281,7 @@ func (r Rules) Readings(list field.List, every time.Duration, watches bool) (out
 		}
 		seen[id] = true
 		one := field.Reading{Desc: d, Interval: every}
-		if d.Level == field.Switch { // an old value would fail it again after its reset
+		if d.Level == field.Switch || slices.Contains(resetReadings, id) { // what happens after a reset is not ended by it
 			one.Interval = min(every, time.Second)
 		}
 		out = append(out, one)

@@ -71,6 +71,7 @@ type Options struct {
 	// Events supplies the XIDs, and receives each verdict whose state or reason changed. It may be nil.
 	Events *events.Bus
 	Store  *Store // of the conditions; nil keeps them in memory only
+	Booted time.Time
 	BootID string // of the running kernel, or "" if unknown
 	// Scope describes the device selection. After a change of Scope, earlier devices do not count as
 	// missing.
@@ -288,7 +289,7 @@ func (w *Watch) applyObservation(o *Observation, now time.Time) {
 	if o.Code != 0 {
 		name += "_" + strconv.Itoa(o.Code)
 		if kind := kindOf(o.Code, o.Text); kind != "" {
-			w.refine(o, name, at)
+			w.refine(o, name, kind, at)
 			name += "_" + kind
 		}
 	}
@@ -321,13 +322,13 @@ func (w *Watch) applyObservation(o *Observation, now time.Time) {
 	}
 }
 
-// refine ends the condition that the driver's XID raised, because the log line names its kind. A new recovery action ends the
+// refine ends the condition that the driver's XID raised, because the log line names its kind. Another recovery action ends the
 // former one.
-func (w *Watch) refine(o *Observation, name string, at time.Time) {
+func (w *Watch) refine(o *Observation, name, kind string, at time.Time) {
 	t := w.boardNamed(o, false)
 	for i := 0; t != nil && i < len(t.conditions); i++ {
 		c := t.conditions[i]
-		if c.rule.Name == name && c.since.Sub(at).Abs() < time.Minute || o.Code == recoveryXID && strings.HasPrefix(c.rule.Name, name+"_") {
+		if c.rule.Name == name && c.since.Sub(at).Abs() < time.Minute || o.Code == recoveryXID && strings.HasPrefix(c.rule.Name, name+"_") && c.rule.Name != name+"_"+kind {
 			t.end(c)
 		}
 	}

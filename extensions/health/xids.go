@@ -33,7 +33,7 @@ var catalogue = XIDs()
 
 // HasKinds reports whether the driver's log line of an XID names a kind of it.
 func HasKinds(code int) bool {
-	return code == recoveryXID || slices.ContainsFunc(catalogue, func(x XID) bool { return x.Code == code && x.Unit != "" })
+	return code == recoveryXID || code == registersXID || slices.ContainsFunc(catalogue, func(x XID) bool { return x.Code == code && x.Unit != "" })
 }
 
 // XIDs returns the rows of xids.csv.
@@ -57,6 +57,15 @@ func XIDs() (out []XID) {
 // nvlinkLine matches the end of a line about an NVLink error: unit, severity, link, first and second word.
 var nvlinkLine = regexp.MustCompile(`, [A-Z0-9_/]+ (Fatal|Nonfatal) XC\d i\d Link -?\d+ \((0x[0-9a-f]{8}) (0x[0-9a-f]{8})( 0x[0-9a-f]{8})*\)$`)
 
+// registersLine matches the end of a line about XID 74, with the registers of the link.
+var registersLine = regexp.MustCompile(`, NVLink: .+ on link \d+\((0x[0-9a-f]{1,8})((?:, 0x[0-9a-f]{1,8})*)\)$`)
+
+// Of the first register of XID 74 these bits can be ignored (NVIDIA's WORKFLOW_NVLINK_ERR, https://github.com/NVIDIA/NVSentinel/issues/364).
+const (
+	registersXID = 74
+	harmlessBits = 1<<0 | 1<<23 | 1<<30
+)
+
 // recoveryLine matches the line of XID 154.
 var recoveryLine = regexp.MustCompile(`, GPU recovery action changed from 0x[0-9a-f]+ \([^()]*\) to 0x([0-9a-f]+) \([^()]*\)$`)
 
@@ -72,6 +81,13 @@ func kindOf(code int, line string) string {
 	if m := recoveryLine.FindStringSubmatch(line); m != nil && code == recoveryXID {
 		n, _ := strconv.ParseUint(m[1], 16, 64) // too large a number is the largest
 		return recoveries[min(n, uint64(len(recoveries)-1))].name
+	}
+	if m := registersLine.FindStringSubmatch(line); m != nil && code == registersXID {
+		first, _ := strconv.ParseUint(m[1], 0, 32)
+		if first&^harmlessBits == 0 && strings.Trim(m[2], ", 0x") == "" {
+			return xidNothing
+		}
+		return ""
 	}
 	m := nvlinkLine.FindStringSubmatch(line)
 	if m == nil || !HasKinds(code) {

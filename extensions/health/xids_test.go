@@ -32,6 +32,11 @@ func TestKindOf(t *testing.T) {
 	f(149, "149, NETIR_LINK_EVT Fatal XC0 i0 Link 08 (0x02800011 0x00000000)", xidNothing) // link fatal, and IGNORE
 	f(145, "145, pid=1, name=a, RLW_REMAP Fatal XC0 i0 Link 00 (0x00000004 0x00000040), RLW_CTRL Nonfatal XC0 i0 Link 00 (0x00000003 0x80000000)", xidNothing)
 	f(145, "145, RLW_REMAP Fatal XC0 i0 Link 00 (0x00000004", "")
+	const link = "74, pid=1712, name=python3, NVLink: fatal error detected on link 4"
+	f(74, link+"(0x1, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0)", xidNothing)
+	f(74, link+"(0x40800001, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0)", xidNothing)
+	f(74, link+"(0x100000, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0)", "")
+	f(74, link+"(0x1, 0x0, 0x4, 0x0, 0x0, 0x0, 0x0)", "")
 	f(48, "48, RLW_REMAP Fatal XC0 i0 Link 00 (0x00000004 0x00000040)", "")
 	f(154, "154, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)", "reboot")
 	f(154, "154, GPU recovery action changed from 0x2 (Node Reboot Required) to 0x0 (None)", xidNothing)
@@ -118,6 +123,16 @@ func TestBothWitnesses(t *testing.T) {
 		}
 		n.step(60, 1, time.Second, events.Failed, "xid_145_reset")
 	}
+	// A copied log that has a line twice leaves the verdict.
+	n := newNode(t, 1, Options{}, field.GPUTemperature)
+	n.step(60, 2, time.Second, events.OK, "")
+	change := "NVRM: Xid (PCI:0000:3b:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)"
+	for _, o := range []Observation{{Source: "nvml"}, {Source: SourceKernelLog, Text: change, Confirms: true}, {Source: SourceKernelLog, Text: change}} {
+		o.Reason, o.Code, o.Device, o.Time = ReasonXID, 154, "GPU-a", n.now
+		n.Observe(o)
+		n.tick(time.Second)
+	}
+	n.want("GPU-a", events.Failed, "xid_154_reset")
 }
 
 // TestXIDKinds: the driver reports a code, and its line in the log may say that nothing is wrong, or that the GPU must be

@@ -57,7 +57,7 @@ func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, 
 	early := signs.New(c.Rows, owners)
 	w := health.New(health.Options{
 		Rows: c.Rows, Status: c.Engine.Status, Rules: rules, Derived: early, Board: c.Verdicts,
-		Store: store, BootID: health.BootID(),
+		Store: store, BootID: health.BootID(), Booted: health.Booted(),
 		Scope:  cfg.GPUs.String() + " " + cfg.Switches.String() + " " + cfg.CPUs.String(),
 		Events: c.Events, Logger: c.Log,
 	})

@@ -44,7 +44,7 @@ const (
 
 // Options of New.
 type Options struct {
-	// Path is Device, or a file or FIFO with records in the same format.
+	// Path is Device, or a file or FIFO with records of the present boot in the same format.
 	Path string
 	// Store keeps the read position; nil keeps it in memory only. Without a stored position,
 	// existing records are skipped.
@@ -70,7 +70,6 @@ type Log struct {
 	up                  atomic.Bool
 	lines, lost         atomic.Uint64
 	last                int64 // sequence number of the newest record read, or -1
-	before              int64 // of the record before, in this file
 	skip                bool  // records are old until the end is reached
 	saved, reported     int64 // the saved position, or -2; last at the newest event
 	safe, mark          int64 // values of last: at least a lag ago, and at marked
@@ -82,7 +81,7 @@ type Log struct {
 	overlong            bool   // drop the rest of a long line
 	pending             record
 	fd                  int
-	regular             bool
+	regular, device     bool
 	inode               uint64
 	position            int64 // in a regular file
 	unreadable, unsaved bool  // already logged
@@ -153,17 +152,19 @@ func (l *Log) open() error {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return errors.Join(err, unix.Close(fd))
 	}
-	l.fd, l.inode, l.position, l.before = fd, st.Ino, 0, -1
+	l.fd, l.inode, l.position = fd, st.Ino, 0
 	l.regular = st.Mode&unix.S_IFMT == unix.S_IFREG
-	fifo := st.Mode&unix.S_IFMT == unix.S_IFIFO
-	l.skip = l.skip && !fifo // every record in a FIFO is new
-	l.live = fifo
-	l.offset = time.Duration(time.Now().UnixNano()) - l.uptime()
+	l.device = st.Mode&unix.S_IFMT == unix.S_IFCHR
+	l.skip = l.skip && st.Mode&unix.S_IFMT != unix.S_IFIFO // every record in a FIFO is new
+	l.live = false
+	l.compareClocks()
 	if !l.up.Swap(true) {
 		l.log.Info("reading the kernel's log", zap.String("path", l.o.Path))
 	}
 	return nil
 }
+
+func (l *Log) compareClocks() { l.offset = time.Duration(time.Now().UnixNano()) - l.uptime() }
 
 func (l *Log) close() {
 	l.up.Store(false)
@@ -202,7 +203,10 @@ func (l *Log) drain(buffer []byte) (more bool, err error) {
 			// oversized record.
 		case errors.Is(err, unix.EAGAIN), err == nil && n == 0:
 			l.flush()
-			l.live, l.skip = true, false
+			l.live, l.skip = l.device, false // a copy may repeat old records
+			if !l.device {
+				l.compareClocks()
+			}
 			return false, l.rotate()
 		case err != nil:
 			return false, &fs.PathError{Op: "read", Path: l.o.Path, Err: err}
@@ -225,9 +229,7 @@ func (l *Log) rotate() error {
 		return nil //nolint:nilerr // during a rotation there is no file
 	}
 	l.close()
-	err = l.open()
-	l.live = true
-	return err
+	return l.open()
 }
 
 // feed processes input: one record from the device, or any part of a file.
@@ -275,11 +277,8 @@ func (l *Log) addLine(line []byte) {
 	}
 	priority, seq, at := n[0], n[1], time.Duration(n[2])*time.Microsecond
 	l.lines.Add(1)
-	if seq < l.before { // a file that outlives a boot
-		l.last = -1
-	}
-	if l.before = seq; seq <= l.last {
-		return // already read by the previous process or from the previous file
+	if seq <= l.last {
+		return // already read, by the previous process, from the previous file, or in a copy that begins again
 	}
 	if l.last >= 0 {
 		l.lost.Add(uint64(seq - l.last - 1))

@@ -79,6 +79,9 @@ func (r *rig) start() {
 	r.log.uptime = func() time.Duration { return r.uptime }
 	if r.read != nil {
 		r.log.read = r.read
+		if r.uptime > 0 {
+			r.log.o.Path = os.DevNull // a device
+		}
 	}
 	ctx, cancel := context.WithCancel(r.t.Context())
 	done := make(chan struct{})
@@ -173,8 +176,8 @@ func TestFollow(t *testing.T) {
 		if n := r.logs.FilterMessageSnippet("cannot read the saved kernel log position").Len(); n != 1 {
 			t.Errorf("%d warnings of damaged state, want 1", n)
 		}
-		r.write(xidRecord(18, 79) + xidRecord(2, 92) + xidRecord(3, 95))
-		r.want("a file that outlives a boot", 79, 92, 95)
+		r.write(xidRecord(18, 79) + xidRecord(2, 92) + xidRecord(18, 79) + xidRecord(19, 95))
+		r.want("a copy that begins again", 79, 95)
 		r.end()
 
 		r.state = ""
