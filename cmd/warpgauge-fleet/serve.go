@@ -82,11 +82,11 @@ func serve(ctx context.Context, cmd *cli.Command, errs io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("--token-file: %w", err)
 	}
-	web, err := server.ReadWebConfig(cmd.String("web-config-file"), nil, log)
+	web, err := server.ReadWebConfig(cmd.String("web-config-file"), log)
 	if err != nil {
 		return fmt.Errorf("--web-config-file: %w", err)
 	}
-	agentsWeb, err := server.ReadWebConfig(cmd.String("agents-web-config-file"), nil, log)
+	agentsWeb, err := server.ReadWebConfig(cmd.String("agents-web-config-file"), log)
 	if err != nil {
 		return fmt.Errorf("--agents-web-config-file: %w", err)
 	}

@@ -12,13 +12,7 @@ import (
 )
 
 // Extension implements exporter.Extension.
-type Extension struct {
-	Settings
-	remote *Remote
-}
-
-// Remote returns the Remote that Start created, or nil if no server is configured.
-func (e *Extension) Remote() *Remote { return e.remote }
+type Extension struct{ Settings }
 
 // NewExtension returns the extension with the defaults of its flags.
 func NewExtension() *Extension { return &Extension{Settings: defaults()} }
@@ -40,7 +34,6 @@ func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, 
 	if err != nil {
 		return nil, nil, err
 	}
-	e.remote = r
 	return []exporter.Stage{{Name: "lists of " + r.origin, Run: r.Run, Grace: exporter.ShortGrace}}, nil, nil
 }
 

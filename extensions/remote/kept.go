@@ -2,16 +2,12 @@ package remote
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
-
-	"github.com/google/uuid"
 
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/file"
@@ -31,7 +27,7 @@ func (l *List) ended() error {
 	if l.Until.IsZero() || time.Now().Before(l.Until) {
 		return nil
 	}
-	return fmt.Errorf("its time was over at %s: %w", l.Until.Format(time.RFC3339), errEnded)
+	return fmt.Errorf("its time was over at %s: deliver another list, or this one with another comment", l.Until.Format(time.RFC3339))
 }
 
 // service converts the list for the Desk. It returns nil, which means the local list, if l is nil.
@@ -59,22 +55,12 @@ func hashOf(content []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// directory is the path for saved lists; "" disables saving.
-type directory string
-
-func (d directory) private() file.Private {
-	return file.Private{Path: string(d), Of: "lists", Flag: "remote-directory"}
-}
-
-// errSum reports that the saved list does not match its checksum.
-var errSum = errors.New("it is truncated or damaged")
-
-// load reads the saved lists. The file begins with the SHA-256 of the rest.
-func (d directory) load() (k kept, err error) {
-	if d == "" {
+// loadKept reads the saved lists. The file begins with the SHA-256 of the rest. A directory without a path saves nothing.
+func loadKept(dir file.Private) (k kept, err error) {
+	if dir.Path == "" {
 		return k, nil
 	}
-	text, err := d.private().Read(keptName, maxKept)
+	text, err := dir.Read(keptName, maxKept)
 	if err != nil {
 		return k, fmt.Errorf("read the kept list: %w", err)
 	} else if text == nil {
@@ -82,7 +68,7 @@ func (d directory) load() (k kept, err error) {
 	}
 	sum, rest, _ := bytes.Cut(text, []byte("\n"))
 	if string(sum) != hashOf(rest) {
-		return k, fmt.Errorf("the kept list is ignored: %w", errSum)
+		return k, errors.New("the kept list is ignored: it is truncated or damaged")
 	}
 	if err := json.Unmarshal(rest, &k); err != nil {
 		return kept{}, fmt.Errorf("the kept list is ignored: %w", err)
@@ -91,25 +77,13 @@ func (d directory) load() (k kept, err error) {
 }
 
 // write replaces the saved lists.
-func (d directory) write(k *kept) error {
-	if d == "" {
+func (k *kept) write(dir file.Private) error {
+	if dir.Path == "" {
 		return nil
 	}
 	rest, err := json.Marshal(k)
 	if err != nil {
 		return err
 	}
-	return d.private().Write(keptName, append([]byte(hashOf(rest)+"\n"), rest...))
-}
-
-// maxID is the length of an identifier in text form.
-const maxID = 64
-
-// InstanceID derives the identifier of this node's exporter from the machine id and from names that distinguish
-// exporters on one machine.
-func InstanceID(ctx context.Context, names ...string) uuid.UUID {
-	machine, _ := file.NewReader(maxID).Read(ctx, "/etc/machine-id") // the file is optional
-	sum := sha256.Sum256([]byte("warpgauge\n" + strings.Join(names, "\n") + "\n" + strings.TrimSpace(string(machine))))
-	sum[6], sum[8] = sum[6]&0x0f|0x80, sum[8]&0x3f|0x80 // RFC 9562: version 8, custom
-	return uuid.UUID(sum[:16])
+	return dir.Write(keptName, append([]byte(hashOf(rest)+"\n"), rest...))
 }

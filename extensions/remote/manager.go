@@ -2,6 +2,7 @@ package remote
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 
 	"warpgauge/extensions/remote/transport"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/file"
 	"warpgauge/pkg/lists"
 )
 
@@ -27,14 +29,14 @@ type Manager struct {
 	origin string // the server's; lists from other origins are not used
 	guard  Guard
 	log    *zap.Logger
-	save   func(*kept) error
-	wake   chan struct{} // Run's next wake-up time has changed
+	dir    file.Private // of the saved lists
 
 	// Guarded by the Desk's Turn.
 	kept    kept
-	last    []byte     // last parsed content
-	trial   trial      // of the list in service
-	back    *returning // why the list in service must go; nil: it stays
+	last    []byte         // last parsed content
+	trial   *trial         // of the list in service; nil: it has ended
+	back    *lists.Outcome // why the list in service must go; nil: it stays
+	retry   time.Time      // not to replace that list before
 	changes *rate.Limiter
 	costly  map[string]string // by hash: why a list was withdrawn
 	failure failure
@@ -43,8 +45,7 @@ type Manager struct {
 	unsaved atomic.Pointer[kept] // nil: everything is written
 
 	inService atomic.Pointer[List] // nil: the local list
-	mu        sync.Mutex
-	delivery  lists.Delivery
+	mu        sync.Mutex           // held while the Desk's Delivery is changed
 }
 
 // Time limit and rate limit of changes.
@@ -59,15 +60,12 @@ const (
 // newManager returns a Manager. It serves no list before restore or Deliver.
 func newManager(o Options) *Manager {
 	origin := transport.Origin(o.Settings.URL)
-	m := &Manager{
+	o.Desk.SetDelivery(lists.Delivery{Mode: o.Settings.Mode, Origin: origin, Status: lists.Waiting, Text: "no list was delivered yet", Since: time.Now()})
+	return &Manager{
 		o: o, origin: origin, guard: newGuard(o.Settings), log: o.Logger.Named("remote").With(zap.String("origin", origin)),
-		save: directory(o.Settings.Directory).write, wake: make(chan struct{}, 1), costly: map[string]string{},
-		changes: rate.NewLimiter(rate.Every(changesIn/maxChanges), maxChanges),
+		dir:     file.Private{Path: o.Settings.Directory, Of: "lists", Flag: "remote-directory"},
+		changes: rate.NewLimiter(rate.Every(changesIn/maxChanges), maxChanges), costly: map[string]string{},
 	}
-	m.update(func(s *lists.Delivery) {
-		*s = lists.Delivery{Mode: o.Settings.Mode, Origin: origin, Status: lists.Waiting, Text: "no list was delivered yet", Since: time.Now()}
-	})
-	return m
 }
 
 // reports tells whether lists are only checked and compared.
@@ -79,7 +77,7 @@ func (m *Manager) restore() {
 	if m.reports() {
 		return
 	}
-	k, err := directory(m.o.Settings.Directory).load()
+	k, err := loadKept(m.dir)
 	if err != nil {
 		m.log.Warn("cannot read the saved field list", zap.Error(err))
 		m.update(func(s *lists.Delivery) { s.Unkept = err.Error() })
@@ -89,7 +87,7 @@ func (m *Manager) restore() {
 	l := m.former()
 	if m.inService.Store(l); l != nil {
 		m.o.Desk.Restore(l.service())
-		m.recordOutcome(lists.Applied, "the list that was kept is in service", l.Hash, nil)
+		m.recordOutcome(lists.Applied, "the list that was kept is in service", l.Hash)
 	}
 }
 
@@ -113,9 +111,6 @@ func (m *Manager) revive(l *List) error {
 	if l.Origin != m.origin {
 		return fmt.Errorf("it came from %s, not from %s", l.Origin, m.origin)
 	}
-	if l.Hash != hashOf(l.Content) {
-		return errSum
-	}
 	if err := l.ended(); err != nil {
 		return err
 	}
@@ -127,9 +122,6 @@ func (m *Manager) revive(l *List) error {
 	}
 	return err
 }
-
-// errEnded tells the server's operator how to replace an ended list.
-var errEnded = errors.New("deliver another list, or this one with another comment")
 
 // parse parses a list and logs its warnings, except for the same list twice in a row: the server sends a refused list
 // with every answer.
@@ -166,7 +158,7 @@ func (m *Manager) Deliver(ctx context.Context, o *lists.Offer) *lists.Outcome {
 	if err != nil {
 		out = &lists.Outcome{Answer: lists.Failed, Err: err}
 	}
-	out.Tried, out.Running = tried, m.running()
+	out.Tried, out.Running = tried, m.o.Desk.Status().InService.Hash
 	return out
 }
 
@@ -187,72 +179,54 @@ func (m *Manager) inTurn(ctx context.Context, do func(ctx context.Context, t *li
 	return nil
 }
 
-// running returns the hash of the list in service.
-func (m *Manager) running() string {
-	if l := m.inService.Load(); l != nil {
-		return l.Hash
-	}
-	s := m.o.Desk.Status()
-	return s.Local.Hash
-}
-
 // decide implements Deliver. The caller holds the Turn.
 func (m *Manager) decide(ctx context.Context, t *lists.Turn, o *lists.Offer, tried string) *lists.Outcome {
 	m.Answered()
 	if l := m.inService.Load(); l != nil && l.Hash == tried {
 		m.revise(ctx, t, l, o.Revision)
-		m.recordOutcome(lists.Applied, "", tried, nil)
+		m.recordOutcome(lists.Applied, "", tried)
 		return &lists.Outcome{Answer: lists.Unchanged}
-	}
-	said := func(a lists.Answer, text string) *lists.Outcome {
-		m.recordOutcome(a, text, tried, nil)
-		return &lists.Outcome{Answer: a}
-	}
-	failed := func(a lists.Answer, err error, refused []lists.Refusal) *lists.Outcome {
-		text := bounded(err.Error())
-		m.recordOutcome(a, text, tried, refused)
-		return &lists.Outcome{Answer: a, Err: errors.New(text), Refused: refused}
 	}
 	if len(o.Content) == 0 {
 		if m.reports() {
-			return said(lists.Reported, "the server has no list for this node")
+			return m.recordOutcome(lists.Reported, "the server has no list for this node", tried)
 		}
 		if err := m.withdraw(ctx, t); err != nil {
-			return failed(lists.Failed, err, nil)
+			return m.recordOutcome(lists.Failed, err.Error(), tried)
 		}
-		return said(lists.Applied, "the server has no list for this node; the local list serves")
+		return m.recordOutcome(lists.Applied, "the server has no list for this node; the local list serves", tried)
 	}
 	if why := m.costly[tried]; why != "" {
-		return failed(lists.Refused, errors.New(why), []lists.Refusal{{Text: why}})
+		return m.recordOutcome(lists.Refused, why, tried, lists.Refusal{Text: why})
 	}
 	next := &List{Offer: *o, Hash: tried}
 	next.Origin = m.origin                  // the source's name for it can be longer
 	next.Until, _ = readValidity(o.Content) // Guard.Parse reports the invalid lines
 	if err := next.ended(); err != nil {
-		return failed(lists.Ended, err, nil)
+		return m.recordOutcome(lists.Ended, err.Error(), tried)
 	}
 	p := m.parse(o)
 	refused, err := m.guard.Examine(p, m.o.Engine.Board().Load())
 	if err != nil {
-		return failed(lists.Refused, err, refused)
+		return m.recordOutcome(lists.Refused, err.Error(), tried, refused...)
 	}
 	next.Fields = p.Fields
 	if m.reports() {
-		return said(lists.Reported, m.difference(p.Fields))
+		return m.recordOutcome(lists.Reported, m.difference(p.Fields), tried)
 	}
 	if err := m.tooOften(tried); err != nil {
-		return failed(lists.Failed, err, nil)
+		return m.recordOutcome(lists.Failed, err.Error(), tried)
 	}
 	if err := m.apply(ctx, t, next); err != nil {
 		if errors.Is(err, errRefused) {
 			m.refuseAgain(tried, err.Error())
-			return failed(lists.Refused, err, []lists.Refusal{{Text: err.Error()}})
+			return m.recordOutcome(lists.Refused, err.Error(), tried, lists.Refusal{Text: err.Error()})
 		}
 		m.failure = failure{tried, min(max(firstRetry, 2*m.failure.pause), lastRetry), time.Now(), err}
-		return failed(lists.Failed, err, nil)
+		return m.recordOutcome(lists.Failed, err.Error(), tried)
 	}
 	m.failure = failure{}
-	return said(lists.Applied, "")
+	return m.recordOutcome(lists.Applied, "", tried)
 }
 
 // revise records a new revision of the list in service.
@@ -280,10 +254,9 @@ type failure struct {
 // tooOften returns an error after too many changes, or too soon after a list failed: each change restarts the session of every
 // collector.
 func (m *Manager) tooOften(list string) error {
-	now := time.Now()
 	if f := &m.failure; f.list != list {
 		m.failure = failure{}
-	} else if left := f.pause - now.Sub(f.at); left > 0 {
+	} else if time.Since(f.at) < f.pause {
 		return fmt.Errorf("%w; it is tried again after %v", f.err, f.pause)
 	}
 	if m.changes.Allow() {
@@ -316,17 +289,13 @@ func (m *Manager) apply(ctx context.Context, t *lists.Turn, l *List) error {
 		err := t.Serve(back, before.service())
 		return errors.Join(fmt.Errorf("%w: in service it made %d series, which is more than %d (--remote-limit series); the former list is back", errRefused, n, m.guard.Series), err)
 	}
-	m.back = nil
-	m.trial = trial{list: l.Hash, began: time.Now(), last: newCosts(m.o.Engine.Costs()), passing: m.kept.Passing, lasting: m.kept.Lasting}
+	m.back, m.retry = nil, time.Time{}
+	m.trial = &trial{time.Now(), newCosts(m.o.Engine.Costs()), m.kept}
 	m.inService.Store(l)
 	if m.kept.Passing = l; l.Until.IsZero() {
-		m.kept.Passing, m.kept.Lasting = nil, l
+		m.kept = kept{Lasting: l}
 	}
-	m.setKept()
-	select {
-	case m.wake <- struct{}{}:
-	default: // Run has a wake-up pending
-	}
+	m.unsaved.Store(new(m.kept))
 	return nil
 }
 
@@ -337,17 +306,10 @@ func (m *Manager) withdraw(ctx context.Context, t *lists.Turn) error {
 			return err
 		}
 	}
-	m.back, m.trial = nil, trial{}
+	m.back, m.trial, m.kept = nil, nil, kept{}
 	m.inService.Store(nil)
-	m.kept.Passing, m.kept.Lasting = nil, nil
-	m.setKept()
+	m.unsaved.Store(new(kept))
 	return nil
-}
-
-// setKept marks kept as unsaved. The caller holds the Turn.
-func (m *Manager) setKept() {
-	k := m.kept
-	m.unsaved.Store(&k)
 }
 
 // keep writes the state. If the disk is full, the list stays in service.
@@ -358,7 +320,7 @@ func (m *Manager) keep() {
 	if k == nil {
 		return // another goroutine wrote it
 	}
-	err := m.save(k)
+	err := k.write(m.dir)
 	m.update(func(s *lists.Delivery) {
 		if s.Unkept = ""; err != nil {
 			s.Unkept = err.Error()
@@ -394,118 +356,86 @@ func some(lines map[string]string, chosen func(name string) bool) string {
 			names = append(names, name)
 		}
 	}
-	switch {
-	case len(names) == 0:
-		return "nothing"
-	case len(names) > most:
+	if len(names) > most {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], " "), len(names)-most)
 	}
-	return strings.Join(names, " ")
+	return cmp.Or(strings.Join(names, " "), "nothing")
 }
 
 // trial measures the cost of a new list.
 type trial struct {
-	list             string // hash, or ""
-	began            time.Time
-	last             costs
-	passing, lasting *List // saved lists before the change
+	began time.Time
+	last  costs
+	kept  kept // before the list
 }
 
-// returning tells why the list in service must go.
-type returning struct {
-	answer  lists.Answer
-	why     string
-	refused []lists.Refusal
-}
-
-// Times of a trial. trialStep lets slow fields be read at their usual interval.
+// Times of Run. trialTime lets slow fields be read at their usual interval.
 const (
-	trialStep  = 30 * time.Second
-	wallPoll   = 5 * time.Second // longest time until a step of the wall clock is noticed
-	retryAfter = 10 * time.Second
+	checkEvery = time.Second
+	trialTime  = 30 * time.Second
+	retryAfter = 10 * time.Second // the former list could not be put into service
 )
 
 // Run ends expired lists and lists that cost too much, until ctx ends.
 func (m *Manager) Run(ctx context.Context) error {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
+	tick := time.NewTicker(checkEvery)
+	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-m.wake:
-		case <-timer.C:
-		}
-		var next time.Duration
-		if m.inTurn(ctx, func(ctx context.Context, t *lists.Turn) { next = m.check(ctx, t) }) != nil {
-			return nil
-		}
-		timer.Stop()
-		if next > 0 {
-			timer.Reset(next)
+		case <-tick.C:
+			_ = m.inTurn(ctx, m.check) // it fails only if ctx has ended
 		}
 	}
 }
 
-// check ends the list in service if it has expired or costs too much. It returns the time until the next check, or 0 to
-// wait for the next list.
-func (m *Manager) check(ctx context.Context, t *lists.Turn) (next time.Duration) {
-	l := m.inService.Load()
+// check ends the list in service if it has expired or costs too much.
+func (m *Manager) check(ctx context.Context, t *lists.Turn) {
+	l, now := m.inService.Load(), time.Now()
 	if l == nil {
-		return 0
+		return
 	}
-	now := time.Now()
 	if m.back == nil && l.ended() != nil {
-		m.back = &returning{lists.Ended, "the time of the list was over at " + l.Until.Format(time.RFC3339), nil}
+		m.back = &lists.Outcome{Answer: lists.Ended, Err: errors.New("the time of the list was over at " + l.Until.Format(time.RFC3339))}
 		m.kept.Passing = nil
 	}
-	if m.back == nil && m.trial.list == l.Hash {
-		if due := trialStep - now.Sub(m.trial.began); due > 0 {
-			next = due
-		} else if why := m.overBudget(now); why != "" {
+	if m.back == nil && m.trial != nil && now.Sub(m.trial.began) >= trialTime {
+		if why := m.overBudget(now); why != "" {
 			m.refuseAgain(l.Hash, why)
-			m.back = &returning{lists.Refused, why, []lists.Refusal{{Text: why}}}
-			m.kept.Passing, m.kept.Lasting = m.trial.passing, m.trial.lasting
+			m.back = &lists.Outcome{Answer: lists.Refused, Err: errors.New(why), Refused: []lists.Refusal{{Text: why}}}
+			m.kept = m.trial.kept
 		}
+		m.trial = nil
 	}
-	if m.back != nil {
-		if !m.serveFormer(ctx, t, l) {
-			return retryAfter
-		}
-		return m.check(ctx, t)
+	if m.back != nil && !now.Before(m.retry) {
+		m.serveFormer(ctx, t, l)
 	}
-	wait := min(max(time.Until(l.Until), time.Millisecond), wallPoll)
-	if !l.Until.IsZero() && (next == 0 || wait < next) {
-		next = wait
-	}
-	return next
 }
 
-// overBudget ends the trial of the list in service. It returns why the list costs too much, or "".
+// overBudget returns why the list in service costs too much, or "".
 func (m *Manager) overBudget(now time.Time) string {
-	t := &m.trial
-	cost := newCosts(m.o.Engine.Costs()).since(t.last).Seconds() / now.Sub(t.began).Seconds()
-	t.list = ""
+	cost := newCosts(m.o.Engine.Costs()).since(m.trial.last).Seconds() / now.Sub(m.trial.began).Seconds()
 	if cost <= m.guard.Cost {
 		return ""
 	}
 	return fmt.Sprintf("in service the list took %.3f seconds in vendors' libraries per second, which is more than %v (--remote-limit cost)", cost, m.guard.Cost)
 }
 
-// serveFormer replaces l with the previous list, or with the local one. It reports success.
-func (m *Manager) serveFormer(ctx context.Context, t *lists.Turn, l *List) bool {
-	former := m.former()
+// serveFormer replaces l with the previous list, or with the local one. After a failure, check tries again.
+func (m *Manager) serveFormer(ctx context.Context, t *lists.Turn, l *List) {
+	former, why := m.former(), m.back.Err.Error()
 	if err := t.Serve(ctx, former.service()); err != nil {
-		m.recordOutcome(lists.Failed, m.back.why+"; the former list cannot be put into service: "+err.Error(), l.Hash, nil)
-		return false
+		m.recordOutcome(lists.Failed, why+"; the former list cannot be put into service: "+err.Error(), l.Hash)
+		m.retry = time.Now().Add(retryAfter)
+		return
 	}
 	text := "; the local list is back"
 	if former != nil {
 		text = "; the list " + former.Hash + " is back"
 	}
 	m.inService.Store(former)
-	m.recordOutcome(m.back.answer, m.back.why+text, l.Hash, m.back.refused)
-	m.back, m.trial = nil, trial{}
-	m.setKept()
-	return true
+	m.recordOutcome(m.back.Answer, why+text, l.Hash, m.back.Refused...)
+	m.back, m.trial = nil, nil
+	m.unsaved.Store(new(m.kept))
 }

@@ -1,19 +1,27 @@
 package remote
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"time"
+
+	"github.com/google/uuid"
 
 	"warpgauge/extensions/remote/opamp"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/file"
 	"warpgauge/pkg/lists"
 	"warpgauge/pkg/session"
 )
 
+// identity returns this node's identity. The instance id depends on the machine and on what distinguishes exporters on one
+// machine.
 func (r *Remote) identity(ctx context.Context) opamp.Identity {
 	cfg := r.o.Config
 	hostname := r.o.Hostname
@@ -21,9 +29,11 @@ func (r *Remote) identity(ctx context.Context) opamp.Identity {
 		hostname, _ = os.Hostname() // the server accepts an empty one
 	}
 	vendors := fmt.Sprint(cfg.DCGM, cfg.NVML, cfg.ROCm, cfg.Only) // two vendors on a Kubernetes node have one pod each
-	return opamp.Identity{
-		InstanceID: InstanceID(ctx, hostname, cfg.Web.Address, vendors), Version: r.o.Version, Hostname: hostname, Labels: r.o.Settings.NodeLabels,
-	}
+	machine, _ := file.NewReader(64).Read(ctx, "/etc/machine-id") // the file is optional
+	names := []string{"warpgauge", hostname, cfg.Web.Address, vendors, string(bytes.TrimSpace(machine))}
+	sum := sha256.Sum256([]byte(strings.Join(names, "\n")))
+	sum[6], sum[8] = sum[6]&0x0f|0x80, sum[8]&0x3f|0x80 // RFC 9562: version 8, custom
+	return opamp.Identity{InstanceID: uuid.UUID(sum[:16]), Version: r.o.Version, Hostname: hostname, Labels: r.o.Settings.NodeLabels}
 }
 
 // Effective implements opamp.Node.
@@ -39,42 +49,37 @@ func (r *Remote) Effective() *lists.Offer {
 func (r *Remote) Facts() opamp.Facts {
 	all := r.o.Engine.Status()
 	s := r.o.Desk.Status()
+	condition := s.Delivery.Condition()
 	out := opamp.Facts{
-		ListHash: s.InService.Hash, AppliedSeconds: s.Applied.Unix(), SampleSeconds: -1, List: listComponent(s.Delivery), Series: r.o.Page.Series(),
+		List:     opamp.Component{Status: string(condition), Healthy: !condition.Bad(), Error: s.Delivery.Text, Since: s.Delivery.Since},
+		ListHash: s.InService.Hash, AppliedSeconds: s.Applied.Unix(), SampleSeconds: -1, Series: r.o.Page.Series(), Collectors: collectors(all),
 	}
-	out.Collectors, out.Devices = components(all)
 	models, drivers := map[string]bool{}, map[string]bool{}
-	seen := map[string]bool{}
-	for _, c := range all {
-		for i := range c.Devices {
-			st := &c.Devices[i]
-			if seen[st.Device.ID] {
-				continue
-			}
-			seen[st.Device.ID] = true
-			switch st.State {
-			case session.Stalled:
-				if st.Cause != session.CauseStarting {
-					out.Stalled++
-				}
-			case session.Lost, session.Absent:
-				out.Lost++
-			}
-			if st.Device.Level == field.GPU {
-				out.GPUs++
-				models[st.Device.Model] = true
-			}
-			for _, f := range st.Device.Facts {
-				if desc, _, _ := field.ByName(f.Name); desc != nil && desc.Name == "DCGM_FI_DRIVER_VERSION" {
-					drivers[f.Value] = true
-				}
-			}
-		}
-	}
-	out.Models, out.Drivers = texts(models), texts(drivers)
 	report := session.NewReport(r.o.Engine.Board().Load(), all, s.InService.Fields, session.ReportOptions{StaleAfter: r.o.Config.EffectiveStaleAfter(), Now: time.Now()})
 	for i := range report.Devices {
-		for _, f := range report.Devices[i].Fields {
+		d := &report.Devices[i]
+		switch {
+		case d.State == session.Lost, d.State == session.Absent:
+			out.Lost++
+		case d.State == session.Stalled && d.Cause != session.CauseStarting:
+			out.Stalled++
+		}
+		switch d.Device.Level {
+		case field.GPU:
+			out.GPUs++
+			models[d.Device.Model] = true
+			fallthrough
+		case field.Instance, field.ComputeInstance:
+			out.Devices = append(out.Devices, opamp.Component{
+				Name: d.Device.ID, Healthy: d.State == session.Up || d.State == session.Released, Status: d.State.String(), Error: d.Reason, Since: d.LastSample,
+			})
+		}
+		for _, f := range d.Device.Facts {
+			if desc, _, _ := field.ByName(f.Name); desc != nil && desc.Name == "DCGM_FI_DRIVER_VERSION" {
+				drivers[f.Value] = true
+			}
+		}
+		for _, f := range d.Fields {
 			if f.Absent.Reason != "" {
 				out.AbsentFields++
 			}
@@ -88,10 +93,23 @@ func (r *Remote) Facts() opamp.Facts {
 			}
 		}
 	}
-	if len(out.Drivers) > 0 {
-		r.drivers = out.Drivers
+	if found := texts(drivers); len(found) > 0 {
+		r.drivers = found
 	}
-	out.Drivers = r.drivers
+	out.Models, out.Drivers = texts(models), r.drivers
+	return out
+}
+
+// collectors describes the collectors.
+func collectors(all []session.CollectorStatus) (out []opamp.Component) {
+	for _, c := range all {
+		rests := c.Cause == session.CauseReleased || c.Cause == session.CauseStandby
+		one := opamp.Component{Name: c.Name, Healthy: c.Up || rests || c.Cause.Quiet(), Status: "up", Error: c.Reason, Since: c.Since}
+		if !c.Up {
+			one.Status = string(c.Cause)
+		}
+		out = append(out, one)
+	}
 	return out
 }
 
@@ -99,41 +117,4 @@ func (r *Remote) Facts() opamp.Facts {
 func texts(set map[string]bool) []string {
 	delete(set, "")
 	return slices.Sorted(maps.Keys(set))
-}
-
-// listComponent describes the delivery of lists.
-func listComponent(d *lists.Delivery) opamp.Component {
-	c := opamp.Component{Name: "list", Status: string(d.Condition()), Since: d.Since, Healthy: true}
-	if d.Condition().Bad() {
-		c.Healthy, c.Error = false, d.Text
-	}
-	return c
-}
-
-// components describes the collectors and the devices.
-func components(all []session.CollectorStatus) (collectors, devices []opamp.Component) {
-	for _, c := range all {
-		rests := c.Cause == session.CauseReleased || c.Cause == session.CauseStandby
-		one := opamp.Component{Name: c.Name, Healthy: c.Up || rests || c.Cause.Quiet(), Status: "up", Since: c.Since}
-		if !c.Up {
-			one.Status = string(c.Cause)
-		}
-		if !one.Healthy {
-			one.Error = c.Reason
-		}
-		collectors = append(collectors, one)
-		for i := range c.Devices {
-			st := &c.Devices[i]
-			if l := st.Device.Level; l != field.GPU && l != field.Instance && l != field.ComputeInstance ||
-				slices.ContainsFunc(devices, func(d opamp.Component) bool { return d.Name == st.Device.ID }) {
-				continue
-			}
-			one := opamp.Component{Name: st.Device.ID, Healthy: st.State == session.Up || st.State == session.Released, Status: st.State.String(), Since: st.LastSample}
-			if !one.Healthy {
-				one.Error = st.Reason
-			}
-			devices = append(devices, one)
-		}
-	}
-	return collectors, devices
 }

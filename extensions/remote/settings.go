@@ -37,8 +37,6 @@ type Limits struct {
 	Cost     float64       // seconds in vendors' libraries per second, of all sources
 }
 
-const group config.Group = "Field lists from a server"
-
 const flagMode = "remote-config"
 
 // Values of Settings.Mode and Settings.Allow.
@@ -110,7 +108,7 @@ func isLoopback(host string) bool {
 // Flags adds the extension's flags. Child processes do not get them, because a URL can have a password.
 func (s *Settings) Flags(set *config.Set) {
 	flag := func(name, metavar string, v config.Value, usage string) config.Flag {
-		return config.Flag{Name: name, Group: group, Value: v, Metavar: metavar, Needs: flagMode, Usage: usage}
+		return config.Flag{Name: name, Group: "Field lists from a server", Value: v, Metavar: metavar, Needs: flagMode, Usage: usage}
 	}
 	mode := flag(flagMode, "off|report|apply", config.OneOf(&s.Mode, ModeOff, ModeReport, ModeApply),
 		"What to do with the field list of --remote-url. apply: check it against the guard and put it into service; report: check and compare it, and change nothing; off: ask no server.")

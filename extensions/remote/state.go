@@ -2,6 +2,7 @@ package remote
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -24,22 +25,18 @@ func (m *Manager) Unreachable(err error) {
 }
 
 // Refused records an offer without a usable list.
-func (m *Manager) Refused(err error) { m.recordOutcome(lists.Refused, err.Error(), "", nil) }
+func (m *Manager) Refused(err error) { m.recordOutcome(lists.Refused, err.Error(), "") }
 
-// state returns a copy of the delivery state.
-func (m *Manager) state() *lists.Delivery {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	d := m.delivery
-	return &d
-}
+// state returns the delivery state, which must not be changed.
+func (m *Manager) state() *lists.Delivery { return m.o.Desk.Status().Delivery }
 
-// update changes the delivery state and reports it to the Desk.
+// update changes the delivery state.
 func (m *Manager) update(change func(*lists.Delivery)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	change(&m.delivery)
-	m.o.Desk.SetDelivery(m.delivery)
+	d := *m.state()
+	change(&d)
+	m.o.Desk.SetDelivery(d)
 }
 
 // maxText bounds a message, in bytes.
@@ -52,11 +49,15 @@ func bounded(text string) string {
 	return strings.ToValidUTF8(text, "")
 }
 
-// recordOutcome records the outcome of a list and logs it if it is new.
-func (m *Manager) recordOutcome(a lists.Answer, text, tried string, refused []lists.Refusal) {
+// recordOutcome records the outcome of a list, logs it if it is new, and returns it.
+func (m *Manager) recordOutcome(a lists.Answer, text, tried string, refused ...lists.Refusal) *lists.Outcome {
 	text = bounded(text)
+	out := &lists.Outcome{Answer: a, Refused: refused}
+	if a.Bad() || a == lists.Ended {
+		out.Err = errors.New(text)
+	}
 	if was := m.state(); was.Status == a && was.Text == text && was.Tried == tried && slices.Equal(was.Refused, refused) {
-		return
+		return out
 	}
 	m.update(func(s *lists.Delivery) {
 		s.Status, s.Text, s.Tried, s.Refused, s.Since = a, text, tried, refused, time.Now()
@@ -64,10 +65,11 @@ func (m *Manager) recordOutcome(a lists.Answer, text, tried string, refused []li
 	log := m.log.With(zap.String("status", string(a)), zap.String("hash", tried))
 	if !a.Bad() {
 		log.Info("list of the server", zap.String("text", cmp.Or(text, "it is in service")))
-		return
+		return out
 	}
 	for _, r := range refused {
 		log.Error("the list is refused: "+r.Text, zap.Int("line", r.Line))
 	}
 	log.Error("list of the server", zap.String("text", text))
+	return out
 }

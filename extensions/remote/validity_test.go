@@ -91,10 +91,10 @@ func TestTemporaryListBeforeAnyOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.run()
-		time.Sleep(30*time.Minute - trialStep/2)
+		time.Sleep(30*time.Minute - trialTime/2)
 		b.want("c", evening, lists.Applied, lists.Applied, "c")
 		b.set(func() { b.fail = os.ErrDeadlineExceeded })
-		time.Sleep(trialStep/2 + time.Second)
+		time.Sleep(trialTime/2 + time.Second)
 		synctest.Wait()
 		if s := b.state(); s.Status != lists.Failed || !strings.Contains(s.Text, "cannot be put into service") {
 			t.Errorf("state = %+v", s)

@@ -12,7 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/zap"
 	"golang.org/x/crypto/bcrypt"
@@ -31,7 +30,7 @@ type loginRig struct {
 func newLoginRig(t *testing.T, password string) *loginRig {
 	t.Helper()
 	r := &loginRig{dir: t.TempDir()}
-	config, err := ReadWebConfig(r.is(t, password), prometheus.NewRegistry(), zap.NewNop())
+	config, err := ReadWebConfig(r.is(t, password), zap.NewNop())
 	must(t, err)
 	r.config, r.logins = config, config.logins
 	return r

@@ -143,9 +143,12 @@ func (s *Server) Listen(ctx context.Context) error {
 	if s.listeners != nil {
 		return nil
 	}
-	web, err := ReadWebConfig(s.o.WebConfigFile, s.o.Registerer, s.log)
+	web, err := ReadWebConfig(s.o.WebConfigFile, s.log)
 	if err != nil {
 		return err
+	}
+	if web != nil {
+		web.logins = s.logins // with its metric
 	}
 	var open []net.Listener
 	if s.o.SystemdSocket {

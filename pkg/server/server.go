@@ -66,6 +66,7 @@ type Server struct {
 	labels map[string]string // of the mux's patterns, for stats
 	stats  *stats
 	conns  *connections
+	logins *logins
 
 	scrapes  atomic.Int64 // currently in the handler
 	sending  sending
@@ -88,6 +89,9 @@ func New(pages Pages, o Options) *Server {
 	s.stats = newStats()
 	s.conns = newConnections(o.MaxConnections, s.stats.evicted, s.log)
 	s.stats.register(o.Registerer, s.conns)
+	if o.WebConfigFile != "" {
+		s.logins = newLogins(o.Registerer, s.log)
+	}
 
 	s.handle("GET /metrics", "/metrics", s.serveMetrics)
 	s.stats.requests.WithLabelValues("/metrics", strconv.Itoa(http.StatusServiceUnavailable))

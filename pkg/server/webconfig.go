@@ -17,7 +17,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/exporter-toolkit/web"
 	"go.uber.org/zap"
 	"go.yaml.in/yaml/v3"
@@ -52,8 +51,8 @@ const (
 	webConfigEvery = 5 * time.Second
 )
 
-// ReadWebConfig reads and checks a file; "" is none. The metrics of logins are registered with reg, which may be nil.
-func ReadWebConfig(path string, reg prometheus.Registerer, log *zap.Logger) (*WebConfig, error) {
+// ReadWebConfig reads and checks a file; "" is none.
+func ReadWebConfig(path string, log *zap.Logger) (*WebConfig, error) {
 	if path == "" {
 		return nil, nil //nolint:nilnil // a nil WebConfig has no file
 	}
@@ -66,7 +65,7 @@ func ReadWebConfig(path string, reg prometheus.Registerer, log *zap.Logger) (*We
 		return nil, fmt.Errorf("read web config file %q: %w", path, err)
 	}
 	c.now.Store(now)
-	c.logins = newLogins(reg, log)
+	c.logins = newLogins(nil, log)
 	if l := now.RateLimiterConfig; l.Interval != 0 {
 		c.limit = rate.NewLimiter(rate.Every(l.Interval), l.Burst)
 	}

@@ -50,10 +50,10 @@ var uses = map[field.ID]use{
 	field.PerLinkReplays: linkErrors(linkOther), field.PerLinkRecoveries: linkErrors(linkRecovery),
 	field.NVLinkErrors: linkErrors(linkOther), field.NVLinkRecoveryEvents: linkErrors(linkRecovery), field.NVLinkBER: linkRate,
 	// Totals over all links of a GPU.
-	field.NVLinksFlitErrors: linkErrors(linkCRC), field.NVLinksDataErrors: linkErrors(linkCRC),
-	field.NVLinksReplays: linkErrors(linkOther), field.NVLinksRecoveries: linkErrors(linkRecovery),
-	field.NVLinks5Errors: linkErrors(linkOther), field.NVLinks5EffectiveErrors: linkErrors(linkOther),
-	field.NVLinks5Recoveries: linkErrors(linkRecovery), field.NVLinks5EffectiveBER: linkRate,
+	field.NVLinksFlitErrors: allLinksErrors(linkCRC), field.NVLinksDataErrors: allLinksErrors(linkCRC),
+	field.NVLinksReplays: allLinksErrors(linkOther), field.NVLinksRecoveries: allLinksErrors(linkRecovery),
+	field.NVLinks5Errors: allLinksErrors(linkOther), field.NVLinks5EffectiveErrors: allLinksErrors(linkOther),
+	field.NVLinks5Recoveries: allLinksErrors(linkRecovery), field.NVLinks5EffectiveBER: linkRate,
 
 	field.SMClock: meanOf(meanClock), field.GPUUtilization: meanOf(meanBusy), field.EngineActive: meanOf(meanEngine),
 }
@@ -67,6 +67,15 @@ func linkErrors(kind int) use {
 		d.links.known = true
 		d.links.of[kind].add(d.sampled, v-last)
 	}
+}
+
+// mostLinks is the largest number of NVLinks of a GPU (Hopper and Blackwell).
+const mostLinks = 18
+
+// allLinksErrors counts the errors of all links as if each had the same share, because one link's share is unknown.
+func allLinksErrors(kind int) use {
+	count := linkErrors(kind)
+	return func(d *device, v, last float64) { count(d, v/mostLinks, last/mostLinks) }
 }
 
 func linkRate(d *device, v, _ float64) { d.links.known, d.links.ber = true, v }

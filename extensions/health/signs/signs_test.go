@@ -159,6 +159,16 @@ func TestEndAfterRestart(t *testing.T) {
 	testkit.Equal(t, "ends, as long after the start", want, got)
 }
 
+// TestAllLinks: a burst of errors on all links is not judged as if one link had them.
+func TestAllLinks(t *testing.T) {
+	for id, want := range map[field.ID]float64{field.PerLinkReplays: 72, field.NVLinksReplays: 4} {
+		d := &device{sampled: time.Now().UnixNano()}
+		uses[id](d, 1072, 1000)
+		d.links.sum(d.sampled)
+		testkit.Equal(t, "errors of a link", want, math.Round(field.LinkErrorsPerHour*d.links.share))
+	}
+}
+
 // TestSignMetric: warpgauge_sign_active shows the signs of boards.
 func TestSignMetric(t *testing.T) {
 	r := newRig()

@@ -18,7 +18,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"golang.org/x/time/rate"
-	"google.golang.org/protobuf/proto"
 
 	"warpgauge/extensions/remote/transport"
 	"warpgauge/pkg/lists"
@@ -60,14 +59,15 @@ const (
 type Agent struct {
 	o       Options
 	log     *zap.Logger
-	link    link
+	url     string
+	client  *http.Client
 	origin  string
 	started time.Time
 
 	// Only Run's goroutine uses the following fields.
 	id            uuid.UUID // the server may assign another one
 	sequence      uint64
-	known         sums
+	known         *protobufs.AgentToServer // parts that the server has; later messages omit them
 	sampleSeconds float64
 	named         map[string]bool // ignored offers already logged
 
@@ -75,11 +75,11 @@ type Agent struct {
 	sooner   *rate.Limiter
 	failures int // consecutive failures
 
-	status  *protobufs.RemoteConfigStatus // UNSET until a list is offered
-	last    *offer                        // the newest one
-	waiting *offer                        // not delivered yet
-	tried   time.Time                     // time of the last delivery
-	busy    bool                          // a Deliver call is running
+	status     *protobufs.RemoteConfigStatus // UNSET until a list is offered
+	last       *offer                        // the newest one
+	waiting    *offer                        // not delivered yet
+	delivering *offer                        // a Deliver call is running
+	tried      time.Time                     // time of the last delivery
 }
 
 // New returns an Agent. Only Run connects.
@@ -89,25 +89,25 @@ func New(o Options) *Agent {
 	if u.Path == "" {
 		u.Path = "/v1/opamp"
 	}
-	a := &Agent{
+	for _, name := range ignored {
+		o.Ignored.WithLabelValues(name)
+	}
+	return &Agent{
 		o: o, log: o.Logger.Named("opamp"), origin: origin, started: time.Now(), id: o.Identity.InstanceID,
+		url: u.String(), client: &http.Client{Transport: o.Transport, CheckRedirect: refuseRedirect},
+		known:  &protobufs.AgentToServer{},
 		status: &protobufs.RemoteConfigStatus{},
 		named:  map[string]bool{},
 		sooner: rate.NewLimiter(rate.Every(o.Interval), earlyBurst),
 	}
-	for _, name := range ignored {
-		o.Ignored.WithLabelValues(name)
-	}
-	a.link = link{url: u.String(), client: &http.Client{Transport: o.Transport, CheckRedirect: refuseRedirect}, limit: max(minMessage, o.MaxBytes+minMessage/4)}
-	return a
 }
 
 // Run polls the server until ctx ends. It starts one more goroutine while it delivers a list.
 func (a *Agent) Run(ctx context.Context) error {
-	results := make(chan func(), 1) // outcome of a delivery
+	outcomes := make(chan *lists.Outcome, 1)
 	defer func() {
-		if a.busy {
-			<-results // wait for the delivery, which ends with ctx
+		if a.delivering != nil {
+			<-outcomes // wait for the delivery, which ends with ctx
 		}
 	}()
 	a.resume()
@@ -121,16 +121,12 @@ func (a *Agent) Run(ctx context.Context) error {
 			return nil
 		case <-timer.C:
 			a.exchange(ctx)
-		case report := <-results:
-			a.busy = false
-			report()
+		case out := <-outcomes:
+			a.delivered(out)
 		}
-		if o := a.waiting; o != nil && !a.busy {
-			a.waiting, a.busy, a.tried = nil, true, time.Now()
-			go func() {
-				out := a.o.Desk.Deliver(ctx, o.list)
-				results <- func() { a.delivered(o, out) }
-			}()
+		if o := a.waiting; o != nil && a.delivering == nil {
+			a.waiting, a.delivering, a.tried = nil, o, time.Now()
+			go func() { outcomes <- a.o.Desk.Deliver(ctx, o.list) }()
 		}
 		timer.Reset(time.Until(a.poll))
 	}
@@ -139,10 +135,7 @@ func (a *Agent) Run(ctx context.Context) error {
 // resume restores the status of the list that was applied before the exporter started.
 func (a *Agent) resume() {
 	e := a.o.Node.Effective()
-	if e == nil || e.Origin != a.origin {
-		return
-	}
-	if hash, err := hex.DecodeString(e.Revision); err == nil && len(hash) > 0 {
+	if hash, err := hex.DecodeString(e.Revision); err == nil && len(hash) > 0 && e.Origin == a.origin {
 		a.last = &offer{hash: hash, sum: sha256.Sum256(e.Content)}
 		a.status = applied(hash)
 	}
@@ -157,51 +150,40 @@ func (a *Agent) wake() {
 
 // exchange sends a message and applies the answer.
 func (a *Agent) exchange(ctx context.Context) {
-	m, sums := a.message()
+	changed, whole := a.message()
 	a.poll = time.Now().Add(transport.Jitter(a.o.Interval))
-	b, err := proto.Marshal(m)
-	if err != nil {
-		a.fail(err)
-		return
-	}
-	ectx, cancel := context.WithTimeout(ctx, exchangeLimit)
-	answer, err := a.link.exchange(ectx, b, a.id.String())
-	cancel()
+	answer, err := a.send(ctx, changed, exchangeLimit)
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
 		a.fail(err)
 		if e := (*transport.ServerError)(nil); errors.As(err, &e) && e.Code == http.StatusRequestEntityTooLarge {
-			a.known = sums // never send the same message again
+			a.known = whole // never send the same message again
 		}
 	default:
 		a.sequence++
-		a.known = sums
+		a.known = whole
 		a.receive(answer)
 	}
 }
 
 // leave sends a goodbye if the server is reachable.
 func (a *Agent) leave(ctx context.Context) {
-	defer a.link.client.CloseIdleConnections()
+	defer a.client.CloseIdleConnections()
 	if a.sequence == 0 || a.failures > 0 {
 		return
 	}
 	m := a.envelope()
 	m.AgentDisconnect = &protobufs.AgentDisconnect{}
-	if b, err := proto.Marshal(m); err == nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewellLimit)
-		defer cancel()
-		_, _ = a.link.exchange(ctx, b, a.id.String()) // errors do not matter at exit
-	}
+	_, _ = a.send(context.WithoutCancel(ctx), m, farewellLimit) // errors do not matter at exit
 }
 
 // fail records a failure of the server and schedules a retry. The next message has the full state, because the server may
 // have missed or lost any part of it.
 func (a *Agent) fail(err error) {
-	a.link.client.CloseIdleConnections()
+	a.client.CloseIdleConnections()
 	a.failures++
-	a.known = sums{}
+	a.known = &protobufs.AgentToServer{}
 	most := max(maxBackOff, a.o.Interval)
 	wait := min(a.o.Interval<<min(a.failures-1, 10), most)
 	wait = wait/2 + upTo(wait/2)
@@ -225,7 +207,10 @@ func (a *Agent) receive(b []byte) {
 	}
 	if e := m.GetErrorResponse(); e != nil {
 		reported := a.known
-		a.fail(reportedError(e))
+		a.fail(&transport.ServerError{
+			Text:  fmt.Sprintf("the server reports an error: %s: %q", strings.TrimPrefix(e.GetType().String(), "ServerErrorResponseType_"), text(e.GetErrorMessage(), 256)),
+			After: time.Duration(min(e.GetRetryInfo().GetRetryAfterNanoseconds(), uint64(transport.MaxRetryAfter))),
+		})
 		if e.GetType() == protobufs.ServerErrorResponseType_ServerErrorResponseType_BadRequest {
 			a.known = reported // never send the same message again
 		}
@@ -246,7 +231,7 @@ func (a *Agent) receive(b []byte) {
 		a.wake()
 	}
 	if m.GetFlags()&uint64(protobufs.ServerToAgentFlags_ServerToAgentFlags_ReportFullState) != 0 {
-		a.known = sums{}
+		a.known = &protobufs.AgentToServer{}
 		a.wake()
 	}
 	if c := m.GetRemoteConfig(); c != nil {
@@ -254,28 +239,20 @@ func (a *Agent) receive(b []byte) {
 	}
 }
 
-// reportedError converts the error in a server's message.
-func reportedError(e *protobufs.ServerErrorResponse) error {
-	return &transport.ServerError{
-		Text:  fmt.Sprintf("the server reports an error: %s: %q", strings.TrimPrefix(e.GetType().String(), "ServerErrorResponseType_"), text(e.GetErrorMessage(), 256)),
-		After: time.Duration(min(e.GetRetryInfo().GetRetryAfterNanoseconds(), uint64(transport.MaxRetryAfter))),
-	}
-}
-
 // offered handles an offer, unless it repeats the last one.
 func (a *Agent) offered(o *offer) {
 	if a.last != nil && bytes.Equal(o.hash, a.last.hash) {
-		switch {
-		case o.sum != a.last.sum:
+		if o.sum != a.last.sum {
 			if o.err == nil {
 				o.err = errors.New("the offer's config_hash came with another list before")
 			}
 			a.refuse(o)
 			return
-		case a.status.GetStatus() == protobufs.RemoteConfigStatuses_RemoteConfigStatuses_FAILED && o.list != nil && time.Since(a.tried) > retryFailed:
-			// The cause of the failure may be over.
-		default:
-			a.known.status = [sha256.Size]byte{} // a server that repeats the offer does not know its status
+		}
+		// The cause of a failure may be over.
+		again := a.status.GetStatus() == protobufs.RemoteConfigStatuses_RemoteConfigStatuses_FAILED && o.list != nil && time.Since(a.tried) > retryFailed
+		if !again {
+			a.known.RemoteConfigStatus = nil // a server that repeats the offer does not know its status
 			return
 		}
 	}
@@ -298,12 +275,13 @@ func (a *Agent) refuse(o *offer) {
 }
 
 // delivered reports the outcome of a list if no newer offer has come. Deliver has logged it.
-func (a *Agent) delivered(o *offer, out *lists.Outcome) {
-	if !bytes.Equal(o.hash, a.status.GetLastRemoteConfigHash()) {
-		return
+func (a *Agent) delivered(out *lists.Outcome) {
+	hash := a.delivering.hash
+	a.delivering = nil
+	if bytes.Equal(hash, a.status.GetLastRemoteConfigHash()) {
+		a.status = statusOf(hash, out)
+		a.wake()
 	}
-	a.status = statusOf(o.hash, out)
-	a.wake()
 }
 
 // upTo returns a random duration, so that nodes do not poll at the same moment.

@@ -135,9 +135,6 @@ func TestUnknownIsNotReported(t *testing.T) {
 	f := Facts{Collectors: []Component{{Name: "nvml"}}}
 	got := attributes(a.description(&f).NonIdentifyingAttributes)
 	testkit.Equal(t, "attributes", map[string]any{"host.name": "", "os.type": "linux"}, got)
-	if _, known := flat("", a.health(&f, nil), map[string]string{})["/list/applied"]; known {
-		t.Error("a time without a list was reported")
-	}
 	if f.GPUs = 1; attributes(a.description(&f).NonIdentifyingAttributes)[AttributeGPUs] != int64(1) {
 		t.Error("the GPU of another collector is not reported")
 	}

@@ -257,7 +257,7 @@ func mustContain(t *testing.T, what, got string, want ...string) {
 // quietAgent returns an agent that does not run.
 func quietAgent(t testing.TB) *Agent {
 	t.Helper()
-	n := &node{}
+	n := &node{effective: &lists.Offer{}}
 	return New(Options{
 		URL: &url.URL{Scheme: "http", Host: "fleet.example"}, Transport: http.DefaultTransport, Interval: interval, Logger: zap.NewNop(),
 		Identity: Identity{InstanceID: uid}, Node: n, Desk: n,

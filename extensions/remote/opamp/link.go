@@ -9,6 +9,9 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/open-telemetry/opamp-go/protobufs"
+	"google.golang.org/protobuf/proto"
+
 	"warpgauge/extensions/remote/transport"
 )
 
@@ -22,22 +25,21 @@ func refuseRedirect(*http.Request, []*http.Request) error {
 	return errors.New("redirects are not followed, as the token is for one server only")
 }
 
-// link exchanges messages with a server, one HTTP request per message.
-type link struct {
-	url    string
-	client *http.Client
-	limit  int64 // bytes of an answer
-}
-
-// exchange sends a message and returns the answer.
-func (l *link) exchange(ctx context.Context, message []byte, id string) ([]byte, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, l.url, bytes.NewReader(message))
+// send sends a message as one HTTP request and returns the answer.
+func (a *Agent) send(ctx context.Context, m *protobufs.AgentToServer, within time.Duration) ([]byte, error) {
+	message, err := proto.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, a.url, bytes.NewReader(message))
 	if err != nil {
 		return nil, err
 	}
 	r.Header.Set("Content-Type", "application/x-protobuf")
-	r.Header.Set("OpAMP-Instance-UID", id)
-	answer, err := l.client.Do(r)
+	r.Header.Set("OpAMP-Instance-UID", a.id.String())
+	answer, err := a.client.Do(r)
 	if err != nil {
 		return nil, transport.WithoutURL(err)
 	}
@@ -46,12 +48,13 @@ func (l *link) exchange(ctx context.Context, message []byte, id string) ([]byte,
 		return nil, transport.Fault(answer)
 	}
 	// The rest of a longer body is not read, and its connection is closed.
-	body, err := io.ReadAll(io.LimitReader(answer.Body, l.limit+1))
+	limit := max(minMessage, a.o.MaxBytes+minMessage/4)
+	body, err := io.ReadAll(io.LimitReader(answer.Body, limit+1))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("read the answer: %w", err)
-	case int64(len(body)) > l.limit:
-		return nil, fmt.Errorf("the server's message is too long: more than %d bytes", l.limit)
+	case int64(len(body)) > limit:
+		return nil, fmt.Errorf("the server's message is too long: more than %d bytes", limit)
 	}
 	return body, nil
 }

@@ -46,6 +46,6 @@ type Component struct {
 	Name    string
 	Healthy bool
 	Status  string // a short text: "up", "stalled"
-	Error   string // why it is not healthy
+	Error   string // why it is not healthy; ignored if it is
 	Since   time.Time
 }

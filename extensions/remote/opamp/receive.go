@@ -78,22 +78,19 @@ func decode(b []byte) (*protobufs.ServerToAgent, []string, error) {
 // content if it has a length.
 func fields(b []byte, f func(n protowire.Number, whole, value []byte) error) error {
 	for len(b) > 0 {
-		n, kind, size := protowire.ConsumeTag(b)
+		n, kind, size := protowire.ConsumeField(b)
 		if size < 0 {
 			return fmt.Errorf("cannot decode the server's OpAMP message: %w", protowire.ParseError(size))
 		}
-		length := protowire.ConsumeFieldValue(n, kind, b[size:])
-		if length < 0 {
-			return fmt.Errorf("cannot decode the server's OpAMP message: %w", protowire.ParseError(length))
-		}
 		var value []byte
 		if kind == protowire.BytesType {
-			value, _ = protowire.ConsumeBytes(b[size:])
+			_, _, tag := protowire.ConsumeTag(b)
+			value, _ = protowire.ConsumeBytes(b[tag:])
 		}
-		if err := f(n, b[:size+length], value); err != nil {
+		if err := f(n, b[:size], value); err != nil {
 			return err
 		}
-		b = b[size+length:]
+		b = b[size:]
 	}
 	return nil
 }
@@ -144,11 +141,10 @@ func list(files map[string]*protobufs.AgentConfigFile) (*lists.Offer, error) {
 			names[i] = fmt.Sprintf("%q", text(names[i], 64))
 		}
 		return nil, fmt.Errorf("the offer has only %s: %s", strings.Join(names[:min(len(names), 8)], ", "), accepted)
+	case len(file.GetBody()) == 0:
+		return nil, errors.New("the offer's list is empty")
 	}
 	yaml, err := isYAML(file.GetContentType(), file.GetBody())
-	if err == nil && len(file.GetBody()) == 0 {
-		err = errors.New("the offer's list is empty")
-	}
 	if err != nil {
 		return nil, err
 	}

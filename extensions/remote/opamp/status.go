@@ -1,14 +1,13 @@
 package opamp
 
 import (
-	"crypto/sha256"
+	"cmp"
 	"maps"
 	"math"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/open-telemetry/opamp-go/protobufs"
 	"google.golang.org/protobuf/proto"
@@ -32,29 +31,27 @@ const capabilities = uint64(protobufs.AgentCapabilities_AgentCapabilities_Report
 	protobufs.AgentCapabilities_AgentCapabilities_ReportsHealth |
 	protobufs.AgentCapabilities_AgentCapabilities_ReportsHeartbeat)
 
-// sums holds digests of the last report, so that the agent sends only changes. A zero digest means that the part was never
-// reported.
-type sums struct{ description, health, effective, status [sha256.Size]byte }
-
-// message returns the changed parts of the state, and the digests of all parts.
-func (a *Agent) message() (*protobufs.AgentToServer, sums) {
-	m := a.envelope()
-	facts := a.o.Node.Facts()
-	running := a.o.Node.Effective()
-	var now sums
-	if d := a.description(&facts); differs(d, a.known.description, &now.description) {
-		m.AgentDescription = d
+// message returns the state without the parts that the server knows, and the whole state.
+func (a *Agent) message() (changed, whole *protobufs.AgentToServer) {
+	facts, running := a.o.Node.Facts(), a.o.Node.Effective()
+	changed, whole = a.envelope(), a.envelope()
+	whole.AgentDescription = a.description(&facts)
+	if !proto.Equal(whole.AgentDescription, a.known.AgentDescription) {
+		changed.AgentDescription = whole.AgentDescription
 	}
-	if h := a.health(&facts, running); differs(h, a.known.health, &now.health) {
-		m.Health = h
+	whole.Health = a.health(&facts, running)
+	if !proto.Equal(whole.Health, a.known.Health) {
+		changed.Health = whole.Health
 	}
-	if e := effectiveConfig(running); e != nil && differs(e, a.known.effective, &now.effective) {
-		m.EffectiveConfig = e
+	whole.EffectiveConfig = effectiveConfig(running)
+	if !proto.Equal(whole.EffectiveConfig, a.known.EffectiveConfig) {
+		changed.EffectiveConfig = whole.EffectiveConfig
 	}
-	if differs(a.status, a.known.status, &now.status) {
-		m.RemoteConfigStatus = a.status
+	whole.RemoteConfigStatus = a.status
+	if !proto.Equal(whole.RemoteConfigStatus, a.known.RemoteConfigStatus) {
+		changed.RemoteConfigStatus = whole.RemoteConfigStatus
 	}
-	return m, now
+	return changed, whole
 }
 
 // envelope returns the parts that every message has.
@@ -62,65 +59,42 @@ func (a *Agent) envelope() *protobufs.AgentToServer {
 	return &protobufs.AgentToServer{InstanceUid: a.id[:], SequenceNum: a.sequence, Capabilities: capabilities}
 }
 
-// differs stores the digest of a part in sum and reports whether it differs from known.
-func differs(m proto.Message, known [sha256.Size]byte, sum *[sha256.Size]byte) bool {
-	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
-	if err != nil {
-		return false // only invalid strings fail, and text has removed them
-	}
-	*sum = sha256.Sum256(b)
-	return *sum != known
-}
-
 func (a *Agent) description(f *Facts) *protobufs.AgentDescription {
-	d := &protobufs.AgentDescription{
-		IdentifyingAttributes: []*protobufs.KeyValue{
-			attribute("service.name", ServiceName),
-			attribute("service.instance.id", a.id.String()),
-			attribute("service.version", a.o.Identity.Version),
-		},
-		NonIdentifyingAttributes: []*protobufs.KeyValue{
-			attribute("host.name", a.o.Identity.Hostname),
-			attribute("os.type", runtime.GOOS),
-		},
+	identifying := []*protobufs.KeyValue{
+		attribute("service.name", ServiceName),
+		attribute("service.instance.id", a.id.String()),
+		attribute("service.version", a.o.Identity.Version),
 	}
-	add := func(kv *protobufs.KeyValue) {
-		d.NonIdentifyingAttributes = append(d.NonIdentifyingAttributes, kv)
+	others := []*protobufs.KeyValue{
+		attribute("host.name", a.o.Identity.Hostname),
+		attribute("os.type", runtime.GOOS),
 	}
 	// Without any GPU, a collector that is not up may still find some.
 	if f.GPUs > 0 || !slices.ContainsFunc(f.Collectors, func(c Component) bool { return !c.Healthy }) {
-		add(attribute(AttributeGPUs, int64(f.GPUs)))
+		others = append(others, attribute(AttributeGPUs, int64(f.GPUs)))
 	}
 	if len(f.Models) > 0 {
-		add(attribute(AttributeModels, f.Models))
+		others = append(others, attribute(AttributeModels, f.Models))
 	}
 	if len(f.Drivers) > 0 {
-		add(attribute(AttributeDrivers, f.Drivers))
+		others = append(others, attribute(AttributeDrivers, f.Drivers))
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.o.Identity.Labels)) {
-		add(attribute(LabelPrefix+name, a.o.Identity.Labels[name]))
+		others = append(others, attribute(LabelPrefix+name, a.o.Identity.Labels[name]))
 	}
-	return d
+	return &protobufs.AgentDescription{IdentifyingAttributes: identifying, NonIdentifyingAttributes: others}
 }
 
 // health returns the component tree. The root is healthy if all parts are.
 func (a *Agent) health(f *Facts, running *lists.Offer) *protobufs.ComponentHealth {
 	list := component(&f.List)
-	list.ComponentHealthMap = map[string]*protobufs.ComponentHealth{}
-	add := func(name, v string) {
-		if v != "" {
-			list.ComponentHealthMap[name] = value(v)
-		}
+	list.ComponentHealthMap = map[string]*protobufs.ComponentHealth{
+		ListHash:    value(f.ListHash),
+		ListOrigin:  value(running.Origin),
+		ListApplied: value(strconv.FormatInt(f.AppliedSeconds, 10)),
 	}
-	add(ListHash, f.ListHash)
-	if running != nil {
-		add(ListOrigin, running.Origin)
-		if running.Origin == a.origin {
-			add(ListRevision, running.Revision)
-		}
-	}
-	if f.AppliedSeconds > 0 {
-		add(ListApplied, strconv.FormatInt(f.AppliedSeconds, 10))
+	if running.Origin == a.origin {
+		list.ComponentHealthMap[ListRevision] = value(running.Revision)
 	}
 	root := group(map[string]*protobufs.ComponentHealth{
 		HealthCollectors: components(f.Collectors),
@@ -158,13 +132,11 @@ func group(parts map[string]*protobufs.ComponentHealth) *protobufs.ComponentHeal
 }
 
 func component(c *Component) *protobufs.ComponentHealth {
-	h := &protobufs.ComponentHealth{Healthy: c.Healthy, Status: text(c.Status, maxText), LastError: text(c.Error, maxText)}
+	h := &protobufs.ComponentHealth{Healthy: c.Healthy, Status: text(c.Status, maxText)}
 	if c.Healthy {
 		return h // without a time, because the time of the last sample changes all the time
 	}
-	if h.LastError == "" {
-		h.LastError = h.Status
-	}
+	h.LastError = text(cmp.Or(c.Error, c.Status), maxText)
 	if !c.Since.IsZero() {
 		h.StatusTimeUnixNano = uint64(c.Since.UnixNano())
 	}
@@ -178,28 +150,28 @@ func value(v string) *protobufs.ComponentHealth {
 
 // gates returns the gates' numbers, each as a component's status. Unknown numbers are absent.
 func (a *Agent) gates(f *Facts) *protobufs.ComponentHealth {
-	m := map[string]*protobufs.ComponentHealth{}
-	add := func(name, v string) { m[name] = value(v) }
-	add(GateStalled, strconv.Itoa(f.Stalled))
-	add(GateLost, strconv.Itoa(f.Lost))
-	add(GateMissedTicks, strconv.FormatUint(f.MissedTicks, 10))
-	add(GateAbsentFields, strconv.Itoa(f.AbsentFields))
+	m := map[string]*protobufs.ComponentHealth{
+		GateStalled:      value(strconv.Itoa(f.Stalled)),
+		GateLost:         value(strconv.Itoa(f.Lost)),
+		GateMissedTicks:  value(strconv.FormatUint(f.MissedTicks, 10)),
+		GateAbsentFields: value(strconv.Itoa(f.AbsentFields)),
+	}
 	if f.Series > 0 { // 0 is unknown; with it, every list would look like growth
-		add(GateSeries, strconv.Itoa(f.Series))
+		m[GateSeries] = value(strconv.Itoa(f.Series))
 	}
 	if f.SampleSeconds >= 0 {
 		// It changes at every poll, and each change would send a message.
 		if math.Abs(f.SampleSeconds-a.sampleSeconds) > a.sampleSeconds/4 {
 			a.sampleSeconds = f.SampleSeconds
 		}
-		add(GateSampleSeconds, strconv.FormatFloat(a.sampleSeconds, 'g', 3, 64))
+		m[GateSampleSeconds] = value(strconv.FormatFloat(a.sampleSeconds, 'g', 3, 64))
 	}
 	return group(m)
 }
 
-// effectiveConfig returns the list in service, or nil if it is unknown or too long.
+// effectiveConfig returns the list in service, or nil if it is too long.
 func effectiveConfig(running *lists.Offer) *protobufs.EffectiveConfig {
-	if running == nil || len(running.Content) > maxEffective {
+	if len(running.Content) > maxEffective {
 		return nil
 	}
 	kind := "text/csv"
@@ -264,12 +236,4 @@ func attribute[T string | []string | int64](name string, value T) *protobufs.Key
 }
 
 // text returns s as valid UTF-8 of at most n bytes, which protobuf accepts.
-func text(s string, n int) string {
-	if len(s) > n {
-		for n > 0 && !utf8.RuneStart(s[n]) {
-			n--
-		}
-		s = s[:n]
-	}
-	return strings.ToValidUTF8(s, "\uFFFD")
-}
+func text(s string, n int) string { return strings.ToValidUTF8(s[:min(len(s), n)], "") }
