@@ -72,7 +72,7 @@ func serve(ctx context.Context, cmd *cli.Command, errs io.Writer) error {
 		api, err := kube.Config("warpgauge-fleet/" + version)
 		if err == nil {
 			agentLogin = cmp.Or(agentLogin, new(fleet.Login))
-			agentLogin.Review, err = fleet.NewReview(account, api)
+			agentLogin.Review, err = kube.NewReview(account, fleet.Audience, api)
 		}
 		if err != nil {
 			return fmt.Errorf("--agents-service-account: %w", err)

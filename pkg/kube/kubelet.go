@@ -51,13 +51,10 @@ func (c Claim) compare(d Claim) int {
 	return cmp.Or(cmp.Compare(c.Namespace, d.Namespace), cmp.Compare(c.Name, d.Name), c.Device.compare(d.Device))
 }
 
-// DefaultKubeletSocket is the kubelet's default socket.
-const DefaultKubeletSocket = "/var/lib/kubelet/pod-resources/kubelet.sock"
-
-// KubeletOptions configure NewKubelet. The zero value is usable.
+// KubeletOptions configure NewKubelet.
 type KubeletOptions struct {
-	// Socket is the path of the kubelet's socket, with or without unix://; empty means DefaultKubeletSocket. In a
-	// container mount the socket's directory: a mounted socket keeps belonging to the old kubelet after a restart.
+	// Socket is the path of the kubelet's socket, with or without unix://. In a container mount the socket's directory:
+	// a mounted socket keeps belonging to the old kubelet after a restart.
 	Socket string
 	// Period is the time between two lists; 0 means 5 s. The kubelet allows all its clients together a hundred calls
 	// per second.
@@ -108,7 +105,7 @@ type lister interface {
 
 // NewKubelet returns a Kubelet. Its snapshot is empty before Run.
 func NewKubelet(o KubeletOptions) *Kubelet {
-	o.Socket = cmp.Or(strings.TrimPrefix(o.Socket, "unix://"), DefaultKubeletSocket)
+	o.Socket = strings.TrimPrefix(o.Socket, "unix://")
 	o.Period = cmp.Or(o.Period, 5*time.Second)
 	if o.OnChange == nil {
 		o.OnChange = func() {}

@@ -38,6 +38,9 @@ type credential struct {
 	shared bool   // many agents may have it
 }
 
+// Audience is the audience of the Kubernetes tokens that agents send.
+const Audience = "warpgauge-fleet"
+
 // sharedToken begins the line of a token that many agents have.
 const sharedToken = "shared "
 

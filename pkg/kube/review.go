@@ -1,4 +1,4 @@
-package fleet
+package kube
 
 import (
 	"context"
@@ -17,20 +17,18 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Audience is the audience of the Kubernetes tokens that agents send.
-const Audience = "warpgauge-fleet"
-
 const (
 	reviewFor    = 5 * time.Minute // how long the API server's answer holds
 	maxReviews   = 1 << 17         // answers that are kept
 	reviewWithin = 5 * time.Second
 )
 
-// reviewer asks an API server whose tokens agents send, and keeps good answers.
+// reviewer asks an API server whose tokens are sent, and keeps good answers.
 type reviewer struct {
-	account string // system:serviceaccount:NAMESPACE:NAME
-	api     dynamic.ResourceInterface
-	slots   chan struct{} // requests to the API server at once
+	account  string // system:serviceaccount:NAMESPACE:NAME
+	audience string
+	api      dynamic.ResourceInterface
+	slots    chan struct{} // requests to the API server at once
 
 	mu    sync.Mutex
 	known map[[sha256.Size]byte]review
@@ -41,8 +39,8 @@ type review struct {
 	at   time.Time
 }
 
-// NewReview returns a Login.Review for the tokens of the service account NAMESPACE/NAME.
-func NewReview(account string, config *rest.Config) (func(context.Context, string) (string, error), error) {
+// NewReview returns a function that reports for which node a token of the service account NAMESPACE/NAME is, else for which pod.
+func NewReview(account, audience string, config *rest.Config) (func(context.Context, string) (string, error), error) {
 	namespace, name, ok := strings.Cut(account, "/")
 	if !ok || namespace == "" || name == "" {
 		return nil, fmt.Errorf("%q is no service account: write NAMESPACE/NAME", account)
@@ -52,13 +50,12 @@ func NewReview(account string, config *rest.Config) (func(context.Context, strin
 		return nil, err
 	}
 	r := &reviewer{
-		account: "system:serviceaccount:" + namespace + ":" + name, api: client.Resource(authentication.SchemeGroupVersion.WithResource("tokenreviews")),
+		account: "system:serviceaccount:" + namespace + ":" + name, audience: audience, api: client.Resource(authentication.SchemeGroupVersion.WithResource("tokenreviews")),
 		slots: make(chan struct{}, 16), known: map[[sha256.Size]byte]review{},
 	}
 	return r.review, nil
 }
 
-// review returns the node of the pod that a token is for, else the pod.
 func (r *reviewer) review(ctx context.Context, token string) (string, error) {
 	sum := sha256.Sum256([]byte(token))
 	r.mu.Lock()
@@ -90,7 +87,7 @@ func (r *reviewer) ask(ctx context.Context, token string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, reviewWithin)
 	defer cancel()
 	question := map[string]any{
-		"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": map[string]any{"token": token, "audiences": []any{Audience}},
+		"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": map[string]any{"token": token, "audiences": []any{r.audience}},
 	}
 	answer, err := r.api.Create(ctx, &unstructured.Unstructured{Object: question}, meta.CreateOptions{})
 	if err != nil {
@@ -102,7 +99,7 @@ func (r *reviewer) ask(ctx context.Context, token string) (string, error) {
 	}
 	user := t.Status.User
 	if !t.Status.Authenticated || user.Username != r.account {
-		return "", errors.New("it is not a token of an agent's service account")
+		return "", errors.New("it is not a token of the service account")
 	}
 	if node := user.Extra["authentication.kubernetes.io/node-name"]; len(node) > 0 {
 		return "node " + node[0], nil

@@ -1,0 +1,46 @@
+package kube
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"warpgauge/internal/testkit"
+)
+
+// TestReview: the API server's answer decides whose a token is, and is kept.
+func TestReview(t *testing.T) {
+	asked := 0
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var q map[string]any
+		must(t, json.NewDecoder(r.Body).Decode(&q))
+		asked++
+		testkit.Equal(t, "path", "/apis/authentication.k8s.io/v1/tokenreviews", r.URL.Path)
+		spec := q["spec"].(map[string]any)
+		testkit.Equal(t, "audiences", fmt.Sprint([]any{"lists"}), fmt.Sprint(spec["audiences"]))
+		status := map[string]any{"authenticated": spec["token"] != "bad", "user": map[string]any{
+			"username": "system:serviceaccount:gpu:" + fmt.Sprint(spec["token"]), "extra": map[string]any{"authentication.kubernetes.io/node-name": []any{"n1"}},
+		}}
+		q["status"] = status
+		w.Header().Set("Content-Type", "application/json")
+		must(t, json.NewEncoder(w).Encode(q))
+	}))
+	defer api.Close()
+	review, err := NewReview("gpu/warpgauge", "lists", &rest.Config{Host: api.URL})
+	must(t, err)
+	for token, want := range map[string]string{"warpgauge": "node n1", "other": "", "bad": ""} {
+		for range 2 {
+			if name, err := review(t.Context(), token); name != want || (err == nil) != (want != "") {
+				t.Errorf("token %s: %q, %v", token, name, err)
+			}
+		}
+	}
+	testkit.Equal(t, "questions", 5, asked)
+	if _, err := NewReview("gpu", "lists", &rest.Config{}); err == nil {
+		t.Error("a name without a namespace is taken")
+	}
+}
