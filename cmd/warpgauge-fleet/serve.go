@@ -46,8 +46,6 @@ func serveCommand(errs io.Writer) *cli.Command {
 	}
 }
 
-const maxAgents = 100_000
-
 func serve(ctx context.Context, cmd *cli.Command, errs io.Writer) error {
 	level, err := zapcore.ParseLevel(cmd.String("log-level"))
 	if err != nil {
@@ -57,8 +55,8 @@ func serve(ctx context.Context, cmd *cli.Command, errs io.Writer) error {
 	e.TimeKey, e.EncodeTime = "time", zapcore.ISO8601TimeEncoder
 	log := zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(e), zapcore.Lock(zapcore.AddSync(errs)), level))
 	switch n := cmd.Int("max-agents"); {
-	case n < 1 || n > maxAgents:
-		return fmt.Errorf("--max-agents is %d: write a number from 1 to %d", n, maxAgents)
+	case n < 1 || n > 100_000:
+		return fmt.Errorf("--max-agents is %d: write a number from 1 to 100000", n)
 	case cmd.Duration("reload-interval") < 100*time.Millisecond:
 		return errors.New("--reload-interval must be at least 100ms")
 	case cmd.Duration("warmup") < 0:
@@ -99,11 +97,11 @@ func serve(ctx context.Context, cmd *cli.Command, errs io.Writer) error {
 		MaxAgents: cmd.Int("max-agents"), Warmup: cmd.Duration("warmup"), ParseYAML: parseYAML,
 		Registry: registry, Log: log, Version: version,
 	})
-	agents, err := listen(ctx, cmp.Or(cmd.String("agents-address"), map[bool]string{true: ":4320", false: "127.0.0.1:4320"}[checksAgents]))
+	agents, err := new(net.ListenConfig).Listen(ctx, "tcp", cmp.Or(cmd.String("agents-address"), map[bool]string{true: ":4320", false: "127.0.0.1:4320"}[checksAgents]))
 	if err != nil {
 		return err
 	}
-	operators, err := listen(ctx, cmd.String("address"))
+	operators, err := new(net.ListenConfig).Listen(ctx, "tcp", cmd.String("address"))
 	if err != nil {
 		return errors.Join(err, agents.Close())
 	}
@@ -136,14 +134,6 @@ func parseYAML(content []byte, name string) ([]byte, error) {
 		return nil, err
 	}
 	return c.CSV, nil
-}
-
-func listen(ctx context.Context, address string) (net.Listener, error) {
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("listen: %w", err)
-	}
-	return l, nil
 }
 
 func loopback(a net.Addr) bool {

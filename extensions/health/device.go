@@ -33,7 +33,7 @@ type tracked struct {
 
 	conditions []*condition
 	unjudged   []events.Unjudged
-	resets     map[string]resetReading // of readings that a reset sets to 0, by source and field
+	resets     map[string]resetReading // energy, by collector
 	reset      time.Time               // the last detected reset is later
 
 	verdict  events.Verdict
@@ -47,7 +47,7 @@ type tracked struct {
 	status *session.DeviceStatus
 }
 
-// resetReading is the last value of a reading that a reset sets to 0.
+// resetReading is the last value of the energy.
 type resetReading struct {
 	value float64
 	at    time.Time
@@ -161,8 +161,7 @@ func (c *condition) addEvidence(e events.Evidence) {
 	c.evidence = next[max(0, len(next)-maxEvidence):]
 }
 
-// recordReset ends the conditions that a reset after the given time ends. What was observed since then may be later than the
-// reset.
+// recordReset ends the conditions that a reset after the given time ends. Those observed since may be later than the reset.
 func (t *tracked) recordReset(after time.Time) {
 	t.reset = after
 	for _, c := range t.conditions {

@@ -128,16 +128,6 @@ func (w *Watch) setCondition(t *tracked, name string, holds bool, now time.Time,
 
 func (t *tracked) setGone(gone bool) { t.gone, t.dirty = gone, t.dirty || gone != t.gone }
 
-// goneAfter is how long a device without values counts as one that answers.
-const goneAfter = 5 * time.Minute
-
-func (t *tracked) stalledSince(now time.Time) time.Time {
-	if c := t.find(ruleStalled); !c.inactive() {
-		return c.since
-	}
-	return now
-}
-
 // judgeState judges a device by the state in its collector's report.
 func (w *Watch) judgeState(t *tracked, now time.Time) {
 	d := t.status
@@ -147,7 +137,9 @@ func (w *Watch) judgeState(t *tracked, now time.Time) {
 	hung := d.Cause == session.CauseStuck || d.Cause == session.CauseHung
 	starting := d.Cause == session.CauseStarting
 	stalled := d.State == session.Stalled && !starting
-	t.setGone(hung || d.State == session.Lost || d.State == session.Absent || stalled && now.Sub(t.stalledSince(now)) >= goneAfter)
+	c := t.find(ruleStalled)
+	// Without values for minutes it does not answer.
+	t.setGone(hung || d.State == session.Lost || d.State == session.Absent || stalled && !c.inactive() && now.Sub(c.since) >= 5*time.Minute)
 	w.setCondition(t, ruleStarting, starting, now, "")
 	why := d.Reason
 	if d.State == session.Up && t.blank {

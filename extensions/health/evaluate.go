@@ -74,11 +74,10 @@ func (all evaluations) bind(k evaluationKey) *evaluation {
 	return e
 }
 
-// resetInput is a cell that a device reset sets to 0.
+// resetInput is the cell of a device's energy. A reset or driver load sets it to 0, and nothing else does.
 type resetInput struct {
 	board        string
 	device, cell int
-	key          string
 	value        float64 // since the last judgement, or NaN
 }
 
@@ -101,8 +100,8 @@ func bindRules(s *rows.Source, table Rules, derived bool, all evaluations) *sour
 			continue
 		}
 		board := boardOf(s.Source, c.Device)
-		if slices.Contains(resetReadings, c.Field) {
-			out.resets = append(out.resets, resetInput{board, c.Device, i, s.Collector + " " + strconv.Itoa(int(c.Field)), math.NaN()})
+		if c.Field == field.TotalEnergy {
+			out.resets = append(out.resets, resetInput{board, c.Device, i, math.NaN()})
 		}
 		for j := range table {
 			if r := &table[j]; r.judges(c) && (r.NotOf == nil || r.NotOf != vendorOf(s.Source, c.Device)) {
@@ -301,7 +300,7 @@ func (s *sourceRules) apply(boards map[string]*tracked, derived Derived, now tim
 	for i := range s.resets {
 		r := &s.resets[i]
 		if t := boards[r.board]; t != nil && !math.IsNaN(r.value) {
-			t.readReset(r.key, r.value, now)
+			t.readReset(s.Collector, r.value, now)
 			r.value = math.NaN()
 		}
 	}
@@ -347,14 +346,14 @@ func (s *sourceRules) applyCondition(c *judgedCondition, t *tracked, derived Der
 	}
 }
 
-// readReset detects a reset: the reading has fallen below half of its last value. A smaller drop
+// readReset detects a reset: the energy has fallen below half of its last value. A smaller drop
 // can come from another library.
-func (t *tracked) readReset(key string, v float64, now time.Time) {
+func (t *tracked) readReset(collector string, v float64, now time.Time) {
 	if t.resets == nil {
 		t.resets = map[string]resetReading{}
 	}
-	if before, known := t.resets[key]; known && v < before.value/2 {
+	if before, known := t.resets[collector]; known && v < before.value/2 {
 		t.recordReset(before.at)
 	}
-	t.resets[key] = resetReading{v, now}
+	t.resets[collector] = resetReading{v, now}
 }

@@ -111,9 +111,8 @@ var errFormer = errors.New("another process has written verdicts")
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	lock := s.lock
-	s.lock = nil
-	return lock.Close()
+	defer func() { s.lock = nil }()
+	return s.lock.Close()
 }
 
 // files is a Store with a slot for the next content.

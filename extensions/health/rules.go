@@ -266,9 +266,6 @@ func (r Rules) find(name string) *Rule {
 	return nil
 }
 
-// A device reset or driver load sets the energy to 0, and nothing else does. A drop therefore shows a reset.
-var resetReadings = []field.ID{field.TotalEnergy}
-
 // Readings returns the readings that the rules need in addition to a list: those of GPUs, and of switches if the list has
 // switches, and health watches if they are wanted. Except for XIDs, they have the interval every.
 func (r Rules) Readings(list field.List, every time.Duration, watches bool) (out []field.Reading) {
@@ -281,7 +278,7 @@ func (r Rules) Readings(list field.List, every time.Duration, watches bool) (out
 		}
 		seen[id] = true
 		one := field.Reading{Desc: d, Interval: every}
-		if d.Level == field.Switch || slices.Contains(resetReadings, id) { // what happens after a reset is not ended by it
+		if d.Level == field.Switch || id == field.TotalEnergy { // what happens after a reset is not ended by it
 			one.Interval = min(every, time.Second)
 		}
 		out = append(out, one)
@@ -294,9 +291,7 @@ func (r Rules) Readings(list field.List, every time.Duration, watches bool) (out
 			add(id)
 		}
 	}
-	for _, id := range resetReadings {
-		add(id)
-	}
+	add(field.TotalEnergy)
 	if d, known := field.ByID(field.XIDEvent); known {
 		out = append(out, field.Reading{Desc: d, Default: true})
 	}

@@ -60,11 +60,8 @@ var nvlinkLine = regexp.MustCompile(`, [A-Z0-9_/]+ (Fatal|Nonfatal) XC\d i\d Lin
 // registersLine matches the end of a line about XID 74, with the registers of the link.
 var registersLine = regexp.MustCompile(`, NVLink: .+ on link \d+\((0x[0-9a-f]{1,8})((?:, 0x[0-9a-f]{1,8})*)\)$`)
 
-// Of the first register of XID 74 these bits can be ignored (NVIDIA's WORKFLOW_NVLINK_ERR, https://github.com/NVIDIA/NVSentinel/issues/364).
-const (
-	registersXID = 74
-	harmlessBits = 1<<0 | 1<<23 | 1<<30
-)
+// harmlessBits of the first register can be ignored (NVIDIA's WORKFLOW_NVLINK_ERR, https://github.com/NVIDIA/NVSentinel/issues/364).
+const registersXID, harmlessBits = 74, 1<<0 | 1<<23 | 1<<30
 
 // recoveryLine matches the line of XID 154.
 var recoveryLine = regexp.MustCompile(`, GPU recovery action changed from 0x[0-9a-f]+ \([^()]*\) to 0x([0-9a-f]+) \([^()]*\)$`)

@@ -46,14 +46,14 @@ var uses = map[field.ID]use{
 	field.ClockEventReasons: addReasons,
 
 	// Readings of links.
-	field.PerLinkFlitErrors: linkErrors(linkCRC), field.PerLinkDataErrors: linkErrors(linkCRC),
-	field.PerLinkReplays: linkErrors(linkOther), field.PerLinkRecoveries: linkErrors(linkRecovery),
-	field.NVLinkErrors: linkErrors(linkOther), field.NVLinkRecoveryEvents: linkErrors(linkRecovery), field.NVLinkBER: linkRate,
+	field.PerLinkFlitErrors: linkErrors(linkCRC, 1), field.PerLinkDataErrors: linkErrors(linkCRC, 1),
+	field.PerLinkReplays: linkErrors(linkOther, 1), field.PerLinkRecoveries: linkErrors(linkRecovery, 1),
+	field.NVLinkErrors: linkErrors(linkOther, 1), field.NVLinkRecoveryEvents: linkErrors(linkRecovery, 1), field.NVLinkBER: linkRate,
 	// Totals over all links of a GPU.
-	field.NVLinksFlitErrors: allLinksErrors(linkCRC), field.NVLinksDataErrors: allLinksErrors(linkCRC),
-	field.NVLinksReplays: allLinksErrors(linkOther), field.NVLinksRecoveries: allLinksErrors(linkRecovery),
-	field.NVLinks5Errors: allLinksErrors(linkOther), field.NVLinks5EffectiveErrors: allLinksErrors(linkOther),
-	field.NVLinks5Recoveries: allLinksErrors(linkRecovery), field.NVLinks5EffectiveBER: linkRate,
+	field.NVLinksFlitErrors: linkErrors(linkCRC, mostLinks), field.NVLinksDataErrors: linkErrors(linkCRC, mostLinks),
+	field.NVLinksReplays: linkErrors(linkOther, mostLinks), field.NVLinksRecoveries: linkErrors(linkRecovery, mostLinks),
+	field.NVLinks5Errors: linkErrors(linkOther, mostLinks), field.NVLinks5EffectiveErrors: linkErrors(linkOther, mostLinks),
+	field.NVLinks5Recoveries: linkErrors(linkRecovery, mostLinks), field.NVLinks5EffectiveBER: linkRate,
 
 	field.SMClock: meanOf(meanClock), field.GPUUtilization: meanOf(meanBusy), field.EngineActive: meanOf(meanEngine),
 }
@@ -62,21 +62,16 @@ var uses = map[field.ID]use{
 // belong to the other end.
 var linkKindsRead = []string{"", "malformed_packet", "buffer_overrun", "receive", "integrity", "effective"}
 
-func linkErrors(kind int) use {
+// linkErrors counts the errors of so many links as if each had the same share, because one link's share is unknown.
+func linkErrors(kind int, links float64) use {
 	return func(d *device, v, last float64) {
 		d.links.known = true
-		d.links.of[kind].add(d.sampled, v-last)
+		d.links.of[kind].add(d.sampled, (v-last)/links)
 	}
 }
 
 // mostLinks is the largest number of NVLinks of a GPU (Hopper and Blackwell).
 const mostLinks = 18
-
-// allLinksErrors counts the errors of all links as if each had the same share, because one link's share is unknown.
-func allLinksErrors(kind int) use {
-	count := linkErrors(kind)
-	return func(d *device, v, last float64) { count(d, v/mostLinks, last/mostLinks) }
-}
 
 func linkRate(d *device, v, _ float64) { d.links.known, d.links.ber = true, v }
 
