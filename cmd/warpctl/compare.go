@@ -319,7 +319,7 @@ func whyDifferent(f *dto.MetricFamily, oldValue float64) string {
 		return "the old page shows a blank of DCGM as a number"
 	case strings.HasPrefix(name, "DCGM_EXP_") && strings.HasSuffix(name, "_COUNT"):
 		return "events are counted here, not samples: docs/compatibility.md"
-	case name == "DCGM_FI_DEV_GPU_UTIL_RATIO" && oldValue > 1:
+	case name == "DCGM_FI_DEV_GPU_UTIL_RATIO" && oldValue >= 1:
 		return "dcgm-exporter 4.8.3 and 4.8.4 (DCGM 4.6) have percent under this name, here it is 0 to 1 as since DCGM 4.7: list DCGM_FI_DEV_GPU_UTIL"
 	case f.GetType() == dto.MetricType_COUNTER:
 		return "totals should agree: compare again, then look for a difference in the list"

@@ -59,9 +59,8 @@ func orNone(expr, label, witness string) string {
 }
 
 // A histogram is classic (buckets are series) or native, depending on Prometheus' scrape configuration. Each expression
-// covers both; of a server with both the native one counts. Classic histograms count the copies of a shared device once.
-// Prometheus 2 cannot average native ones, so a shared device counts once per copy, and a few samples are lost at a change
-// of pods: that changes colours and the weight among several devices, but hardly a quantile of one device.
+// covers both; of a server with both the native one counts. Both count a device once, whatever its owners: the largest of its
+// classic series, or one of its native ones, because Prometheus 2 cannot take the maximum of those.
 
 // rateOnce returns one rate per device, although two exporters may report it: the larger one. Their counters stay apart,
 // because a smaller counter after a larger one looks like a restart.
@@ -70,7 +69,9 @@ func rateOnce(series, label string) string {
 }
 
 func native(histogram string) string {
-	return `sum(rate(` + histogram + sel + `[$__rate_interval]))`
+	const by = `(cluster, job, instance, UUID, GPU_I_ID) `
+	series := histogram + sel
+	return `sum(rate(sum by ` + by + `(` + series + ` and topk by ` + by + `(1, count without (le) (` + series + `)))[$__rate_interval:$step]))`
 }
 
 // buckets returns a histogram for a heatmap. With DCGM 4.7 names a gauge can have a native histogram's name, but it has
