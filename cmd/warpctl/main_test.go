@@ -59,9 +59,7 @@ func TestTopOnce(t *testing.T) {
 	defer s.Close()
 	o := execute(t, "top", "--url="+s.URL) // a buffer is not a terminal
 	o.Want(t, 0, "GPU  MODEL", "up     ", "failed", "fell off the bus")
-	if strings.Contains(o.Out, "\x1b") {
-		t.Errorf("table:\n%q", o.Out)
-	}
+	testkit.Lacks(t, "table", o.Out, "\x1b")
 	var got top.Report
 	testkit.Must(t, json.Unmarshal([]byte(execute(t, "top", "--url="+s.URL, "--output=json").Out), &got))
 	if len(got.Nodes) != 1 || got.Nodes[0].Node != "node-1" || len(got.Devices) != 2 || got.Devices[0].Temperature == nil {
@@ -70,9 +68,7 @@ func TestTopOnce(t *testing.T) {
 	file := tempFile(t, "urls", "# all\n"+s.URL+" # the first\n\n"+s.URL+"\n127.0.0.1:1\n")
 	o = execute(t, "top", "--once", "--urls-file="+file, "--url="+s.URL)
 	o.Want(t, 1, "http://127.0.0.1:1 does not answer: no exporter answers")
-	if strings.Count(o.Out, "Amodel") != 1 {
-		t.Errorf("the exporter is listed twice:\n%s", o.Out)
-	}
+	testkit.Times(t, 1, o.Out, "Amodel")
 	execute(t, "top", "--output=json", "--url="+s.URL, "--url=127.0.0.1:1").Want(t, 1, `"temperature_celsius"`, `"error": "no exporter answers at http://127.0.0.1:1: connection refused"`)
 
 	// Nothing answers on this machine.

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"golang.org/x/sys/unix"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/internal/testkit/tree"
 	"warpgauge/pkg/field"
@@ -170,9 +171,7 @@ func TestHealthy(t *testing.T) {
 	if h := r.facts.Host; h.Kernel != "6.8.0-45-generic" || h.OS != "Debian GNU/Linux 13" || h.User != "1000" || !slices.Equal(h.Groups, []string{"44", "992"}) {
 		t.Errorf("host: %+v", h)
 	}
-	if !strings.Contains(table(t, r), "no problem was found") {
-		t.Errorf("the end of the table:\n%s", table(t, r))
-	}
+	testkit.Has(t, "table", table(t, r), "no problem was found")
 }
 
 // TestFaults: doctor finds each fault by name and tells what to do.
@@ -350,9 +349,7 @@ func TestNewVendor(t *testing.T) {
 	want(t, "a new vendor", r, "toy", Problem, "toy does not work: no library")
 	want(t, "a new vendor", r, "toy", OK, "device nodes of 1 Toy GPU can be opened")
 	want(t, "a new vendor", r, "toy", Problem, "no device node of a GPU, /dev/toy0")
-	if len(r.Findings) != 4 {
-		t.Errorf("more findings:\n%s", table(t, r))
-	}
+	testkit.Equal(t, "findings of\n"+table(t, r), 4, len(r.Findings))
 }
 
 // TestFlags: the settings come from the only running exporter and from the environment.
@@ -386,9 +383,7 @@ func TestHangs(t *testing.T) {
 			o.journal = func(context.Context) ([]byte, error) { <-never; return nil, nil }
 			o.Exporter = &fakeExporter{hangs: never}
 		})
-		if took := time.Since(began); took > 12*time.Second {
-			t.Errorf("it took %v", took)
-		}
+		testkit.AtMost(t, "time that it took", 12*time.Second, time.Since(began))
 		for _, name := range []string{"NVIDIA", "log", "exporter"} {
 			want(t, "hangs", r, "probes", Unknown, name+": it does not answer within")
 		}

@@ -141,11 +141,7 @@ func TestRedactedBundle(t *testing.T) {
 		"exporter/devices.json": {`"pid": 99`, `"cause": "error"`},
 		"report.txt":            {"NVIDIA driver", "PROBLEM"},
 	} {
-		for _, text := range texts {
-			if !strings.Contains(files[name], text) {
-				t.Errorf("%s lacks %q:\n%s", name, text, files[name])
-			}
-		}
+		testkit.Has(t, name, files[name], texts...)
 	}
 	pod := regexp.MustCompile(`"pod": "(pod-\d+)"`).FindStringSubmatch(files["exporter/devices.json"])
 	if pod == nil || !strings.Contains(files["exporter/health.json"], "pod "+pod[1]) {

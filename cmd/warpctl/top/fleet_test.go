@@ -106,9 +106,7 @@ func TestSilentNode(t *testing.T) {
 		if since := s[1].silent.Sub(began); since < 5*time.Second || since > 6*time.Second {
 			t.Errorf("silent since %v after it began to hang, want the end of the first wait", since)
 		}
-		if !strings.Contains(s[1].err, context.DeadlineExceeded.Error()) {
-			t.Errorf("error %q", s[1].err)
-		}
+		testkit.Has(t, "error", s[1].err, context.DeadlineExceeded.Error())
 		if n := bad.calls.Load(); n < 4 || n > 8 {
 			t.Errorf("asked %d times in a minute", n)
 		}
