@@ -25,11 +25,7 @@ const (
 )
 
 func (k entityKind) String() string {
-	names := [...]string{"node", "GPU", "vGPU", "switch", "GPU instance", "compute instance", "link", "CPU", "core", "ConnectX"}
-	if k < 0 || int(k) >= len(names) {
-		return "entity"
-	}
-	return names[k]
+	return [...]string{"node", "GPU", "vGPU", "switch", "GPU instance", "compute instance", "link", "CPU", "core", "ConnectX"}[k]
 }
 
 // entity is an object with values in DCGM. Its memory layout equals dcgmGroupEntityPair_t.
@@ -90,11 +86,9 @@ type node struct {
 // addDevice adds a device and reports whether it did. It drops a device with a duplicate ID, such as a GPU with the UUID
 // of another GPU.
 func (n *node) addDevice(d collector.Device, e entity) bool {
-	for i := range n.devices {
-		if n.devices[i].ID == d.ID {
-			n.twice++
-			return false
-		}
+	if slices.ContainsFunc(n.devices, func(o collector.Device) bool { return o.ID == d.ID }) {
+		n.twice++
+		return false
 	}
 	n.devices = append(n.devices, d)
 	n.entities = append(n.entities, e)
@@ -120,20 +114,13 @@ func askable(d *field.Descriptor) bool {
 // askedOf reports whether entities of a kind supply a reading. The GPU that a guest sees also supplies the vGPU's
 // licence, as in dcgm-exporter.
 func askedOf(d *field.Descriptor, k entityKind) bool {
-	return slices.Contains(servedBy[k], d.Level) || d.ID == field.VGPULicence && k == kindGPU
+	return k != kindVGPU && d.AskedOf(levelOfKind[k])
 }
 
-// servedBy lists, by kind of entity, the levels of the readings that it supplies. Instances do not supply the readings of
-// a whole GPU.
-var servedBy = [...][]field.Level{
-	kindGPU:      {field.Global, field.GPU, field.Instance, field.ComputeInstance},
-	kindSwitch:   {field.Switch},
-	kindInstance: {field.Instance, field.ComputeInstance},
-	kindCompute:  {field.ComputeInstance},
-	kindLink:     {field.Link},
-	kindCPU:      {field.CPU},
-	kindCore:     {field.Core},
-	kindConnectX: {field.ConnectX},
+// levelOfKind holds the level of the entities of each kind.
+var levelOfKind = [...]field.Level{
+	kindGPU: field.GPU, kindInstance: field.Instance, kindCompute: field.ComputeInstance, kindLink: field.Link,
+	kindSwitch: field.Switch, kindCPU: field.CPU, kindCore: field.Core, kindConnectX: field.ConnectX,
 }
 
 // every returns the interval at which the engine must read r so that the session finds a new value on each due tick.
@@ -177,7 +164,7 @@ func isLabel(d *field.Descriptor) bool {
 
 // isReading reports whether a field is a number that the engine reads for some kind of entity.
 func isReading(d *field.Descriptor) bool {
-	if d.Factor != 0 || d.ID >= field.FirstExporter || isLabel(d) || !askable(d) {
+	if d.Factor != 0 || !askable(d) {
 		return false
 	}
 	for k := kindGPU; k <= kindConnectX; k++ {

@@ -127,7 +127,7 @@ var constants = map[string]int64{
 	"DCGM_HEALTH_WATCH_POWER": 0x100, "DCGM_HEALTH_WATCH_DRIVER": 0x200, "DCGM_HEALTH_WATCH_ALL": healthAll,
 	"DCGM_HEALTH_RESULT_PASS": 0, "DCGM_HEALTH_RESULT_WARN": 10, "DCGM_HEALTH_RESULT_FAIL": 20,
 
-	"DcgmNvLinkP2pStatusOK": 0, "DcgmNvLinkP2pStatusUnknown": int64(len(linkStatuses) - 1),
+	"DcgmNvLinkP2pStatusOK": 0, "DcgmNvLinkP2pStatusUnknown": int64(len(field.LinkStatuses) - 1),
 
 	"DCGM_FI_DEV_NAME": fieldName, "DCGM_FI_DEV_UUID": fieldUUID, "DCGM_FI_DEV_MINOR_NUMBER": fieldMinor, "DCGM_FI_DEV_PCI_BUSID": fieldPCI,
 	"DCGM_FI_DEV_XID_ERRORS": int64(field.XIDErrors), "DCGM_FI_DEV_VGPU_LICENSE_STATUS": int64(field.VGPULicence),

@@ -194,7 +194,7 @@ func TestEachXIDOnce(t *testing.T) {
 func TestPeersOfEach(t *testing.T) {
 	onBoth(t, hardware{gpus: 4}, func(t *testing.T, m machine) {
 		c := started(t, m, peersName)
-		for status := range linkStatuses {
+		for status := range field.LinkStatuses {
 			m.setPeers(0, 1, status)
 			want := []map[string]string{{}, {}, {}, {}}
 			for a := range 4 {
@@ -204,7 +204,7 @@ func TestPeersOfEach(t *testing.T) {
 					}
 				}
 			}
-			want[0]["1"] = fmt.Sprintf("%s %d", linkStatuses[status], status)
+			want[0]["1"] = fmt.Sprintf("%s %d", field.LinkStatuses[status], status)
 			want[1]["0"] = want[0]["1"]
 			eventually.OK(t, "the status of all pairs", func() error {
 				if err := c.sample(0); err != nil {

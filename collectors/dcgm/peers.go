@@ -12,10 +12,6 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// linkStatuses lists the values of label link_status by DCGM's answer (dcgmNvLinkGpuP2PStatus_t), in dcgm-exporter's
-// spelling.
-var linkStatuses = [...]string{"OK", "ChipsetNotSupported", "GPUNotSupported", "TopologyNotSupported", "DisabledByRegKey", "NotSupported", "Unknown"}
-
 // peers supplies DCGM_EXP_P2P_STATUS: whether a GPU reaches each other GPU over NVLink. The status is a label, so each
 // pair has one column per status, and one of them has a value. On each call the engine asks the driver about all pairs.
 type peers struct {
@@ -43,21 +39,19 @@ func newPeers(e *engine, n *node, list []field.Reading, o Options) part {
 	p.cost.Call = call
 	for _, a := range gpus {
 		for _, b := range gpus {
-			if a != b {
-				p.bind(a, n.entities[a].id, n.entities[b].id)
+			if a == b {
+				continue
+			}
+			gpu, peer := n.entities[a].id, n.entities[b].id
+			p.pairs = append(p.pairs, [2]uint32{gpu, peer})
+			for _, status := range field.LinkStatuses {
+				p.cols = append(p.cols, collector.Column{Device: a, Field: field.P2PStatus, Labels: []collector.Label{
+					{Name: "link_status", Value: status}, {Name: "peer_gpu", Value: strconv.FormatUint(uint64(peer), 10)},
+				}})
 			}
 		}
 	}
 	return p
-}
-
-func (p *peers) bind(device int, gpu, peer uint32) {
-	p.pairs = append(p.pairs, [2]uint32{gpu, peer})
-	for _, status := range linkStatuses {
-		p.cols = append(p.cols, collector.Column{Device: device, Field: field.P2PStatus, Labels: []collector.Label{
-			{Name: "link_status", Value: status}, {Name: "peer_gpu", Value: strconv.FormatUint(uint64(peer), 10)},
-		}})
-	}
 }
 
 // sample reads the status if it is due. Without an answer all pairs are blank. DCGM returns no answer if one GPU of the
@@ -74,7 +68,7 @@ func (p *peers) sample(row []float64, due []bool) error {
 		if !p.failed {
 			status = p.answer.status(pair[0], pair[1])
 		}
-		putChoice(row, due, i*len(linkStatuses), len(linkStatuses), status, float64(status))
+		putChoice(row, due, i*len(field.LinkStatuses), len(field.LinkStatuses), status, float64(status))
 	}
 	return nil
 }

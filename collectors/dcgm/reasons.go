@@ -50,10 +50,8 @@ func (b *blanks) placeholder(c *cell, gone bool) float64 {
 		return b.unread
 	case gone:
 		return b.gone
-	case c.sentinel >= 0 && c.sentinel < sentinels:
-		return b.bySentinel[c.sentinel]
 	}
-	return math.NaN()
+	return b.bySentinel[c.sentinel]
 }
 
 // meaningOf explains the engine's status of a field.

@@ -123,8 +123,8 @@ func (e *engine) newPeersAnswer() peersAnswer {
 	return peersAnswer{(*C.wg_peers1)(e.alloc(C.sizeof_wg_peers1))}
 }
 
-// status returns the index into linkStatuses for a pair of GPUs, by DCGM's IDs, or −1 without an answer. A status that is
-// newer than linkStatuses is Unknown.
+// status returns the index into field.LinkStatuses for a pair of GPUs, by DCGM's IDs, or −1 without an answer. A status that is
+// newer than field.LinkStatuses is Unknown.
 func (a peersAnswer) status(gpu, peer uint32) int {
 	if peer >= C.WG_MAX_GPUS {
 		return -1
@@ -132,7 +132,7 @@ func (a peersAnswer) status(gpu, peer uint32) int {
 	for i := range int(a.c.gpu_count) {
 		if g := &a.c.gpus[i]; uint32(g.id) == gpu {
 			s := int(g.status[peer])
-			return max(-1, min(s, len(linkStatuses)-1))
+			return max(-1, min(s, len(field.LinkStatuses)-1))
 		}
 	}
 	return -1
@@ -192,14 +192,8 @@ func entityOf(e C.wg_entity) entity { return entity{entityKind(e.kind), uint32(e
 
 // text copies a C string, which may lack its terminator, as valid UTF-8.
 func text(b []C.char) string {
-	raw := make([]byte, 0, len(b))
-	for _, c := range b {
-		if c == 0 {
-			break
-		}
-		raw = append(raw, byte(c))
-	}
-	return strings.ToValidUTF8(string(raw), "\uFFFD")
+	s, _, _ := strings.Cut(C.GoStringN(&b[0], C.int(len(b))), "\x00")
+	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
 // cpus lists NVIDIA's CPUs of the node.

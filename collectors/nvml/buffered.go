@@ -46,7 +46,7 @@ const (
 
 // bufferedPart supplies the samples that the driver buffers for a GPU, for histograms.
 type bufferedPart struct {
-	cols    []collector.Column
+	columnList
 	buffers []*driverBuffer
 	read    samplesReader
 	scratch []nvml.Sample
@@ -97,8 +97,6 @@ func newBuffered(read samplesReader, fields []field.Reading, supplied map[column
 	}
 	return p, nil
 }
-
-func (p *bufferedPart) columns() []collector.Column { return p.cols }
 
 func (p *bufferedPart) sample(row []float64, due []bool) error {
 	now := p.now()

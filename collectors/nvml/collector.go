@@ -29,7 +29,7 @@ type Collector struct {
 	found   inventory // Rescan compares with it
 	unread  int       // GPUs with MIG instances that cannot be read
 	gone    time.Time // when Rescan first missed a GPU; zero while none is missing
-	kept    *keptXIDs // nil: Close closes the event sets
+	kept    *keptXIDs
 }
 
 var (
@@ -44,7 +44,7 @@ func New(o Options) *Collector { return newCollector(o, Name) }
 
 func newCollector(o Options, name string) *Collector {
 	o = o.withDefaults(name)
-	return &Collector{o: o, pending: &pending{patience: o.Patience}}
+	return &Collector{o: o, pending: &pending{patience: o.Patience}, kept: &keptXIDs{}}
 }
 
 // Name is "nvml".
@@ -52,8 +52,8 @@ func (*Collector) Name() string { return Name }
 
 // Keep implements collector.Keeper.
 func (c *Collector) Keep() {
-	if c.kept == nil {
-		c.kept = &keptXIDs{gpus: map[string]*xids{}}
+	if c.kept.gpus == nil {
+		c.kept.gpus = map[string]*xids{}
 	}
 }
 
@@ -71,9 +71,6 @@ func (c *Collector) Release() { c.kept.free() }
 // fields, Open returns collector.ErrNothingToRead. An error names the attempts, the findings and the remedy. After
 // an error nothing stays open, except that a library call which hangs keeps the library open until it returns.
 func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.Source, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
 	if len(fields.Readings()) == 0 {
 		return nil, fmt.Errorf("open NVML: %w: the list has no fields, so it is not loaded", collector.ErrNothingToRead)
 	}
@@ -90,6 +87,9 @@ func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.So
 
 // open opens NVML and builds the sources of the GPUs.
 func (c *Collector) open(ctx context.Context, assemble func(context.Context, []*gpu) ([]collector.Source, error)) ([]collector.Source, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	lib, err := process.open(ctx, c.o)
 	c.kept.release()
 	if err != nil {
@@ -235,9 +235,6 @@ func (*Processes) Name() string { return ProcessesName }
 // Open opens NVML as Collector.Open does. It returns one source per GPU, MIG instances included, with the columns of
 // collector.AppendProcessColumns whatever the list has. It does not list processes yet, because that call could hang.
 func (c *Processes) Open(ctx context.Context, _ field.List) ([]collector.Source, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
 	return c.open(ctx, func(_ context.Context, gpus []*gpu) ([]collector.Source, error) {
 		sources := make([]collector.Source, len(gpus))
 		for i, g := range gpus {

@@ -80,11 +80,8 @@ const unknownPState = 32 // NVML_PSTATE_UNKNOWN
 // "prohibited" is 1 and "exclusive process" 2.
 func dcgmComputeMode(mode float64) float64 {
 	const prohibited, exclusiveProcess = 2, 3
-	switch mode {
-	case prohibited:
-		return 1
-	case exclusiveProcess:
-		return 2
+	if mode == prohibited || mode == exclusiveProcess {
+		return mode - 1
 	}
 	return mode
 }

@@ -109,12 +109,7 @@ func (p *pending) next(first, least time.Duration) time.Duration {
 func (p *pending) mute() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, answered := range p.calls {
-		if answered {
-			return false
-		}
-	}
-	return true
+	return !slices.Contains(slices.Collect(maps.Values(p.calls)), true)
 }
 
 // heard records that a GPU has answered one of several calls.
@@ -268,7 +263,7 @@ func takeInventory(gpus []*gpu) inventory {
 func (v inventory) compare(now inventory) (grown, shrunk bool) {
 	for id, is := range now {
 		was, known := v[id]
-		grown = grown || is.err == nil && (!known || was.err != nil || is.layout != was.layout && is.layout != 0)
+		grown = grown || is.err == nil && (!known || was.err != nil || is.layout != was.layout && is.layout != "")
 	}
 	for id := range v {
 		_, there := now[id]

@@ -4,6 +4,7 @@ package nvml
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -85,8 +86,9 @@ func readingRows(b *strings.Builder) {
 }
 
 func profilingRows(b *strings.Builder) {
-	for _, p := range profilings() {
-		d, metric, conversion := descriptor(p.id), strconv.Itoa(int(p.metric)), ""
+	for _, id := range slices.Sorted(maps.Keys(profilings())) {
+		p := profilings()[id]
+		d, metric, conversion := descriptor(id), strconv.Itoa(int(p.metric)), ""
 		if p.perLink {
 			metric += " …"
 		}

@@ -176,13 +176,13 @@ func TestHeader(t *testing.T) {
 		1040: "NVLINK_L0_TX_PER_SEC", 1041: "NVLINK_L0_RX_PER_SEC", 1074: "NVLINK_L17_TX_PER_SEC", 1075: "NVLINK_L17_RX_PER_SEC",
 		1076: "C2C_TOTAL_TX_PER_SEC", 1077: "C2C_DATA_TX_PER_SEC", 1078: "C2C_TOTAL_RX_PER_SEC", 1079: "C2C_DATA_RX_PER_SEC",
 	} {
-		p, ok := profilingOf(id)
+		p, ok := profilings()[id]
 		if !ok {
 			t.Errorf("no metric for field %d", id)
 		}
 		is("NVML_GPM_METRIC_"+metric, p.metric)
 	}
-	tx, _ := profilingOf(1532)
+	tx := profilings()[1532]
 	for _, link := range []int{0, 17, 18, maxLinks - 1} {
 		is(fmt.Sprintf("NVML_GPM_METRIC_NVLINK_L%d_TX_PER_SEC", link), tx.metricOf(link))
 	}

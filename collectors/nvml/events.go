@@ -234,18 +234,15 @@ func (x *xids) close() {
 }
 
 // keptXIDs holds the event sets that stay open from one session to the next, and a reference to NVML while it has some.
-// A nil *keptXIDs keeps nothing.
+// The zero keptXIDs keeps nothing.
 type keptXIDs struct {
 	mu   sync.Mutex
-	gpus map[string]*xids // by the GPU's ID
+	gpus map[string]*xids // by the GPU's ID; nil: none is kept
 	lib  *library         // to be closed once; nil: a collector has NVML open
 }
 
 // claim removes and returns the kept XIDs of a GPU; nil if there are none.
 func (k *keptXIDs) claim(gpu string) *xids {
-	if k == nil {
-		return nil
-	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	x := k.gpus[gpu]
@@ -259,13 +256,10 @@ func (k *keptXIDs) claim(gpu string) *xids {
 // put keeps the XIDs of sources that are about to be closed, and the reference to NVML if there are any. It reports
 // whether it has kept the reference.
 func (k *keptXIDs) put(sources []collector.Source, lib *library) bool {
-	if k == nil {
-		return false
-	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, s := range sources {
-		if s, ok := s.(*source); ok && s.events != nil {
+		if s, ok := s.(*source); ok && s.events != nil && k.gpus != nil {
 			s.events.kept = true
 			k.gpus[s.devices[0].ID] = s.events.xids
 		}
@@ -278,9 +272,6 @@ func (k *keptXIDs) put(sources []collector.Source, lib *library) bool {
 
 // free closes the sets that no collector has taken, and drops the reference to NVML.
 func (k *keptXIDs) free() {
-	if k == nil {
-		return
-	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, x := range k.gpus {
@@ -293,7 +284,7 @@ func (k *keptXIDs) free() {
 
 // release drops the reference to NVML, which another collector has open now, or which cannot be opened any more.
 func (k *keptXIDs) release() {
-	if k == nil || k.lib == nil {
+	if k.lib == nil {
 		return
 	}
 	_ = k.lib.close() // the next call of NVML says what is wrong
@@ -311,8 +302,8 @@ const (
 // is the last part of a source, because the XID of a lost GPU arrives together with the failure.
 type eventsPart struct {
 	*xids
+	columnList
 	instances []instance
-	cols      []collector.Column
 	latest    []int   // columns of XIDErrors
 	slots     [][]int // event columns by device
 	since     int     // column of XIDsSince; -1 if the list has no events
@@ -376,8 +367,6 @@ func (p *eventsPart) device(e xid) int {
 	}
 	return found
 }
-
-func (p *eventsPart) columns() []collector.Column { return p.cols }
 
 func (p *eventsPart) sample(row []float64, due []bool) error {
 	p.poll()

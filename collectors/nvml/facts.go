@@ -4,6 +4,7 @@ package nvml
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -31,7 +32,7 @@ func (a factReader) facts(labels []field.Field) (out [][]collector.Label) {
 		for _, f := range labels {
 			v := text(f.Desc.ID)
 			if n, ok := numbers[f.Desc.ID]; ok && v == "" {
-				v = strconv.FormatFloat(n*factor(f), 'f', -1, 64)
+				v = strconv.FormatFloat(n*cmp.Or(f.Scale, 1), 'f', -1, 64)
 			}
 			if v = tidy(v); v != "" {
 				facts = append(facts, collector.Label{Name: f.Name, Value: v})
@@ -62,9 +63,6 @@ func (a factReader) numbers(labels []field.Field) map[field.ID]float64 {
 		}
 	}
 	out := map[field.ID]float64{}
-	if len(fields) == 0 {
-		return out
-	}
 	p, err := newReadings(a.gpu.reader, []target{{reader: a.gpu.reader, level: field.GPU}}, fields, nil, unexplained(), nil)
 	if err != nil || p == nil {
 		return out
@@ -83,13 +81,6 @@ func (a factReader) numbers(labels []field.Field) map[field.ID]float64 {
 		}
 	}
 	return out
-}
-
-func factor(f field.Field) float64 {
-	if f.Scale == 0 || math.IsNaN(f.Scale) {
-		return 1
-	}
-	return f.Scale
 }
 
 // instanceText returns a label of an instance: its own value for the labels that differ, else the board's.

@@ -153,7 +153,6 @@ func (r *reading) levelOf() field.Level {
 // profiling is one row of the table of DCGM_FI_PROF_… fields, which NVML's GPU performance monitor (GPM) supplies. Two
 // GPM samples give the means over the time between them.
 type profiling struct {
-	id     field.ID
 	metric uint32  // NVML_GPM_METRIC_… in nvml.h; of link 0 if perLink
 	scale  float64 // from GPM's unit to the field's
 	// perLink marks a field of links. The metrics of the links 0 to 17 are 2 apart; those from link 18 on have their
@@ -168,17 +167,17 @@ const (
 	fromMiB     = 1 << 20
 )
 
-// profilings returns the table, sorted by field. DCGM reads the same metrics (DcgmFieldIdToNvmlGpmMetricId in its
+// profilings returns the table by field. DCGM reads the same metrics (DcgmFieldIdToNvmlGpmMetricId in its
 // dcgm_fields.cpp).
-var profilings = sync.OnceValue(func() []profiling {
-	table := []profiling{
-		{id: 1532, metric: 63, scale: fromMiB, perLink: true},
-		{id: 1533, metric: 62, scale: fromMiB, perLink: true},
+var profilings = sync.OnceValue(func() map[field.ID]profiling {
+	table := map[field.ID]profiling{
+		1532: {metric: 63, scale: fromMiB, perLink: true},
+		1533: {metric: 62, scale: fromMiB, perLink: true},
 	}
-	// run adds consecutive fields whose metrics are step apart.
-	run := func(first, last field.ID, metric, step uint32, scale float64) {
+	// run adds consecutive fields, whose metrics are consecutive, too.
+	run := func(first, last field.ID, metric uint32, scale float64) {
 		for id := first; id <= last; id++ {
-			table = append(table, profiling{id: id, metric: metric + uint32(id-first)*step, scale: scale})
+			table[id] = profiling{metric: metric + uint32(id-first), scale: scale}
 		}
 	}
 	// graphics engine, SM, SM occupancy, any tensor pipe, DRAM, FP64, FP32, FP16; PCIe and NVLink, sent and received;
@@ -188,34 +187,23 @@ var profilings = sync.OnceValue(func() []profiling {
 		if id >= 1009 && id <= 1012 {
 			scale = fromMiB
 		}
-		run(id, id, metric, 0, scale)
+		run(id, id, metric, scale)
 	}
 	for i, metric := range []uint32{100, 102, 101, 103} { // C2C: all and data, sent; all and data, received
-		run(field.ID(1076+i), field.ID(1076+i), metric, 0, fromMiB)
+		run(field.ID(1076+i), field.ID(1076+i), metric, fromMiB)
 	}
-	run(1017, 1024, 30, 1, fromPercent) // video decoders
-	run(1025, 1032, 40, 1, fromPercent) // JPEG decoders
-	run(1033, 1034, 50, 1, fromPercent) // optical flow engines
+	run(1017, 1024, 30, fromPercent) // video decoders
+	run(1025, 1032, 40, fromPercent) // JPEG decoders
+	run(1033, 1034, 50, fromPercent) // optical flow engines
 	for link := range uint32(18) {
 		tx := field.ID(1040 + 2*link)
-		run(tx, tx, 63+2*link, 0, fromMiB)
-		run(tx+1, tx+1, 62+2*link, 0, fromMiB)
+		run(tx, tx, 63+2*link, fromMiB)
+		run(tx+1, tx+1, 62+2*link, fromMiB)
 	}
-	run(1080, 1083, 160, 1, 1) // caches of host and peer memory
-	run(1084, 1096, 248, 1, 1) // cycles and bytes since boot
-	slices.SortFunc(table, func(a, b profiling) int { return int(a.id) - int(b.id) })
+	run(1080, 1083, 160, 1) // caches of host and peer memory
+	run(1084, 1096, 248, 1) // cycles and bytes since boot
 	return table
 })
-
-// profilingOf returns the row of a field.
-func profilingOf(id field.ID) (profiling, bool) {
-	table := profilings()
-	i, ok := slices.BinarySearchFunc(table, id, func(p profiling, id field.ID) int { return int(p.id) - int(id) })
-	if !ok {
-		return profiling{}, false
-	}
-	return table[i], true
-}
 
 // metricOf returns the metric of a link, counted from 0; 0 if GPM has none for it. The metrics of links 18 and higher
 // begin at 212.
@@ -241,8 +229,8 @@ func Has() func(*field.Descriptor) bool {
 	for _, r := range allReadings() {
 		has[r.id] = true
 	}
-	for _, p := range profilings() {
-		has[p.id] = true
+	for id := range profilings() {
+		has[id] = true
 	}
 	for _, f := range textFacts {
 		has[f.id] = true

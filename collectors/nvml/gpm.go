@@ -36,8 +36,8 @@ const (
 // GPM's streaming mode (nvmlGpmSetStreamingEnabled) stays as it is: samples do not need it, and it is a setting of the
 // device.
 type gpmPart struct {
-	api     nvml.Interface
-	cols    []collector.Column
+	api nvml.Interface
+	columnList
 	metrics []gpmMetric // by column
 	groups  []*gpmGroup
 	samples []nvml.GpmSample // of groups
@@ -107,8 +107,6 @@ type gpmCandidate struct {
 }
 
 var _ part = (*gpmPart)(nil)
-
-func (p *gpmPart) columns() []collector.Column { return p.cols }
 
 // sample takes a sample for each group with due columns and computes the metrics if the group has an older sample.
 func (p *gpmPart) sample(row []float64, due []bool) error {
@@ -260,7 +258,7 @@ func planGPM(g *gpu, targets []target, fields []field.Reading, perInstance bool)
 			continue
 		}
 		for _, f := range fields {
-			row, ok := profilingOf(f.Desc.ID)
+			row, ok := profilings()[f.Desc.ID]
 			if !ok || !row.suits(f.Desc, t.level) {
 				continue
 			}
@@ -283,13 +281,10 @@ func planGPM(g *gpu, targets []target, fields []field.Reading, perInstance bool)
 
 // suits reports whether a device of the level has the field.
 func (p profiling) suits(d *field.Descriptor, level field.Level) bool {
-	switch {
-	case p.perLink, level == field.Link:
+	if p.perLink || level == field.Link {
 		return p.perLink && level == field.Link
-	case level == field.GPU:
-		return true
 	}
-	return d.Level >= level && d.Level <= field.ComputeInstance
+	return d.AskedOf(level)
 }
 
 // groupOf returns an empty group on the device whose samples hold a target's values. A GPU

@@ -4,10 +4,8 @@ package nvml
 
 import (
 	"cmp"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"regexp"
 	"slices"
 	"strconv"
@@ -33,7 +31,7 @@ type gpu struct {
 	// instances.
 	instances []instance
 	unread    error  // why instances cannot be read
-	layout    uint64 // hash of the MIG layout, see library.layout
+	layout    string // see library.layout
 
 	err    error       // why NVML did not answer; then only index and device are set
 	silent func() bool // whether the call that hung is still running; nil if none hung
@@ -141,6 +139,9 @@ func (l *library) findInstances(g *gpu) {
 	}
 	mode, _, code := g.handle.GetMigMode()
 	if code != nvml.SUCCESS {
+		if code != nvml.ERROR_NOT_SUPPORTED {
+			g.unread = gpuError("nvmlDeviceGetMigMode", code)
+		}
 		return
 	}
 	g.migCapable, g.mig = true, mode == nvml.DEVICE_MIG_ENABLE
@@ -235,24 +236,23 @@ func (l *library) profile(mig nvml.Device) string {
 	return ""
 }
 
-// layout returns a hash of the MIG mode and the MIG devices' UUIDs by index, which changes with the MIG layout. It is 0
-// if one of them cannot be read. Handles and IDs are reused for other instances; UUIDs are not.
-func (l *library) layout(gpu nvml.Device) uint64 {
-	h := fnv.New64a()
+// layout returns the MIG mode and the MIG devices' UUIDs by index, which change with the MIG layout. It is "" if one of
+// them cannot be read. Handles and IDs are reused for other instances; UUIDs are not.
+func (l *library) layout(gpu nvml.Device) string {
 	mode, _, code := gpu.GetMigMode()
 	switch {
 	case code == nvml.ERROR_NOT_SUPPORTED:
-		return h.Sum64()
+		return "no MIG"
 	case code != nvml.SUCCESS:
-		return 0
+		return ""
 	}
-	_ = binary.Write(h, binary.LittleEndian, int64(mode)) // a hash accepts everything
+	layout := fmt.Sprint("mode ", mode)
 	if mode == nvml.DEVICE_MIG_DISABLE {
-		return h.Sum64()
+		return layout
 	}
 	most, code := gpu.GetMaxMigDeviceCount()
 	if code != nvml.SUCCESS {
-		return 0
+		return ""
 	}
 	for i := range min(most, maxInstances) {
 		mig, code := gpu.GetMigDeviceHandleByIndex(i)
@@ -260,15 +260,15 @@ func (l *library) layout(gpu nvml.Device) uint64 {
 			continue
 		}
 		if code != nvml.SUCCESS {
-			return 0
+			return ""
 		}
 		uuid, code := mig.GetUUID()
 		if code != nvml.SUCCESS {
-			return 0
+			return ""
 		}
-		_, _ = fmt.Fprint(h, i, uuid)
+		layout += fmt.Sprintf(", %d %s", i, uuid)
 	}
-	return h.Sum64()
+	return layout
 }
 
 // migChanged reports whether a GPU's MIG layout differs from the one at discovery. Errors alone do not show that, because
@@ -278,7 +278,7 @@ func (l *library) migChanged(g *gpu) bool {
 		return false
 	}
 	now := l.layout(g.handle)
-	return now != 0 && now != g.layout
+	return now != "" && now != g.layout
 }
 
 // watchEvery is how often a GPU is checked for other instances than at Open. Drivers with MIG events report a new
@@ -288,6 +288,7 @@ const watchEvery = 5 * time.Second
 // migPart has no columns. It requests a new Open when the GPU's instances have changed, before other parts read
 // instances that no longer exist.
 type migPart struct {
+	columnList
 	changed func() bool
 	now     func() time.Time
 	asked   time.Time
@@ -304,8 +305,6 @@ func newMIGPart(l *library, g *gpu, c *costs) part {
 	changed := func() bool { return l.migChanged(g) }
 	return &migPart{changed: changed, now: time.Now, asked: time.Now(), cost: c.meter("nvmlDeviceGetMigDeviceHandleByIndex")}
 }
-
-func (*migPart) columns() []collector.Column { return nil }
 
 func (p *migPart) sample([]float64, []bool) error {
 	now := p.now()

@@ -29,7 +29,7 @@ type healthPart struct {
 	now      func() time.Time
 	infoROM  time.Time // when it was last read
 
-	cols    []collector.Column
+	columnList
 	watches []boundWatch
 	rules   []boundRule
 	row     []float64 // of inputs
@@ -183,8 +183,6 @@ func (p *healthPart) addColumn(watch, code string) int {
 	}})
 	return len(p.cols) - 1
 }
-
-func (p *healthPart) columns() []collector.Column { return p.cols }
 
 func (p *healthPart) sample(row []float64, due []bool) error {
 	if !slices.Contains(due, true) {

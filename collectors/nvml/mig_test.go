@@ -59,8 +59,8 @@ func TestDiscoveryOfInstances(t *testing.T) {
 			t.Errorf("instance %s has the compute instance %d", in.device.ID, in.ci)
 		}
 	}
-	if !gpus[0].mig || !gpus[1].mig || gpus[0].layout == 0 || gpus[0].layout == gpus[1].layout {
-		t.Errorf("MIG modes %v, %v, layouts %x, %x", gpus[0].mig, gpus[1].mig, gpus[0].layout, gpus[1].layout)
+	if !gpus[0].mig || !gpus[1].mig || gpus[0].layout == "" || gpus[0].layout == gpus[1].layout {
+		t.Errorf("MIG modes %v, %v, layouts %q, %q", gpus[0].mig, gpus[1].mig, gpus[0].layout, gpus[1].layout)
 	}
 }
 
@@ -161,14 +161,17 @@ func TestLayoutUnknown(t *testing.T) {
 
 // TestUnreadInstances checks that instances that cannot be read are counted and logged, and indexes without one are not.
 func TestUnreadInstances(t *testing.T) {
-	n := nvmltest.New(t, nvmltest.Config{GPUs: 2, MIG: map[int][]string{0: {"1g.10gb"}, 1: {"1g.10gb"}}})
+	n := nvmltest.New(t, nvmltest.Config{GPUs: 3, MIG: map[int][]string{0: {"1g.10gb"}, 1: {"1g.10gb"}}})
 	n.Return(1, "nvmlDeviceGetMigDeviceHandleByIndex", "NO_PERMISSION")
+	n.Return(2, "nvmlDeviceGetMigMode", "NO_PERMISSION")
 	core, logs := observer.New(zap.WarnLevel)
 	o := at(n)
 	o.Log = zap.New(core)
 	c, sources := open(t, o)
-	if got := logs.FilterMessageSnippet("cannot read all MIG instances of a GPU").FilterField(zap.String("gpu", "1")).Len(); got != 1 || logs.Len() != 1 || c.LeftOut() != 1 {
-		t.Errorf("%d log lines %v, left out %d, want 1", got, logs.All(), c.LeftOut())
+	for _, gpu := range []string{"1", "2"} {
+		if got := logs.FilterMessageSnippet("cannot read all MIG instances of a GPU").FilterField(zap.String("gpu", gpu)).Len(); got != 1 || logs.Len() != 2 || c.LeftOut() != 2 {
+			t.Errorf("GPU %s: %d log lines %v, left out %d, want 1 of each", gpu, got, logs.All(), c.LeftOut())
+		}
 	}
 	if len(sources[1].Devices()) != 1 {
 		t.Errorf("devices %v, want the GPU without instances", sources[1].Devices())

@@ -13,6 +13,7 @@
 package nvml
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"slices"
@@ -48,16 +49,11 @@ type Options struct {
 }
 
 func (o Options) withDefaults(name string) Options {
-	if o.Patience <= 0 {
-		o.Patience = 5 * time.Second
-	}
+	o.Patience = cmp.Or(o.Patience, 5*time.Second)
 	if o.Getenv == nil {
 		o.Getenv = os.Getenv
 	}
-	if o.Log == nil {
-		o.Log = zap.NewNop()
-	}
-	o.Log = o.Log.Named("nvml").With(zap.String("collector", name))
+	o.Log = cmp.Or(o.Log, zap.NewNop()).Named("nvml").With(zap.String("collector", name))
 	return o
 }
 
@@ -83,9 +79,6 @@ func Present(root string) bool {
 
 // text returns the content of a small sysfs file, "" if it cannot be read.
 func text(dir, name string) string {
-	b, err := os.ReadFile(filepath.Join(dir, name))
-	if err != nil {
-		return ""
-	}
+	b, _ := os.ReadFile(filepath.Join(dir, name))
 	return strings.TrimSpace(string(b))
 }

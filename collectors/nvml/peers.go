@@ -26,17 +26,14 @@ const overdue = time.Second
 // two GPUs is failing.
 const peersPatience = 250 * time.Millisecond
 
-// linkStatuses lists the values of label link_status by nvmlGpuP2PStatus_t, in dcgm-exporter's spelling.
-var linkStatuses = [...]string{"OK", "ChipsetNotSupported", "GPUNotSupported", "TopologyNotSupported", "DisabledByRegKey", "NotSupported", "Unknown"}
-
 // peersPart supplies DCGM_EXP_P2P_STATUS: whether a GPU reaches each other GPU over NVLink. The status is a label, so
 // there is a column per peer and status, and exactly one column of an answering peer has a value.
 //
 // A peer that has not answered is blank.
 type peersPart struct {
-	peers []*peer
-	cols  []collector.Column // pair-major
-	cost  *collector.Meter
+	columnList // pair-major
+	peers      []*peer
+	cost       *collector.Meter
 }
 
 var _ part = (*peersPart)(nil)
@@ -95,7 +92,7 @@ func newPeers(l *library, g *gpu, all []*gpu, fields []field.Reading, c *costs) 
 				if code != nvml.SUCCESS || status < 0 {
 					return peerUnknown
 				}
-				return min(int(status), len(linkStatuses)-1) // a status that newer drivers add is "Unknown"
+				return min(int(status), len(field.LinkStatuses)-1) // a status that newer drivers add is "Unknown"
 			})
 		}
 	}
@@ -115,7 +112,7 @@ func newPeers(l *library, g *gpu, all []*gpu, fields []field.Reading, c *costs) 
 
 // add adds a peer and starts to read its status for the first sample.
 func (p *peersPart) add(index int, call func() int) {
-	for _, status := range linkStatuses {
+	for _, status := range field.LinkStatuses {
 		p.cols = append(p.cols, collector.Column{Field: field.P2PStatus, Labels: []collector.Label{
 			{Name: "link_status", Value: status}, {Name: "peer_gpu", Value: strconv.Itoa(index)},
 		}})
@@ -125,13 +122,11 @@ func (p *peersPart) add(index int, call func() int) {
 	p.peers = append(p.peers, x)
 }
 
-func (p *peersPart) columns() []collector.Column { return p.cols }
-
 func (p *peersPart) sample(row []float64, due []bool) error {
 	if !slices.Contains(due, true) {
 		return nil
 	}
-	const n = len(linkStatuses)
+	const n = len(field.LinkStatuses)
 	for i, x := range p.peers {
 		status := x.last()
 		for j := range n {

@@ -19,7 +19,7 @@ import (
 // processPart supplies the processes of a GPU and of its MIG devices: one block of columns each, see
 // collector.AppendProcessColumns.
 type processPart struct {
-	cols     []collector.Column
+	columnList
 	subjects []processSubject
 	now      func() time.Time
 	begin    time.Time
@@ -79,8 +79,6 @@ func (p *processPart) addSubject(l *library, s processSubject, busy bool) {
 	p.subjects = append(p.subjects, s)
 	p.cols = collector.AppendProcessColumns(p.cols, s.device)
 }
-
-func (p *processPart) columns() []collector.Column { return p.cols }
 
 // sample samples each subject in turn. A subject without a list is blank. A subject that does not answer has its own
 // error.

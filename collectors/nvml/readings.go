@@ -15,7 +15,7 @@ import (
 
 // readingsPart supplies the fields of the table of readings for a GPU, its instances and links.
 type readingsPart struct {
-	cols  []collector.Column
+	columnList
 	cells []cell
 	batch *batch
 	why   *reasons
@@ -36,8 +36,6 @@ type cell struct {
 	wide   bool    // the counter has exceeded 32 bits
 	none   float64 // value for a blank although NVML answered
 }
-
-func (p *readingsPart) columns() []collector.Column { return p.cols }
 
 func (p *readingsPart) sample(row []float64, due []bool) error {
 	p.batch.clear()

@@ -99,7 +99,7 @@ func (w *reasons) rest(l field.Level, d *field.Descriptor) collector.Explanation
 		return e
 	}
 	e := collector.Explanation{Reason: collector.ReasonUnsupported, Detail: "NVML does not have it for this kind of device (" + l.String() + ")"}
-	_, profiling := profilingOf(d.ID)
+	_, profiling := profilings()[d.ID]
 	switch {
 	case field.IsXID(d.ID):
 		e.Detail = "the driver has no XID events of this device"

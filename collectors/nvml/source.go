@@ -21,6 +21,11 @@ type part interface {
 	sample(row []float64, due []bool) error
 }
 
+// columnList holds the columns of a part.
+type columnList struct{ cols []collector.Column }
+
+func (l *columnList) columns() []collector.Column { return l.cols }
+
 // A closer is a part that holds something. Its close waits for a call that hangs.
 type closer interface{ close() }
 

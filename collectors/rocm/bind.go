@@ -41,14 +41,12 @@ func want(units []unit, fields field.List) []unit {
 
 // readings returns the raw readings that the columns may need, without duplicates.
 func readings(units []unit) []sysfs.Reading {
-	seen := map[sysfs.Reading]bool{}
 	var out []sysfs.Reading
 	for _, u := range units {
 		for _, s := range u.specs {
 			for _, t := range s.terms {
 				for _, r := range t.raw {
-					if !seen[r] {
-						seen[r] = true
+					if !slices.Contains(out, r) {
 						out = append(out, r)
 					}
 				}

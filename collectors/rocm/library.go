@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -80,13 +79,16 @@ func (l *library) Failed(f int, status int32) error {
 // caller calls functions of a library and counts the calls.
 type caller struct {
 	*library
-	count, nanos []atomic.Uint64 // by function
+	meters []collector.Meter // by function
 }
 
 // newCaller returns a caller with its own counts.
 func (l *library) newCaller() *caller {
-	n := len(l.address)
-	return &caller{l, make([]atomic.Uint64, n), make([]atomic.Uint64, n)}
+	c := &caller{l, make([]collector.Meter, len(l.address))}
+	for f := range c.meters {
+		c.meters[f].Call = l.api.Functions[f].Name
+	}
+	return c
 }
 
 // Call calls a function, or returns smiUnsupported if the library lacks it. Arguments are 32- or 64-bit numbers and
@@ -99,8 +101,7 @@ func (c *caller) Call(f int, args ...uint64) int32 {
 	copy(all[:], args)
 	begin := time.Now()
 	status := c.call(f, &all)
-	c.count[f].Add(1)
-	c.nanos[f].Add(uint64(time.Since(begin)))
+	c.meters[f].Record(1, begin)
 	return status
 }
 
@@ -109,9 +110,9 @@ func (c *caller) Must(f int, args ...uint64) error { return c.Failed(f, c.Call(f
 
 // Calls returns the cost of the calls. It is safe for any goroutine.
 func (c *caller) Calls() (out []collector.CallCost) {
-	for f := range c.count {
-		if n := c.count[f].Load(); n > 0 {
-			out = append(out, collector.CallCost{Call: c.api.Functions[f].Name, Count: n, Time: time.Duration(c.nanos[f].Load())})
+	for f := range c.meters {
+		if cost := c.meters[f].Cost(); cost.Count > 0 {
+			out = append(out, cost)
 		}
 	}
 	return out
@@ -150,9 +151,8 @@ func (a *libraryAPI) names(named, dir string) []string {
 		for _, folder := range a.Folders {
 			for _, s := range a.Sonames {
 				// Errors for every absent name would hide the important loader error.
-				if found, err := filepath.Glob(filepath.Join(release, folder, s)); err == nil {
-					names = append(names, found...)
-				}
+				found, _ := filepath.Glob(filepath.Join(release, folder, s)) // the pattern is valid
+				names = append(names, found...)
 			}
 		}
 	}
@@ -164,9 +164,8 @@ func (a *libraryAPI) names(named, dir string) []string {
 func releases(dir string) []string {
 	var found []string
 	for _, pattern := range []string{"rocm-*", "rocm/core-*"} {
-		if more, err := filepath.Glob(filepath.Join(dir, pattern)); err == nil {
-			found = append(found, more...)
-		}
+		more, _ := filepath.Glob(filepath.Join(dir, pattern)) // the pattern is valid
+		found = append(found, more...)
 	}
 	slices.SortFunc(found, func(a, b string) int {
 		return -cmp.Or(slices.Compare(numbers(filepath.Base(a)), numbers(filepath.Base(b))), strings.Compare(a, b))

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
-	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -87,8 +86,8 @@ type processSource struct {
 	log     *zap.Logger
 	said    state
 
-	room        []collector.Process
-	scans, time atomic.Int64
+	room []collector.Process
+	cost collector.Meter // of reading KFD's files
 }
 
 var (
@@ -101,7 +100,7 @@ func (c *Processes) source(n node, g *sysfs.GPU) *processSource {
 	board := n.board(g)
 	s := &processSource{
 		devices: []collector.Device{board}, list: c.files.Processes(g),
-		log: c.o.Log.With(zap.String("device", board.ID)),
+		log: c.o.Log.With(zap.String("device", board.ID)), cost: collector.Meter{Call: "kfd/proc"},
 	}
 	for i, inst := range g.Instances {
 		device := 0
@@ -123,8 +122,7 @@ func (s *processSource) Columns() []collector.Column { return s.columns }
 func (s *processSource) Sample(row []float64, due []bool) error {
 	begin := time.Now()
 	err := s.list.Scan(true)
-	s.scans.Add(1)
-	s.time.Add(int64(time.Since(begin)))
+	s.cost.Record(1, begin)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) && !errors.Is(err, sysfs.ErrTooMany) {
 		return ofDevice(err)
 	}
@@ -172,7 +170,5 @@ func occupancy(units float64, of int) float64 {
 	return min(units/float64(of)*100, 100)
 }
 
-// Calls returns the cost of reading KFD's files.
-func (s *processSource) Calls() []collector.CallCost {
-	return []collector.CallCost{{Call: "kfd/proc", Count: uint64(s.scans.Load()), Time: time.Duration(s.time.Load())}}
-}
+// Calls implements collector.CallMeter.
+func (s *processSource) Calls() []collector.CallCost { return []collector.CallCost{s.cost.Cost()} }

@@ -66,8 +66,10 @@ var smiFunctions = []libraryFunction{ //nolint:gochecknoglobals // a constant
 
 // smiAsk describes the call that reads one value.
 type smiAsk struct {
-	function int    // smiTemperature …
-	a, b     uint32 // sensor or memory, and the sensor's metric
+	function int    // smiTemperature …; 0 if it is read from files
+	last     uint8  // highest index
+	index    uint8  // sensor or memory
+	metric   uint32 // of the sensor
 	second   bool   // the value is the second output
 }
 
@@ -85,16 +87,12 @@ const smiUnset = 1 << 63
 //     process on the GPU.
 func smiAskFor(r sysfs.Reading) (smiAsk, bool) {
 	q := smiReadings[r.Kind]
-	return smiAsk{q.function, uint32(r.Index), q.metric, q.second}, q.function != 0 && r.Index <= q.last
+	q.index = r.Index
+	return q, q.function != 0 && q.index <= q.last
 }
 
 // smiReadings has the call for each kind. The library numbers sensors and memories as package sysfs does.
-var smiReadings = [sysfs.Kinds]struct { //nolint:gochecknoglobals // a constant
-	function int    // 0 if read from files
-	last     uint8  // highest Index
-	metric   uint32 // of the sensor
-	second   bool   // the value is the second output
-}{
+var smiReadings = [sysfs.Kinds]smiAsk{ //nolint:gochecknoglobals // a constant
 	sysfs.Temperature:     {function: smiTemperature, last: sysfs.Sensors - 1},
 	sysfs.TemperatureCrit: {function: smiTemperature, last: sysfs.Sensors - 1, metric: 5}, // RSMI_TEMP_CRITICAL
 	sysfs.TemperatureStop: {function: smiTemperature, last: sysfs.Sensors - 1, metric: 7}, // RSMI_TEMP_EMERGENCY
@@ -118,7 +116,7 @@ func smiCall(c *caller, device uint32, q smiAsk, out *[2]uint64) (status int32) 
 	if q.function == smiMemoryBusy { // the only function that writes 32 bits
 		out[0] = none
 	}
-	args := [5]uint64{uint64(device), uint64(q.a), uint64(q.b)}
+	args := [5]uint64{uint64(device), uint64(q.index), uint64(q.metric)}
 	n := 1 + smiFunctions[q.function].takes
 	args[n], args[n+1] = addressOf(&out[0]), addressOf(&out[1])
 	status = c.Call(q.function, args[:n+2]...)

@@ -156,13 +156,8 @@ func (r *smiReader) Read(values []float64, due []bool) error {
 	if err == nil && !r.ask(values, due) && !r.files.Exists() {
 		err = sysfs.ErrLost
 	}
-	if err == nil {
-		return nil
-	}
-	for i := range due {
-		if due[i] {
-			values[i] = math.NaN()
-		}
+	if err != nil {
+		blank(values, due, math.NaN())
 	}
 	return err
 }

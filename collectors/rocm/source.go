@@ -76,14 +76,14 @@ func (s *source) Columns() []collector.Column { return s.columns }
 func (s *source) Sample(row []float64, due []bool) error {
 	if s.files.Suspended() {
 		s.logPower(errSuspended)
-		s.blank(row, due, s.blanks.suspended)
+		blank(row, due, s.blanks.suspended)
 		s.time.reset()
 		return nil
 	}
 	s.logPower(nil)
 	err := s.readFrame(s.plan(due))
 	if errors.Is(err, collector.ErrDeviceLost) {
-		s.blank(row, due, math.NaN())
+		blank(row, due, math.NaN())
 		s.time.reset()
 	}
 	if err != nil {
@@ -98,7 +98,8 @@ func (s *source) Sample(row []float64, due []bool) error {
 	return nil
 }
 
-func (s *source) blank(row []float64, due []bool, with float64) {
+// blank writes a placeholder to the due cells.
+func blank(row []float64, due []bool, with float64) {
 	for i := range row {
 		if due[i] {
 			row[i] = with

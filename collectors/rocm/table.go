@@ -112,7 +112,7 @@ func clockSpecs(g *sysfs.GPU) []spec {
 			}
 			return append(out, m)
 		}
-		if dcgm := []field.ID{dcgmSMClock, dcgmMemClock, 0, 0, dcgmVideoClock, 0}[i]; dcgm != 0 {
+		if dcgm := []field.ID{field.SMClock, dcgmMemClock, 0, 0, dcgmVideoClock, 0}[i]; dcgm != 0 {
 			out = append(out, one(dcgm, terms(1)...))
 		}
 		if dcgm := []field.ID{dcgmMaxSMClock, dcgmMaxMemClock, 0, 0, dcgmMaxVideoClock, 0}[i]; dcgm != 0 {
@@ -146,11 +146,11 @@ func temperatureSpecs() []spec {
 	memory := []term{rawTerm(sysfs.Temperature, sysfs.SensorMemory, 1), metric(gm.TemperatureMem, 0, 1).nonzeroOnly()}
 	out := []spec{
 		one(dcgmMemoryTemp, memory...),
-		one(dcgmGPUTemp,
+		one(field.GPUTemperature,
 			rawTerm(sysfs.Temperature, sysfs.SensorEdge, 1), metric(gm.TemperatureEdge, 0, 1),
 			rawTerm(sysfs.Temperature, sysfs.SensorJunction, 1).orElse(1), metric(gm.TemperatureHotspot, 0, 1).orElse(1),
 			metric(gm.TemperatureGfx, 0, 1).orElse(2)),
-		one(dcgmSlowdownTemp, gpu(sysfs.TemperatureCrit)...),
+		one(field.SlowdownTemperature, gpu(sysfs.TemperatureCrit)...),
 		one(dcgmShutdownTemp, gpu(sysfs.TemperatureStop)...),
 	}
 	sensor := func(name string, terms ...term) {
@@ -213,10 +213,10 @@ func powerSpecs(g *sysfs.GPU) []spec {
 		either = append(either, t.orElse(1))
 	}
 	return []spec{
-		one(dcgmPower, either...),
+		one(field.PowerUsage, either...),
 		one(dcgmPowerInstant, instant...),
 		one(field.AMDPowerAverage, average...),
-		one(dcgmEnergy, energy...),
+		one(field.TotalEnergy, energy...),
 		one(dcgmPowerLimit, rawTerm(sysfs.PowerCap, 0, 1).nonzeroOnly()),
 		one(dcgmPowerEnforced, rawTerm(sysfs.PowerCap, 0, 1).nonzeroOnly()),
 		one(dcgmPowerLimitMin, rawTerm(sysfs.PowerCapMin, 0, 1)),
@@ -235,11 +235,11 @@ func utilisationSpecs() []spec {
 		metric(gm.AverageMMActivity, 0, 1),
 	}
 	return []spec{
-		one(dcgmGPUUtil, rawTerm(sysfs.Busy, 0, 1), metric(gm.AverageGfxActivity, 0, 1)),
+		one(field.GPUUtilization, rawTerm(sysfs.Busy, 0, 1), metric(gm.AverageGfxActivity, 0, 1)),
 		one(dcgmMemUtil, rawTerm(sysfs.MemoryBusy, 0, 1), metric(gm.AverageUmcActivity, 0, 1)),
 		one(dcgmEncUtil, video...),
 		one(dcgmDecUtil, video...),
-		one(dcgmEngineActive, over(opRate, toBusy, 0, 1, gm.GfxActivityAcc)),
+		one(field.EngineActive, over(opRate, toBusy, 0, 1, gm.GfxActivityAcc)),
 		one(dcgmDRAMActive, over(opRate, toBusy, 0, 1, gm.MemActivityAcc)),
 		{field.AMDBusySeconds, label("engine", "gfx"), []term{counter(gm.GfxActivityAcc, toBusy, maxBusyRate)}},
 		{field.AMDBusySeconds, label("engine", "umc"), []term{counter(gm.MemActivityAcc, toBusy, maxBusyRate)}},
@@ -269,9 +269,9 @@ func memorySpecs(more boardFacts) []spec {
 func busSpecs() []spec {
 	bus := func(direction int, scale float64) term { return term{op: opBus, first: direction, scale: scale} }
 	return []spec{
-		one(dcgmReplays, rawTerm(sysfs.Replays, 0, 1), metric(gm.PCIeReplay, 0, 1)),
-		one(dcgmLinkGen, rawTerm(sysfs.LinkSpeed, 0, 1).generation(), metric(gm.PCIeLinkSpeed, 0, 1).generation()),
-		one(dcgmLinkWidth, rawTerm(sysfs.LinkWidth, 0, 1), metric(gm.PCIeLinkWidth, 0, 1)),
+		one(field.PCIeReplays, rawTerm(sysfs.Replays, 0, 1), metric(gm.PCIeReplay, 0, 1)),
+		one(field.PCIeGeneration, rawTerm(sysfs.LinkSpeed, 0, 1).generation(), metric(gm.PCIeLinkSpeed, 0, 1).generation()),
+		one(field.PCIeWidth, rawTerm(sysfs.LinkWidth, 0, 1), metric(gm.PCIeLinkWidth, 0, 1)),
 		one(field.AMDPCIeSpeed, rawTerm(sysfs.LinkSpeed, 0, fromGB), metric(gm.PCIeLinkSpeed, 0, fromGB)),
 		one(field.AMDPCIeSpeedMax, rawTerm(sysfs.LinkSpeedMax, 0, fromGB)),
 		one(dcgmMaxLinkGen, rawTerm(sysfs.LinkSpeedMax, 0, 1).generation()),
@@ -299,12 +299,12 @@ func errorSpecs() []spec {
 		return t
 	}
 	out := []spec{
-		one(dcgmSBE, sum(sysfs.Correctable)),
-		one(dcgmDBE, sum(sysfs.Uncorrectable)),
+		one(field.CorrectedErrors, sum(sysfs.Correctable)),
+		one(field.UncorrectedErrors, sum(sysfs.Uncorrectable)),
 		one(field.AMDDeferred, sum(sysfs.Deferred)),
-		one(dcgmRetired, rawTerm(sysfs.BadPages, sysfs.PageRetired, 1)),
-		one(dcgmRetiredPending, rawTerm(sysfs.BadPages, sysfs.PagePending, 1)),
-		one(dcgmRemapFailure, term{op: opAny, raw: []sysfs.Reading{{Kind: sysfs.BadPages, Index: sysfs.PageFailed}}, scale: 1}),
+		one(field.RetiredPagesUncorrected, rawTerm(sysfs.BadPages, sysfs.PageRetired, 1)),
+		one(field.RetiredPagesPending, rawTerm(sysfs.BadPages, sysfs.PagePending, 1)),
+		one(field.RowRemapFailure, term{op: opAny, raw: []sysfs.Reading{{Kind: sysfs.BadPages, Index: sysfs.PageFailed}}, scale: 1}),
 	}
 	for b := range sysfs.Blocks {
 		for i, severity := range []string{"ce", "de", "ue"} {
@@ -356,8 +356,8 @@ func throttleSpecs(g *sysfs.GPU) []spec {
 	active("thermal", throttleThermal, gm.SocketThmResidency, gm.VRThmResidency, gm.HBMThmResidency)
 	active("prochot", throttleProchot, gm.ProchotResidency)
 	out = append(out,
-		one(dcgmPowerViolation, count(opHeld, cycles, gm.PPTResidency)),
-		one(dcgmThermalViolation, count(opHeld, cycles, gm.SocketThmResidency, gm.VRThmResidency, gm.HBMThmResidency)),
+		one(field.PowerViolation, count(opHeld, cycles, gm.PPTResidency)),
+		one(field.ThermalViolation, count(opHeld, cycles, gm.SocketThmResidency, gm.VRThmResidency, gm.HBMThmResidency)),
 		one(field.AMDAccumulationCycles, counter(cycles, 1, maxCycleRate)))
 	for _, r := range residencies {
 		out = append(out,
@@ -498,7 +498,7 @@ func instanceSpecs(i sysfs.Instance, at int) []spec {
 	left.plus = total * toMiB
 	out := []spec{
 		one(dcgmFBUsed, process(at, 1, toMiB)),
-		one(dcgmEngineActive, over(opMeanRate, toBusy, i.ID*gm.XCCs, gm.XCCs, gm.XCPGfxBusyAcc)),
+		one(field.EngineActive, over(opMeanRate, toBusy, i.ID*gm.XCCs, gm.XCCs, gm.XCPGfxBusyAcc)),
 	}
 	if total > 0 {
 		out = append(out, fixed(dcgmFBTotal, total*toMiB), one(dcgmFBFree, left), one(dcgmFBUsedRatio, process(at, 1, 1/total)))

@@ -22,7 +22,7 @@ func ReadBuild(version string) Build {
 	b := Build{Version: version}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return b.orUnknown()
+		info = &debug.BuildInfo{}
 	}
 	if b.Version == "" && info.Main.Version != "(devel)" {
 		b.Version = info.Main.Version
@@ -41,10 +41,6 @@ func ReadBuild(version string) Build {
 	if modified && b.Revision != "" {
 		b.Revision += "-dirty"
 	}
-	return b.orUnknown()
-}
-
-func (b Build) orUnknown() Build {
 	b.Version, b.Revision = cmp.Or(b.Version, "unknown"), cmp.Or(b.Revision, "unknown")
 	return b
 }

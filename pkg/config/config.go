@@ -254,7 +254,7 @@ func (c *Config) OwnMetrics() string {
 
 // ownMetricsNotice reports that dcgm-exporter's flag is ignored, if our flag comes from the same source and
 // differs. It does not report that a flag beats a variable, because users expect that.
-func (c *Config) ownMetricsNotice() (Notice, bool) {
+func (c *Config) ownMetricsNotice() []Notice {
 	const theirs, ours = "enable-exporter-metrics", "exporter-metrics"
 	set := MetricsNone
 	if c.allMetrics {
@@ -262,9 +262,9 @@ func (c *Config) ownMetricsNotice() (Notice, bool) {
 	}
 	src := c.Source(theirs)
 	if src == FromDefault || src != c.Source(ours) || set == c.ExporterMetrics {
-		return Notice{}, false
+		return nil
 	}
-	return Notice{theirs, src, "--" + theirs + " is not used: --" + ours + " is " + c.ExporterMetrics}, true
+	return []Notice{{theirs, src, "--" + theirs + " is not used: --" + ours + " is " + c.ExporterMetrics}}
 }
 
 // Source returns the source of a flag's value.
@@ -309,12 +309,9 @@ func (c *Config) EffectiveStaleAfter() time.Duration {
 	return max(30*time.Second, 3*c.Interval)
 }
 
-// nodeNames lists the variables for the node's name in Kubernetes: dcgm-exporter's and a GPU operator's.
-var nodeNames = [...]string{"NODE_NAME", "DS_NODE_NAME"}
-
 // NodeName returns the node's name in Kubernetes, or "" if no variable has it.
 func NodeName(lookup func(string) (string, bool)) string {
-	for _, variable := range nodeNames {
+	for _, variable := range []string{"NODE_NAME", "DS_NODE_NAME"} { // dcgm-exporter's and a GPU operator's
 		if name, _ := lookup(variable); name != "" {
 			return name
 		}

@@ -25,7 +25,6 @@ const (
 	GroupPage       Group = "The page"
 	GroupWeb        Group = "Web"
 	GroupOwners     Group = "Kubernetes, containers and jobs"
-	GroupAMD        Group = "In place of AMD's exporter"
 	GroupLogging    Group = "Logging and diagnosis"
 	GroupFake       Group = "Simulated GPUs"
 	GroupIdle       Group = "Accepted without effect" // see Idle
@@ -230,7 +229,7 @@ func NewSet(lookup func(string) (string, bool)) *Set {
 	s.Add(Section{Origin: Contract, Flags: slices.Concat(
 		contractFields(c), contractDevices(c), contractPage(c), contractWeb(c), contractOwners(c), contractDiagnosis(c), contractIdle())})
 	s.Add(Section{Origin: Own, Flags: slices.Concat(
-		ownSampling(c), ownCollectors(c), ownServing(c), ownOwners(c), ownFake(c)), Check: (*Config).validate})
+		ownSampling(c), ownCollectors(c), ownServing(c), ownOwners(c), ownFake(c)), Check: (*Config).validate, Notices: (*Config).ownMetricsNotice})
 	return s
 }
 
@@ -331,14 +330,9 @@ func (s *Set) readFile() error {
 		return err
 	}
 	for name, text := range c.YAML.flags {
-		f := s.find(name)
-		if f.sources[name] != FromDefault {
-			continue
+		if err := s.SetDefault(name, text, FromFile); err != nil {
+			return err
 		}
-		if err := f.Value.Set(text); err != nil {
-			return fmt.Errorf("configuration file %q: %s is %q: %w", c.ConfigFile, name, text, err)
-		}
-		f.sources[name] = FromFile
 	}
 	return nil
 }
@@ -374,9 +368,6 @@ func (s *Set) Notices() []Notice {
 			out = append(out, Notice{f.Name, src, "--" + f.Name + " has no effect" + why})
 		}
 	}
-	if n, ok := s.config.ownMetricsNotice(); ok {
-		out = append(out, n)
-	}
 	for _, part := range s.sections {
 		if part.Notices != nil {
 			out = append(out, part.Notices(s.config)...)
@@ -400,17 +391,14 @@ func (s *Set) Notices() []Notice {
 	return out
 }
 
-// prefixes lists how the names of our variables and dcgm-exporter's begin.
-var prefixes = []string{"WARPGAUGE_", "DCGM_EXPORTER_"}
-
 // ofService matches the variables that Kubernetes creates for a Service, for example for one called dcgm-exporter.
 var ofService = regexp.MustCompile(`_(SERVICE_(HOST|PORT)(_.*)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_.*)?)?)$`)
 
 // ofUnit is the variable that the unit in deploy/systemd expands to arguments.
 const ofUnit = "WARPGAUGE_FLAGS"
 
-// UnknownVariables lists the variables of an environment (as os.Environ returns it) that have one of our
-// prefixes but belong to no flag.
+// UnknownVariables lists the variables of an environment (as os.Environ returns it) that begin like ours or
+// dcgm-exporter's but belong to no flag.
 func (s *Set) UnknownVariables(environ []string) []Notice {
 	var known []string
 	for _, f := range s.flags {
@@ -419,7 +407,7 @@ func (s *Set) UnknownVariables(environ []string) []Notice {
 	var out []Notice
 	for _, v := range environ {
 		name, _, _ := strings.Cut(v, "=")
-		ours := slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
+		ours := strings.HasPrefix(name, "WARPGAUGE_") || strings.HasPrefix(name, "DCGM_EXPORTER_")
 		if !ours || name == ofUnit || slices.Contains(known, name) || ofService.MatchString(name) {
 			continue
 		}

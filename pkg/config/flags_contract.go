@@ -5,21 +5,19 @@ import (
 	"time"
 )
 
-// The switches that other flags need.
+// Flags that are named more than once.
 const (
 	flagKubernetes = "kubernetes"
 	flagJobs       = "hpc-job-mapping-dir"
 	flagPodLabels  = "kubernetes-enable-pod-labels"
+	flagConfigFile = "config-file"
 )
 
-// noKeep is the reason of two flags.
-const noKeep = "only the newest value of a field is read from DCGM, so it keeps two intervals' worth"
-
-// noDump is the reason of four flags.
-const noDump = "the JSON API and warpctl doctor show what the exporter knows while it runs"
-
-// flagConfigFile is used more than once.
-const flagConfigFile = "config-file"
+// Reasons of several flags.
+const (
+	noKeep = "only the newest value of a field is read from DCGM, so it keeps two intervals' worth"
+	noDump = "the JSON API and warpctl doctor show what the exporter knows while it runs"
+)
 
 // This file holds dcgm-exporter's flags, up to 4.9, with its names, aliases and variables.
 

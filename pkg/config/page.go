@@ -21,9 +21,6 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// errNoPage reports HTML or JSON in place of metrics, as apiv1.ErrNoPage does.
-var errNoPage = errors.New("this is not a page of metrics, but a web site or another program")
-
 const (
 	maxPage     = 256 << 20 // bytes: 1,000 GPUs have some 40 MB
 	pageTimeout = 30 * time.Second
@@ -93,7 +90,8 @@ func OpenPage(ctx context.Context, name string, stdin io.Reader, trust *tls.Conf
 	}
 	if kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind == "text/html" || kind == "application/json" {
 		_ = resp.Body.Close() // it is not read
-		return nil, errNoPage
+		// The text of apiv1.ErrNoPage.
+		return nil, errors.New("this is not a page of metrics, but a web site or another program")
 	}
 	return resp.Body, nil
 }

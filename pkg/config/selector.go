@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,22 +13,22 @@ import (
 // and i combined with +. LIST is a comma list of numbers and ranges such as 0,2-4. A whole is a GPU, a switch
 // or a CPU; a part is a MIG instance, a link or a core. The zero Selector matches nothing.
 type Selector struct {
-	text     string
-	flexible bool
-	whole    *indices // nil: none
-	part     *indices
+	text        string
+	whole, part indices
 }
+
+// indices is a set of indices.
+type indices []span
 
 // span is a closed range of indices.
 type span struct{ first, last int }
 
-// indices is a set of indices; no spans means all.
-type indices struct{ spans []span }
+// everyIndex is the range of a letter without a list.
+var everyIndex = span{math.MinInt, math.MaxInt}
 
-// maxIndex bounds the ranges, so that a typo is an error.
-const maxIndex = 65535
-
-func flex() Selector { return Selector{text: "f", flexible: true} }
+func flex() Selector {
+	return Selector{text: "f", whole: indices{everyIndex}, part: indices{everyIndex}}
+}
 
 // ParseSelector reads the grammar above.
 func ParseSelector(text string) (Selector, error) {
@@ -36,8 +37,8 @@ func ParseSelector(text string) (Selector, error) {
 	}
 	s := Selector{text: text}
 	for clause := range strings.SplitSeq(text, "+") {
-		letter, rest, listed := strings.Cut(clause, ":")
-		var at **indices
+		letter, list, listed := strings.Cut(clause, ":")
+		var at *indices
 		switch letter {
 		case "g":
 			at = &s.whole
@@ -51,62 +52,46 @@ func ParseSelector(text string) (Selector, error) {
 		if *at != nil {
 			return Selector{}, fmt.Errorf("%s occurs twice: write one list, as in %s:0,2-4", letter, letter)
 		}
-		set, err := parseIndices(rest, listed)
-		if err != nil {
-			return Selector{}, err
+		if !listed {
+			*at = indices{everyIndex}
+			continue
 		}
-		*at = set
+		for item := range strings.SplitSeq(list, ",") {
+			span, err := parseSpan(item)
+			if err != nil {
+				return Selector{}, err
+			}
+			*at = append(*at, span)
+		}
 	}
 	return s, nil
 }
 
-func parseIndices(text string, listed bool) (*indices, error) {
-	set := &indices{}
-	if !listed {
-		return set, nil
-	}
-	for item := range strings.SplitSeq(text, ",") {
-		s, err := parseSpan(item)
-		if err != nil {
-			return nil, err
-		}
-		set.spans = append(set.spans, s)
-	}
-	return set, nil
-}
-
+// parseSpan reads indices of at most 16 bits, so that a typo is an error.
 func parseSpan(text string) (span, error) {
 	from, to, ranged := strings.Cut(text, "-")
 	if !ranged {
 		to = from
 	}
-	first, err1 := parseIndex(from)
-	last, err2 := parseIndex(to)
+	first, err1 := strconv.ParseUint(from, 10, 16)
+	last, err2 := strconv.ParseUint(to, 10, 16)
 	if err1 != nil || err2 != nil {
 		return span{}, fmt.Errorf("%q is neither a number nor a range such as 2-4", text)
 	}
 	if first > last {
 		return span{}, fmt.Errorf("range %q runs backwards", text)
 	}
-	return span{first, last}, nil
-}
-
-func parseIndex(text string) (int, error) {
-	n, err := strconv.ParseUint(text, 10, 64)
-	if err != nil || n > maxIndex {
-		return 0, fmt.Errorf("%q is not a number from 0 to %d", text, maxIndex)
-	}
-	return int(n), nil
+	return span{int(first), int(last)}, nil
 }
 
 // Flexible reports the form f: all parts, plus the fields of a whole that its parts lack.
-func (s Selector) Flexible() bool { return s.flexible }
+func (s Selector) Flexible() bool { return s.text == "f" }
 
 // MatchWhole reports whether the GPU, switch or CPU with that index is selected.
-func (s Selector) MatchWhole(index int) bool { return s.flexible || s.whole.has(index) }
+func (s Selector) MatchWhole(index int) bool { return s.whole.has(index) }
 
 // MatchPart reports whether the instance, link or core with that index is selected.
-func (s Selector) MatchPart(index int) bool { return s.flexible || s.part.has(index) }
+func (s Selector) MatchPart(index int) bool { return s.part.has(index) }
 
 // Named returns the single indices and the ends of the ranges, for messages about devices that do not exist.
 func (s Selector) Named() (wholes, parts []int) { return s.whole.ends(), s.part.ends() }
@@ -114,19 +99,15 @@ func (s Selector) Named() (wholes, parts []int) { return s.whole.ends(), s.part.
 // String returns the text that ParseSelector has read.
 func (s Selector) String() string { return s.text }
 
-func (x *indices) has(index int) bool {
-	if x == nil {
-		return false
-	}
-	return x.spans == nil || slices.ContainsFunc(x.spans, func(s span) bool { return s.first <= index && index <= s.last })
+func (x indices) has(index int) bool {
+	return slices.ContainsFunc(x, func(s span) bool { return s.first <= index && index <= s.last })
 }
 
-func (x *indices) ends() (out []int) {
-	if x == nil {
-		return nil
-	}
-	for _, s := range x.spans {
-		out = append(out, s.first, s.last)
+func (x indices) ends() (out []int) {
+	for _, s := range x {
+		if s != everyIndex {
+			out = append(out, s.first, s.last)
+		}
 	}
 	slices.Sort(out)
 	return slices.Compact(out)

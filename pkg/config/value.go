@@ -112,7 +112,7 @@ func level(at *zapcore.Level) Value {
 	return &variable[zapcore.Level]{at: at, parse: or(parse, "write debug, info, warn or error"), format: zapcore.Level.String}
 }
 
-// configMapName checks a value that nothing reads.
+// configMapName accepts NAMESPACE:NAME, or none.
 func configMapName(at *string) Value {
 	const none = "none"
 	parse := func(s string) (string, error) {

@@ -20,9 +20,7 @@ func wantAllocs(t *testing.T, what string, most float64, f func()) {
 	if testkit.Race {
 		t.Skip("the race detector allocates")
 	}
-	if n := testing.AllocsPerRun(100, f); n > most {
-		t.Errorf("%s: %v allocations, want at most %v", what, n, most)
-	}
+	testkit.AtMost(t, what+": allocations", most, testing.AllocsPerRun(100, f))
 }
 
 // TestRenderAllocatesOnlyThePage renders after each tick in the steady state: with every kind of series,

@@ -33,7 +33,7 @@ func WriteArchive(w *bufio.Writer, v *view.View, o Options, samples func(source,
 		}
 	}
 	a := archiver{w: w, samples: samples, shown: map[[2]int]bool{}}
-	for _, f := range build(&r.o, v, &r.snap, nil, nil).families {
+	for _, f := range build(&r.o, v, &r.snap, nil, noShares).families {
 		a.head = f.head[open]
 		for i := range f.samples {
 			if at, ok := columns[f.samples[i].value]; ok {

@@ -81,9 +81,8 @@ func BenchmarkClientGolang(b *testing.B) {
 			families, err := registry.Gather()
 			must(b, err)
 			for _, mf := range families {
-				if _, err := expfmt.MetricFamilyToText(&out, mf); err != nil {
-					b.Fatal(err)
-				}
+				_, err := expfmt.MetricFamilyToText(&out, mf)
+				must(b, err)
 			}
 		}
 		b.SetBytes(int64(out.Len()))

@@ -64,12 +64,12 @@ func (b *builder) addNamed(s *Series) {
 		device = b.snap.roster.event(device)
 	}
 	if s.Value == nil {
-		b.addCell(s.Field, []*labelSet{set}, false, at, device)
+		b.addCell(s.Field, []*labelSet{set}, false, &b.snap.cells[at], device)
 		return
 	}
 	c := &computed{of: s.Value, value: s.Value()}
 	b.layout.computed = append(b.layout.computed, c)
-	b.addShare(s.Field, set, &c.value, device)
+	b.addCell(s.Field, []*labelSet{set}, false, &c.value, device)
 }
 
 // InPlace reports whether a device has only the names of the list's dialect.

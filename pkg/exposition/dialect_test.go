@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/view"
@@ -79,24 +80,18 @@ func TestDialect(t *testing.T) {
 		want := own + `ENERGY{gpu="1"} 7
 other_count{id="0"} %v
 other_energy{id="0",host="n1",users="2"} %v`
-		if got, want := linesOf(pageOf(t, r, Text)), fmt.Sprintf(want, 1, 5000); got != want {
-			t.Errorf("in place %v: got\n%s\nwant\n%s", inPlace, got, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("in place %v", inPlace), fmt.Sprintf(want, 1, 5000), linesOf(pageOf(t, r, Text)))
 		built := r.layout
 		n.value, f.Row[0] = 2, 6
 		f.Tick(time.Now())
 		want = strings.Replace(want, "} 5", "} 6", 1)
-		if got, want := linesOf(pageOf(t, r, Text)), fmt.Sprintf(want, 2, 6000); got != want || r.layout != built {
-			t.Errorf("in place %v, newer row: got\n%s\nwant\n%s", inPlace, got, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("in place %v, newer row", inPlace), fmt.Sprintf(want, 2, 6000), linesOf(pageOf(t, r, Text)))
+		testkit.Equal(t, "the layout is the same", true, r.layout == built)
 		n.value = math.NaN()
 		f.Tick(time.Now())
-		if got := linesOf(pageOf(t, r, Text)); strings.Contains(got, "other_count") {
-			t.Errorf("a computed value that is not known: %s", got)
-		}
-		if got := r.layout.stats; got.duplicates+got.misfits+got.labels > 0 {
-			t.Errorf("left out: %+v", got)
-		}
+		testkit.Lacks(t, "a computed value that is not known", linesOf(pageOf(t, r, Text)), "other_count")
+		got := r.layout.stats
+		testkit.Equal(t, "series left out", 0, got.duplicates+got.misfits+got.labels)
 	}
 }
 
@@ -107,14 +102,11 @@ func TestDialectLimits(t *testing.T) {
 	f.Tick(now)
 	r := New(viewtest.Board(1, f), Options{Now: func() time.Time { return now }})
 	now = now.Add(time.Hour)
-	if got, want := linesOf(pageOf(t, r, Text)), `other_count{id="0"} 1`; got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
+	testkit.Equal(t, "page", `other_count{id="0"} 1`, linesOf(pageOf(t, r, Text)))
 	f = withOther(&otherNames{}, false)
 	f.Fields.Fields[0].Name = "other_energy"
 	f.Tick(time.Now())
 	r = New(viewtest.Board(1, f), Options{})
-	if page := pageOf(t, r, Text); r.layout.stats.misfits != 1 || strings.Contains(page, "users=") {
-		t.Errorf("%+v\n%s", r.layout.stats, page)
-	}
+	testkit.Lacks(t, "page", pageOf(t, r, Text), "users=")
+	testkit.Equal(t, "misfits", 1, r.layout.stats.misfits)
 }

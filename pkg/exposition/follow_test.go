@@ -39,9 +39,7 @@ func TestRunLosesNothing(t *testing.T) {
 		}
 		time.Sleep(syncEvery)
 		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("Run returned %v", err)
-		}
+		must(t, <-done)
 		testkit.Equal(t, "rows that were overwritten before they were read", uint64(0), store.Overruns())
 		testkit.Equal(t, "ms that were counted", uint64(10*rows), store.Series()[0].Histogram.Count)
 		testkit.Equal(t, "questions for own metrics without a scrape", uint64(0), self.asked)

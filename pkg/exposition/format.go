@@ -33,26 +33,18 @@ const (
 
 // String returns the format's name in our own metrics.
 func (f Format) String() string {
-	switch f {
-	case OpenMetrics:
-		return "openmetrics"
-	case Protobuf:
-		return "protobuf"
-	}
-	return "text"
+	return [...]string{Text: "text", OpenMetrics: "openmetrics", Protobuf: "protobuf"}[f]
 }
 
 // ContentType returns the value of the Content-Type header for pages of the format. It has no escaping
 // parameter: every name on our pages is valid in the legacy character set, so all escaping schemes give the
 // same page.
 func (f Format) ContentType() string {
-	switch f {
-	case OpenMetrics:
-		return "application/openmetrics-text; version=1.0.0; charset=utf-8"
-	case Protobuf:
-		return "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited"
-	}
-	return "text/plain; version=0.0.4; charset=utf-8"
+	return [...]string{
+		Text:        "text/plain; version=0.0.4; charset=utf-8",
+		OpenMetrics: "application/openmetrics-text; version=1.0.0; charset=utf-8",
+		Protobuf:    "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited",
+	}[f]
 }
 
 // Negotiate returns the format for an Accept header. If it cannot serve (protobuf as text, unknown versions)

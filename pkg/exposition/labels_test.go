@@ -72,9 +72,7 @@ func FuzzLabels(f *testing.F) {
 			testkit.Equal(t, fmt.Sprintf("values of %v, as those of text", format), text.Values, other.Values)
 			testkit.Equal(t, fmt.Sprintf("help of %v, as that of text", format), text.Help, other.Help)
 		}
-		if len(text.Values) != 6 {
-			t.Errorf("got %d series, want 6: %v", len(text.Values), text.Values)
-		}
+		testkit.Equal(t, fmt.Sprint("number of series in ", text.Values), 6, len(text.Values))
 		want := wantLabels("A", "UUID", "", "device", "", "gpu", "", "modelName", printable(model), "pci_bus_id", "", "pod", printable(pod))
 		if v, ok := text.Values[want]; !ok || v != 1 {
 			t.Errorf("no series %s in %v", want, text.Values)

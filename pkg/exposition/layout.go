@@ -52,8 +52,8 @@ type identity struct {
 	labels *labelSet
 }
 
-// build returns the layout for v, its accumulated series and the shares of its devices' users, which may be
-// nil. s holds the values of v.
+// build returns the layout for v, its accumulated series and the shares of its devices' users. s holds the
+// values of v.
 func build(o *Options, v *view.View, s *snapshot, accumulated []accumulate.Series, shares *view.Shares) *layout {
 	b := &builder{
 		o:        o,
@@ -101,7 +101,7 @@ func (b *builder) addSource(index int, s *view.Source) {
 		sets := labels.setsOf(&s.Devices[c.Device], c.Field, c.Labels, xid)
 		at, device := b.snap.roster.at(index, i, c.Device)
 		for _, f := range fields {
-			b.addCell(f, sets, xid, at, device)
+			b.addCell(f, sets, xid, &b.snap.cells[at], device)
 		}
 	}
 }
@@ -118,7 +118,8 @@ func metricsByReading(s *view.Source) map[field.ID][]*field.Field {
 	return by
 }
 
-func (b *builder) addCell(f *field.Field, sets []*labelSet, xid bool, at, device int32) {
+// addCell adds a series of a value for each label set.
+func (b *builder) addCell(f *field.Field, sets []*labelSet, xid bool, value *float64, device int32) {
 	fam := b.family(f, kindOf(f.Type))
 	if fam == nil {
 		b.layout.stats.misfits += len(sets)
@@ -130,7 +131,7 @@ func (b *builder) addCell(f *field.Field, sets []*labelSet, xid bool, at, device
 	}
 	for _, set := range sets {
 		if b.claim(fam, set, device) {
-			*list = append(*list, sampleSeries{labels: set, scale: field.NewScale(f.Scale), value: &b.snap.cells[at], device: device})
+			*list = append(*list, sampleSeries{labels: set, scale: field.NewScale(f.Scale), value: value, device: device})
 		}
 	}
 }
@@ -264,7 +265,7 @@ func (b *builder) intern(set *labelSet) *labelSet {
 // addShares adds a series for every Share, metric field of its reading and source that has its device. At
 // most one of those sources is on a page.
 func (b *builder) addShares(shares *view.Shares) {
-	if shares == nil || len(shares.Series) == 0 {
+	if len(shares.Series) == 0 {
 		return
 	}
 	of := map[string][]int{}
@@ -292,20 +293,10 @@ func (b *builder) addSharesOf(index int, s *view.Source, shares *view.Shares, of
 				continue
 			}
 			labels.turn(&s.Devices[d])
-			set := labels.one(&share.Owner, nil, false)
+			set := []*labelSet{labels.one(&share.Owner, nil, false)}
 			for _, f := range fields {
-				b.addShare(f, set, &b.snap.shares[at], device)
+				b.addCell(f, set, false, &b.snap.shares[at], device)
 			}
 		}
-	}
-}
-
-func (b *builder) addShare(f *field.Field, set *labelSet, value *float64, device int32) {
-	fam := b.family(f, kindOf(f.Type))
-	switch {
-	case fam == nil:
-		b.layout.stats.misfits++
-	case b.claim(fam, set, device):
-		fam.samples = append(fam.samples, sampleSeries{labels: set, scale: field.NewScale(f.Scale), value: value, device: device})
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"warpgauge/internal/testkit"
 	"warpgauge/pkg/accumulate"
 	"warpgauge/pkg/collector"
@@ -30,9 +32,7 @@ func TestLayout(t *testing.T) {
 		t.Helper()
 		r := New(viewtest.Board(1, all...), Options{})
 		testkit.Equal(t, what, want, pageOf(t, r, Text))
-		if r.layout.stats != stats {
-			t.Errorf("%s: got %+v, want %+v", what, r.layout.stats, stats)
-		}
+		testkit.Equal(t, what, stats, r.layout.stats, cmp.AllowUnexported(layoutStats{}))
 	}
 	temp := func(name string, kind field.Type, help string) []field.Field {
 		return []field.Field{metric(descTemp, name, kind, help)}
@@ -132,8 +132,6 @@ T{cpu="0"} 1
 V{cpu="0",xid="79"} 7
 `
 	testkit.Equal(t, "", want, pageOf(t, r, Text))
-	if want := (layoutStats{series: 5, duplicates: 2, misfits: 5}); r.layout.stats != want {
-		t.Errorf("got %+v, want %+v", r.layout.stats, want)
-	}
+	testkit.Equal(t, "series", layoutStats{series: 5, duplicates: 2, misfits: 5}, r.layout.stats, cmp.AllowUnexported(layoutStats{}))
 	testkit.Equal(t, "syncs for one page", 1, store.synced)
 }

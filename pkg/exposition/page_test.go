@@ -126,9 +126,7 @@ func TestDeviceIsReportedOnce(t *testing.T) {
 				}
 			}
 			for _, w := range want {
-				if text := pageOf(t, r, Text); !strings.Contains(text, "} "+w+"\n") {
-					t.Errorf("no value %s in\n%s", w, text)
-				}
+				testkit.Has(t, "page", pageOf(t, r, Text), "} "+w+"\n")
 			}
 		}
 		second.Tick(time.Now())

@@ -158,20 +158,13 @@ func appendErrCode(b []byte, code float64) []byte {
 }
 
 func (k kind) appendValueMessage(b []byte, v float64) []byte {
-	b = protowire.AppendTag(b, k.metricField(), protowire.BytesType)
+	b = protowire.AppendTag(b, metricFields[k], protowire.BytesType)
 	b = append(b, valueSize-2)
 	return appendDouble(b, valueValue, v)
 }
 
-func (k kind) metricField() protowire.Number {
-	switch k {
-	case gauge:
-		return metricGauge
-	case counter:
-		return metricCounter
-	}
-	return metricUntyped
-}
+// metricFields has the field of Metric for the value of a kind.
+var metricFields = [...]protowire.Number{gauge: metricGauge, counter: metricCounter, untyped: metricUntyped}
 
 // protobuf returns the number of the type in MetricType.
 func (k kind) protobuf() uint64 {

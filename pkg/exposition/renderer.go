@@ -15,6 +15,7 @@ import (
 
 	"warpgauge/pkg/accumulate"
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
 	"warpgauge/pkg/view"
 )
 
@@ -25,6 +26,21 @@ type Self interface {
 	Text() []byte        // families in text 0.0.4
 	OpenMetrics() []byte // families in OpenMetrics 1.0 without the final # EOF
 	Protobuf() []byte    // length-delimited MetricFamily messages
+}
+
+// Owners returns the users of a device. The owner table (pods, jobs) implements it; its answers come from
+// memory, so they never block.
+type Owners interface {
+	// Version changes whenever any answer of Owners or Split changes.
+	Version() uint64
+	// Owners returns the users of a device. Each user gets a copy of the device's series with these labels
+	// added; without users there is one copy without them.
+	Owners(d *collector.Device) []view.Owner
+	// Split reports whether a reading of the device is split per user, by Shares:
+	// then the device's own series stays single and without owners.
+	Split(d *collector.Device, f field.ID) bool
+	// Shares returns the newest values per user; nil if there are none.
+	Shares() *view.Shares
 }
 
 // Options of New. The zero value is usable.
@@ -44,15 +60,9 @@ type Options struct {
 	Now        func() time.Time      // for a replay, the time to show; nil means time.Now
 }
 
-const (
-	defaultHostnameLabel = "hostname"
-	defaultStaleAfter    = 30 * time.Second
-
-	// minRenderInterval is how long a page is served when there are newer rows. With 200 sources that tick
-	// one after the other there is always a newer row; rendering everything for each would be most of the
-	// work.
-	minRenderInterval = 100 * time.Millisecond
-)
+// minRenderInterval is how long a page is served when there are newer rows. With 200 sources that tick one after
+// the other there is always a newer row; rendering everything for each would be most of the work.
+const minRenderInterval = 100 * time.Millisecond
 
 // store is the part of accumulate.Store that a Renderer uses. The lock is held while series are read.
 type store interface {
@@ -116,8 +126,8 @@ type origin struct {
 // New returns a Renderer of the board's Views. It panics if o.Registerer already has metrics of another
 // Renderer.
 func New(board *view.Board, o Options) *Renderer {
-	o.HostnameLabel = cmp.Or(o.HostnameLabel, defaultHostnameLabel)
-	o.StaleAfter = cmp.Or(o.StaleAfter, defaultStaleAfter)
+	o.HostnameLabel = cmp.Or(o.HostnameLabel, "hostname")
+	o.StaleAfter = cmp.Or(o.StaleAfter, 30*time.Second)
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -183,14 +193,22 @@ func (t *taken) serve(of origin, rows uint64, now time.Time) bool {
 // origin returns the inputs of a page made now, and the sum of all heads.
 func (r *Renderer) origin() (of origin, rows uint64) {
 	of = origin{view: r.board.Load(), store: r.storeVersion.Load()}
-	if r.o.Owners != nil {
-		of.owners = r.o.Owners.Version()
-		of.shares = r.o.Owners.Shares()
-	}
+	of.owners, of.shares = r.users()
 	if r.o.Self != nil {
 		of.self = r.o.Self.Version()
 	}
 	return of, headsOf(of.view)
+}
+
+// noShares stands for nil: there are no values per user.
+var noShares = &view.Shares{}
+
+// users returns the version of the owners and the newest values per user.
+func (r *Renderer) users() (version uint64, shares *view.Shares) {
+	if r.o.Owners == nil {
+		return 0, noShares
+	}
+	return r.o.Owners.Version(), cmp.Or(r.o.Owners.Shares(), noShares)
 }
 
 // headsOf returns the number of rows that the sources of v have had.
@@ -214,7 +232,7 @@ func (r *Renderer) render(f Format, of origin, rows uint64, now time.Time, last 
 	}
 	if fresh {
 		r.refresh(of.view, of.owners, of.shares, now)
-		copy(r.snap.shares, valuesOf(of.shares))
+		copy(r.snap.shares, of.shares.Values)
 		for _, c := range r.layout.computed {
 			c.value = c.of()
 		}
@@ -261,15 +279,15 @@ func (r *Renderer) refresh(v *view.View, owners uint64, shares *view.Shares, now
 		series = r.store.Series()
 	}
 	version := r.storeVersion.Load()
-	if l := r.layout; l != nil && l.view == v && l.store == version && l.owners == owners && l.shares == setOf(shares) {
+	if l := r.layout; l != nil && l.view == v && l.store == version && l.owners == owners && l.shares == shares.Set {
 		return
 	}
 	if r.snap.view != v {
 		r.snap.reset(v, r.o.StaleAfter, now)
 	}
-	r.snap.shares = make([]float64, len(valuesOf(shares)))
+	r.snap.shares = make([]float64, len(shares.Values))
 	l := build(&r.o, v, &r.snap, series, shares)
-	l.store, l.owners, l.shares = version, owners, setOf(shares)
+	l.store, l.owners, l.shares = version, owners, shares.Set
 	r.layout = l
 	r.metrics.builds.Inc()
 	r.metrics.series.Set(float64(l.stats.series))
@@ -366,11 +384,7 @@ func (r *Renderer) Series() int {
 func (r *Renderer) Sync(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var owners uint64
-	var shares *view.Shares
-	if r.o.Owners != nil {
-		owners, shares = r.o.Owners.Version(), r.o.Owners.Shares()
-	}
+	owners, shares := r.users()
 	v := r.board.Load()
 	if r.store != nil {
 		v = r.store.Sync(now)

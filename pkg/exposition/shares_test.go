@@ -62,15 +62,11 @@ func TestShares(t *testing.T) {
 	layout := r.layout
 	owners.shares = &view.Shares{Set: 1, Series: owners.shares.Series, Values: []float64{math.NaN(), 21, 1, 2}}
 	want("# TYPE A gauge\nA 70\n" + `A{team="x",pod="y"} 21` + "\n" + "# TYPE A_KELVINISH gauge\nA_KELVINISH 0.7\n" + `A_KELVINISH{team="x",pod="y"} 0.21` + "\n" + power)
-	if r.layout != layout {
-		t.Error("other values made a new layout")
-	}
+	testkit.Equal(t, "other values made a new layout", false, r.layout != layout)
 	// Other series are.
 	owners.shares = &view.Shares{Set: 2, Series: owners.shares.Series[:1], Values: []float64{1}}
 	want("# TYPE A gauge\nA 70\n" + `A{team="x",pod="x"} 1` + "\n" + "# TYPE A_KELVINISH gauge\nA_KELVINISH 0.7\n" + `A_KELVINISH{team="x",pod="x"} 0.01` + "\n" + power)
-	if r.layout == layout {
-		t.Error("other series are shown by the old layout")
-	}
+	testkit.Equal(t, "other series are shown by the old layout", false, r.layout == layout)
 	// A user without labels would repeat the device's own series, in both families.
 	owners.shares = &view.Shares{Set: 3, Series: []view.Share{{Device: "g", Field: descTemp.ID}}, Values: []float64{5}}
 	want("# TYPE A gauge\nA 70\n# TYPE A_KELVINISH gauge\nA_KELVINISH 0.7\n" + power)

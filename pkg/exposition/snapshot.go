@@ -15,17 +15,17 @@ type roster struct {
 	devices []int32 // per source: number of its first device
 	first   []int32 // per device: the first device with the same ID, maybe itself
 	earlier []int32 // per device: the next one before it with the same ID, or -1
+	total   int     // cells
 }
 
 func newRoster(v *view.View) *roster {
 	r := &roster{}
-	cells := 0
 	type group struct{ first, last int32 }
 	groups := map[string]group{}
 	for _, s := range v.Sources {
-		r.cells = append(r.cells, int32(cells))
+		r.cells = append(r.cells, int32(r.total))
 		r.devices = append(r.devices, int32(len(r.first)))
-		cells += len(s.Columns)
+		r.total += len(s.Columns)
 		for i := range s.Devices {
 			d := int32(len(r.first))
 			g, known := groups[s.Devices[i].ID]
@@ -181,14 +181,7 @@ func (s *snapshot) reset(v *view.View, staleAfter time.Duration, now time.Time) 
 	if s.xids == nil {
 		s.xids = map[string]float64{}
 	}
-	cells := 0
-	for _, source := range v.Sources {
-		cells += len(source.Columns)
-	}
-	s.cells = make([]float64, cells)
-	for i := range s.cells {
-		s.cells[i] = math.NaN() // until there is a row: 0 would be an XID
-	}
+	s.cells = slices.Repeat([]float64{math.NaN()}, r.total) // until there is a row: 0 would be an XID
 	s.stamps = make([]int64, len(r.first))
 	s.live = make([]bool, 2*len(r.first))
 	s.taken = make([]bool, len(r.first))

@@ -1,10 +1,12 @@
 package exposition
 
 import (
+	"fmt"
 	"math"
 	"testing"
 	"time"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
@@ -24,9 +26,7 @@ func TestFreshness(t *testing.T) {
 		src.Ring.Append(now.UnixNano(), []int64{stamp, stamp}, nil)
 		var s snapshot
 		s.capture(&view.View{Version: 1, Sources: []*view.Source{src}}, 30*time.Second, now)
-		if s.live[0] != want || s.live[1] != slow {
-			t.Errorf("stamp %d s from now: fresh is %v, want %v and %v", (stamp-now.UnixNano())/int64(time.Second), s.live[:2], want, slow)
-		}
+		testkit.Equal(t, fmt.Sprintf("stamp %d s from now: fresh", (stamp-now.UnixNano())/int64(time.Second)), []bool{want, slow}, s.live[:2])
 	}
 	at := func(d time.Duration) int64 { return now.Add(d).UnixNano() }
 	f(0, false, false)

@@ -4,6 +4,8 @@ import (
 	"math"
 	"strconv"
 	"testing"
+
+	"warpgauge/internal/testkit"
 )
 
 // FuzzValue: a written value reads back as the same float64 and has no unnecessary digit.
@@ -22,9 +24,7 @@ func FuzzValue(f *testing.F) {
 		if v-v != 0 || v == math.Trunc(v) {
 			return
 		}
-		if shortest := digits(strconv.FormatFloat(v, 'e', -1, 64)); digits(text) != shortest {
-			t.Fatalf("%s has %d digits, %d would do", text, digits(text), shortest)
-		}
+		testkit.Equal(t, "digits of "+text, digits(strconv.FormatFloat(v, 'e', -1, 64)), digits(text))
 	})
 }
 

@@ -64,6 +64,10 @@ func Input(d *Descriptor) (*Descriptor, bool) {
 	return nil, false
 }
 
+// LinkStatuses lists the values of P2PStatus and, in dcgm-exporter's spelling, of its label link_status. DCGM
+// (dcgmNvLinkGpuP2PStatus_t) and NVML (nvmlGpuP2PStatus_t) number them alike.
+var LinkStatuses = [...]string{"OK", "ChipsetNotSupported", "GPUNotSupported", "TopologyNotSupported", "DisabledByRegKey", "NotSupported", "Unknown"}
+
 // clockReasons holds dcgm-exporter's names of the bits of ClockEventReasons. NVIDIA's header calls them
 // DCGM_CLOCKS_EVENT_REASON_…
 var clockReasons = [...]string{

@@ -7,6 +7,7 @@
 package field
 
 import (
+	"strings"
 	"time"
 )
 
@@ -116,6 +117,23 @@ func (d *Descriptor) AskedOf(l Level) bool {
 		return d.Level >= l && d.Level <= ComputeInstance
 	}
 	return d.Level == l
+}
+
+// Use returns the type for a field's row in a counters CSV: label for a text, counter for a number that only
+// goes up, gauge for any other number. It returns false for readings that a row cannot show. A number as a
+// label makes a new series with each value, and a histogram is the user's choice.
+func (d *Descriptor) Use() (Type, bool) {
+	switch d.Kind {
+	case String:
+		return Label, true
+	case Int64, Double:
+	default:
+		return 0, false
+	}
+	if d.Total || d.ID >= FirstExporter && strings.HasSuffix(strings.ToLower(d.Name), "_total") {
+		return Counter, true
+	}
+	return Gauge, true
 }
 
 // VGPULicence is a reading of virtual GPUs that a guest's GPU also has.

@@ -37,10 +37,10 @@ func (l List) Hides(id ID) bool {
 }
 
 // Metrics returns the fields that become families of their own.
-func (l List) Metrics() []Field { return l.filter(func(f *Field) bool { return f.Type != Label }) }
+func (l List) Metrics() []Field { return l.without(func(f Field) bool { return f.Type == Label }) }
 
 // Labels returns the fields that become labels.
-func (l List) Labels() []Field { return l.filter(func(f *Field) bool { return f.Type == Label }) }
+func (l List) Labels() []Field { return l.without(func(f Field) bool { return f.Type != Label }) }
 
 // LabelInterval is the time between checks for new label values.
 const LabelInterval = time.Minute
@@ -98,14 +98,8 @@ func (l List) Readings() []Reading {
 	return out
 }
 
-func (l List) filter(keep func(*Field) bool) []Field {
-	var out []Field
-	for i := range l.Fields {
-		if keep(&l.Fields[i]) {
-			out = append(out, l.Fields[i])
-		}
-	}
-	return out
+func (l List) without(drop func(Field) bool) []Field {
+	return slices.DeleteFunc(slices.Clone(l.Fields), drop)
 }
 
 // Format writes l as a CSV. Parse reads it back to an equal List, except for line numbers.

@@ -243,8 +243,6 @@ func (p *parser) readOptions(f *Field, r *record) bool {
 	return good
 }
 
-var allOptions = []string{"interval", "buckets", "names"}
-
 func (f *Field) set(name, value string) (err error) {
 	switch name {
 	case "interval":
@@ -260,7 +258,7 @@ func (f *Field) set(name, value string) (err error) {
 	case "names":
 		f.Names, err = ParseNames(value)
 	default:
-		if better, ok := Nearest(name, allOptions); ok {
+		if better, ok := Nearest(name, []string{"interval", "buckets", "names"}); ok {
 			return fmt.Errorf("unknown option %v, did you mean %v?", quoted(name), quoted(better))
 		}
 		return fmt.Errorf("unknown option %v; options are interval=DURATION, buckets=A|B|C and names=MODE", quoted(name))

@@ -18,12 +18,7 @@ const (
 )
 
 // String returns "warning" or "error".
-func (s Severity) String() string {
-	if s == Error {
-		return "error"
-	}
-	return "warning"
-}
+func (s Severity) String() string { return [...]string{Warning: "warning", Error: "error"}[s] }
 
 // Problem is one remark about a counters CSV.
 type Problem struct { //nolint:errname // a warning is not an error

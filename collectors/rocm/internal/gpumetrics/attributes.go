@@ -113,12 +113,6 @@ func sameScale(unit uint8) uint8 {
 	return unit
 }
 
-// decodeList reads a file of attributes. It has the sum over all partitions, which is stored as the first partition.
-func (d *Decoder) decodeList(file []byte, m *Metrics) error {
-	m.begin(d, &d.list)
-	return m.attributes(file, 0, func(Field) bool { return true })
-}
-
 // DecodePartition adds the engines of one partition, from its own file, to a decoded GPU file. ClearPartitions must be
 // called before the first. A file of another revision counts as one unknown attribute.
 func (d *Decoder) DecodePartition(file []byte, partition int, m *Metrics) error {

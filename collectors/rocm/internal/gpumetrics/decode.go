@@ -22,9 +22,6 @@ var (
 // NA is a value that the firmware does not have: all bits set, in any width.
 const NA = math.MaxUint64
 
-// MaxSize exceeds the largest file.
-const MaxSize = 8192
-
 // Header is the start of a file.
 type Header struct {
 	Size            uint16
@@ -103,7 +100,9 @@ func (d *Decoder) Decode(file []byte, m *Metrics) error {
 	}
 	switch l := d.find(h); {
 	case h.Format == d.list.format && h.Content == d.list.content:
-		if err := d.decodeList(file, m); err != nil {
+		m.begin(d, &d.list)
+		// The file has the sum over all partitions, which is stored as the first partition.
+		if err := m.attributes(file, 0, func(Field) bool { return true }); err != nil {
 			m.Reset()
 			return err
 		}

@@ -1,7 +1,6 @@
 package sysfs
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -274,24 +273,19 @@ const topology = "class/kfd/kfd/topology/nodes"
 // attach assigns KFD's nodes to the boards and returns the number of hidden nodes.
 func (r *Reader) attach(boards []GPU) (hidden int) {
 	nodes, hidden := r.nodes()
-	addresses := map[location]bool{}
+	places, taken := make([]location, len(boards)), map[location]bool{}
 	for i := range boards {
-		if at, ok := parsePCI(boards[i].PCI); ok {
-			addresses[at] = true
-		}
+		places[i], _ = parsePCI(boards[i].PCI) // board has checked it
+		taken[places[i]] = true
 	}
-	for i := range boards {
+	for i, at := range places {
 		b := &boards[i]
-		at, ok := parsePCI(b.PCI)
-		if !ok {
-			continue
-		}
 		for _, n := range nodes {
 			if n.at.domain != at.domain || n.at.bus != at.bus || n.at.device != at.device {
 				continue
 			}
 			if n.at.function != at.function { // a partition with kernels before Linux 6.5, or another virtual function
-				if addresses[n.at] {
+				if taken[n.at] {
 					continue
 				}
 				n.partition = n.at.function - at.function
@@ -414,13 +408,8 @@ func (r *Reader) model(dir string, device uint16) string {
 	}
 	revision := number(dir, "revision")
 	for _, list := range []string{"usr/share/libdrm/amdgpu.ids", "opt/amdgpu/share/libdrm/amdgpu.ids"} {
-		f, err := os.Open(filepath.Join("/", r.o.Root, list))
-		if err != nil {
-			continue
-		}
-		name := strings.ToValidUTF8(findAMDGPU(f, device, revision), "")
-		_ = f.Close() // read only
-		if name != "" {
+		text, _ := os.ReadFile(filepath.Join("/", r.o.Root, list)) // may be missing
+		if name := strings.ToValidUTF8(findAMDGPU(string(text), device, revision), ""); name != "" {
 			return name
 		}
 	}
@@ -428,10 +417,9 @@ func (r *Reader) model(dir string, device uint16) string {
 }
 
 // findAMDGPU searches libdrm's list of lines such as "744C, C8, AMD Radeon RX 7900 XTX".
-func findAMDGPU(list io.Reader, device uint16, revision uint64) string {
-	lines := bufio.NewScanner(list)
-	for lines.Scan() {
-		id, rest, ok1 := strings.Cut(lines.Text(), ",")
+func findAMDGPU(list string, device uint16, revision uint64) string {
+	for line := range strings.Lines(list) {
+		id, rest, ok1 := strings.Cut(line, ",")
 		rev, name, ok2 := strings.Cut(rest, ",")
 		if ok1 && ok2 && sameHex(id, uint64(device)) && sameHex(rev, revision) {
 			return strings.TrimSpace(name)

@@ -1,7 +1,6 @@
 package sysfs
 
 import (
-	"bytes"
 	"math"
 	"testing"
 )
@@ -154,7 +153,7 @@ func FuzzText(f *testing.F) {
 		if s, r, ok := throughput(text); ok && (s < 0 || r < 0 || math.IsInf(s, 0) || math.IsInf(r, 0)) {
 			t.Errorf("throughput(%q) = %v, %v", text, s, r)
 		}
-		findAMDGPU(bytes.NewReader(text), 0x744c, 0xc8)
+		findAMDGPU(string(text), 0x744c, 0xc8)
 		properties(string(text))
 		parsePCI(string(text))
 	})
