@@ -22,7 +22,7 @@ type Settings struct {
 	URL        string
 	Interval   time.Duration
 	Directory  string   // "" saves nothing
-	Allow      []string // AllowProfiling, AllowChangingLabels
+	Allow      []string // AllowProfiling, AllowChangingLabels, AllowOtherOrigins
 	Limits     Limits
 	NodeLabels map[string]string
 	transport.Credentials
@@ -46,6 +46,7 @@ const (
 	ModeApply           = "apply"
 	AllowProfiling      = "profiling"
 	AllowChangingLabels = "changing-labels"
+	AllowOtherOrigins   = "other-origins"
 )
 
 func defaults() Settings {
@@ -76,8 +77,8 @@ func (s *Settings) check(*config.Config) error {
 		errs = append(errs, fmt.Errorf("--remote-directory is %q: write an absolute path", s.Directory))
 	}
 	for _, class := range s.Allow {
-		if class != AllowProfiling && class != AllowChangingLabels {
-			errs = append(errs, fmt.Errorf("--remote-allow has %q: write %s or %s", class, AllowProfiling, AllowChangingLabels))
+		if class != AllowProfiling && class != AllowChangingLabels && class != AllowOtherOrigins {
+			errs = append(errs, fmt.Errorf("--remote-allow has %q: write %s, %s or %s", class, AllowProfiling, AllowChangingLabels, AllowOtherOrigins))
 		}
 	}
 	return errors.Join(errs...)

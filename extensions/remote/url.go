@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,7 +39,9 @@ const (
 
 // newURL returns a URL. Only Run sends requests.
 func newURL(u *url.URL, t http.RoundTripper, s *Settings, userAgent string, to opamp.Desk) *URL {
-	return &URL{url: u, interval: s.Interval, maxBytes: s.Limits.Bytes, userAgent: userAgent, to: to, client: &http.Client{Transport: t, CheckRedirect: transport.Redirect}}
+	others := slices.Contains(s.Allow, AllowOtherOrigins)
+	redirect := func(next *http.Request, via []*http.Request) error { return transport.Redirect(next, via, others) }
+	return &URL{url: u, interval: s.Interval, maxBytes: s.Limits.Bytes, userAgent: userAgent, to: to, client: &http.Client{Transport: t, CheckRedirect: redirect}}
 }
 
 // Run polls the server until ctx ends.
@@ -112,7 +116,7 @@ func (u *URL) fetch(ctx context.Context) (o *lists.Offer, etag string, err error
 		return nil, "", transport.Fault(answer)
 	}
 	if coding := answer.Header.Get("Content-Encoding"); coding != "" && coding != "identity" {
-		return nil, "", fmt.Errorf("the answer has the encoding %.20q, which was not asked for", coding)
+		return nil, "", errors.New("the answer has an encoding that was not asked for")
 	}
 	content, err := io.ReadAll(io.LimitReader(answer.Body, u.maxBytes+1))
 	switch {
@@ -122,6 +126,13 @@ func (u *URL) fetch(ctx context.Context) (o *lists.Offer, etag string, err error
 		return nil, "", errors.New("the answer is empty")
 	case int64(len(content)) > u.maxBytes:
 		return nil, "", fmt.Errorf("the answer has more than %d bytes (--remote-limit bytes)", u.maxBytes)
+	}
+	h := answer.Header
+	switch endless := answer.ContentLength < 0 && len(answer.TransferEncoding) == 0 && answer.ProtoMajor < 2; {
+	case endless && (h.Get("Repr-Digest")+h.Get("Content-Digest")+h.Get("Digest") != "" || len(answer.Trailer) > 0):
+		return nil, "", errors.New("the answer has a digest and no length: it may be cut; use a server that sends the length")
+	case endless && !bytes.HasSuffix(content, []byte("\n")):
+		return nil, "", errors.New("the answer has no length and ends in the middle of a line")
 	}
 	etag = printable(answer.Header.Get("ETag"))
 	return &lists.Offer{

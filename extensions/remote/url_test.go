@@ -146,7 +146,7 @@ func TestURLFaults(t *testing.T) {
 		"gzip": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Encoding", "gzip")
 			w.Write(bomb.Bytes())
-		}, `encoding "gzip"`},
+		}, "an encoding that was not asked for"},
 		"hangs": {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "has not answered within 1m"},
 		"redirects to no TLS": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "http://lists.example/x", http.StatusFound)
@@ -200,6 +200,18 @@ func TestURLReadsNoMoreThanItMay(t *testing.T) {
 	})
 	if err := s.ask(t.Context()); err == nil || !strings.Contains(err.Error(), "unexpected EOF") || len(s.offers) > 0 {
 		t.Errorf("of half a list: %v, delivered %v", err, s.offers)
+	}
+	for content, want := range map[string]string{listA: "", listA[:len(listA)-3]: "in the middle of a line", "digest": "a digest and no length"} {
+		s.client.Transport = roundTrip(func(r *http.Request) (*http.Response, error) {
+			a := &http.Response{StatusCode: http.StatusOK, ProtoMajor: 1, ContentLength: -1, Request: r, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(content))}
+			if content == "digest" {
+				a.Header.Set("Repr-Digest", "sha-256=:x:")
+			}
+			return a, nil
+		})
+		if err := s.ask(t.Context()); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q without a length: %v, want %q", content, err, want)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package opamp
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -55,9 +56,7 @@ func TestServerLearnsWhatTheNodeIs(t *testing.T) {
 		b := startPeer(t, p, nil)
 		elapse(spread)
 		m, n := p.view()
-		if n != 1 || p.fullAsks != 0 {
-			t.Errorf("after %s: %d messages and %d questions for all, want 1 and 0", spread, n, p.fullAsks)
-		}
+		testkit.Equal(t, fmt.Sprintf("messages and questions for all after %s", spread), [2]int{1, 0}, [2]int{n, p.fullAsks})
 		d := m.AgentDescription
 		testkit.Equal(t, "identifying attributes", map[string]any{
 			"service.name": "warpgauge", "service.version": "1.2.3", "service.instance.id": uid.String(),
@@ -75,14 +74,11 @@ func TestServerLearnsWhatTheNodeIs(t *testing.T) {
 		if f := m.EffectiveConfig.ConfigMap.ConfigMap[ConfigName]; string(f.GetBody()) != csv || f.GetContentType() != "text/csv" {
 			t.Errorf("effective configuration: %v", f)
 		}
-		if m.RemoteConfigStatus.Status != protobufs.RemoteConfigStatuses_RemoteConfigStatuses_UNSET {
-			t.Errorf("status before an offer: %v", m.RemoteConfigStatus)
-		}
+		testkit.Equal(t, "status before an offer", protobufs.RemoteConfigStatuses_RemoteConfigStatuses_UNSET, m.RemoteConfigStatus.Status)
 		testkit.Equal(t, "capabilities: status, remote and effective configuration, health, heartbeat", uint64(0x3807), m.Capabilities)
 		b.stop()
-		if m, _ := p.view(); m.AgentDisconnect == nil {
-			t.Error("the end of the agent was not reported")
-		}
+		m, _ = p.view()
+		testkit.Equal(t, "the end of the agent was reported", true, m.AgentDisconnect != nil)
 	})
 }
 
@@ -93,12 +89,9 @@ func TestOnlyWhatHasChangedIsSent(t *testing.T) {
 		b := startPeer(t, p, nil)
 		elapse(time.Hour)
 		_, n := p.view()
-		if want := int(time.Hour / interval); n < want*19/20 || n > want*21/20 {
-			t.Errorf("%d messages in an hour, want about %d", n, want)
-		}
-		if last := proto.Size(p.got[n-1]); last > 32 {
-			t.Errorf("a message without news has %d bytes", last)
-		}
+		want := int(time.Hour / interval)
+		testkit.Between(t, "messages in an hour", want*19/20, want*21/20, n)
+		testkit.AtMost(t, "bytes of a message without news", 32, proto.Size(p.got[n-1]))
 		// A slightly slower sample sends no update. A much slower one, or a stalled device, sends one soon.
 		b.change(func() {
 			b.facts.SampleSeconds = 0.018
@@ -135,16 +128,14 @@ func TestUnknownIsNotReported(t *testing.T) {
 	f := Facts{Collectors: []Component{{Name: "nvml"}}}
 	got := attributes(a.description(&f).NonIdentifyingAttributes)
 	testkit.Equal(t, "attributes", map[string]any{"host.name": "", "os.type": "linux"}, got)
-	if f.GPUs = 1; attributes(a.description(&f).NonIdentifyingAttributes)[AttributeGPUs] != int64(1) {
-		t.Error("the GPU of another collector is not reported")
-	}
+	f.GPUs = 1
+	testkit.Equal(t, "GPUs of another collector", any(int64(1)), attributes(a.description(&f).NonIdentifyingAttributes)[AttributeGPUs])
 	for _, c := range []struct {
 		seconds float64
 		want    string
 	}{{0, "0"}, {1, "1"}, {1.25, "1"}, {1.3, "1.3"}, {1.1, "1.3"}, {-1, ""}} {
-		if f.SampleSeconds = c.seconds; a.gates(&f).ComponentHealthMap[GateSampleSeconds].GetStatus() != c.want {
-			t.Errorf("%v s are reported as %v, want %q", c.seconds, a.gates(&f), c.want)
-		}
+		f.SampleSeconds = c.seconds
+		testkit.Equal(t, fmt.Sprintf("%v s as they are reported", c.seconds), c.want, a.gates(&f).ComponentHealthMap[GateSampleSeconds].GetStatus())
 	}
 }
 
@@ -174,13 +165,11 @@ func TestOfferIsAcknowledged(t *testing.T) {
 				elapse(interval)
 				m, n := p.view()
 				testkit.Equal(t, "status", c.want, statusText(m.RemoteConfigStatus))
-				mustContain(t, "error message", m.RemoteConfigStatus.ErrorMessage, c.text...)
+				testkit.Has(t, "error message", m.RemoteConfigStatus.ErrorMessage, c.text...)
 				if len(c.text) == 0 && m.RemoteConfigStatus.ErrorMessage != "" {
 					t.Errorf("error message %q without an error", m.RemoteConfigStatus.ErrorMessage)
 				}
-				if n > 4 {
-					t.Errorf("%d messages for one offer", n)
-				}
+				testkit.AtMost(t, "messages for one offer", 4, n)
 				testkit.Equal(t, "offers", []*lists.Offer{{Origin: "opamp+http://fleet.example", Revision: "7231", Content: []byte(csv)}}, b.offers())
 			})
 		})
@@ -222,9 +211,8 @@ func TestFullStateIsSentWhenAsked(t *testing.T) {
 		p.set(always(&protobufs.ServerToAgent{Flags: 1}))
 		_, before = p.view()
 		elapse(time.Hour)
-		if _, n := p.view(); n-before > 2*int(time.Hour/interval)+earlyBurst+10 {
-			t.Errorf("%d messages in an hour to a server that always asks for all", n-before)
-		}
+		_, after := p.view()
+		testkit.AtMost(t, "messages in an hour to a server that always asks for all", 2*int(time.Hour/interval)+earlyBurst+10, after-before)
 	})
 }
 
@@ -246,9 +234,7 @@ func TestServerAssignsInstanceID(t *testing.T) {
 		if string(m.InstanceUid) != string(other) || n < 3 {
 			t.Errorf("after %d messages the id is %x, want %x", n, m.InstanceUid, other)
 		}
-		if got := attributes(m.AgentDescription.IdentifyingAttributes)["service.instance.id"]; got != "30313233-3435-3637-3839-616263646566" {
-			t.Errorf("service.instance.id %v", got)
-		}
+		testkit.Equal(t, "service.instance.id", any("30313233-3435-3637-3839-616263646566"), attributes(m.AgentDescription.IdentifyingAttributes)["service.instance.id"])
 	})
 }
 

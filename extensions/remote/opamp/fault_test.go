@@ -134,20 +134,14 @@ func TestFaultsOfTheServer(t *testing.T) {
 				elapse(time.Duration(hours) * time.Hour)
 				mu.Lock()
 				n := len(requests)
-				if n < 3 || n > hours*30 {
-					t.Errorf("%d requests in %d hours of failure, want 3 to %d", n, hours, hours*30)
-				}
-				if gap := requests[1].Sub(requests[0]); gap < max(c.least, interval/2) || gap > max(c.least*5/4+time.Second, 2*interval) {
-					t.Errorf("the second request came %s after the first one, want at least %s", gap, c.least)
-				}
+				testkit.Between(t, fmt.Sprintf("requests in %d hours of failure", hours), 3, hours*30, n)
+				testkit.Between(t, "time from the first request to the second", max(c.least, interval/2), max(c.least*5/4+time.Second, 2*interval), requests[1].Sub(requests[0]))
 				// A server that refuses a message never gets the same one again. After another fault it gets the full state again.
 				if refused := name == "too large for it" || name == "bad request"; (sizes[1] < sizes[0]/2) != refused {
 					t.Errorf("the second message has %d bytes, the first one %d", sizes[1], sizes[0])
 				}
 				for i := 1; i < n; i++ {
-					if gap := requests[i].Sub(requests[i-1]); gap > transport.MaxRetryAfter*5/4 {
-						t.Errorf("%s between two requests", gap)
-					}
+					testkit.AtMost(t, "time between two requests", transport.MaxRetryAfter*5/4, requests[i].Sub(requests[i-1]))
 				}
 				well = true
 				mu.Unlock()
@@ -169,9 +163,7 @@ func TestFaultsOfTheServer(t *testing.T) {
 			})
 		})
 	}
-	if n := written.Load(); n > minMessage+1<<20 {
-		t.Errorf("%d bytes of a long answer were read", n)
-	}
+	testkit.AtMost(t, "bytes of a long answer that were read", minMessage+1<<20, written.Load())
 }
 
 // TestFaultsOfOffers: the agent refuses an offer without a usable list and tells the sender why.
@@ -200,16 +192,12 @@ func TestFaultsOfOffers(t *testing.T) {
 				b := startPeer(t, p, nil)
 				elapse(time.Hour)
 				m, n := p.view()
-				if m.RemoteConfigStatus.Status != protobufs.RemoteConfigStatuses_RemoteConfigStatuses_FAILED {
-					t.Errorf("status %v", m.RemoteConfigStatus)
-				}
-				mustContain(t, "error message", m.RemoteConfigStatus.ErrorMessage, append(c.want, "the list in service stays, SHA-256 5ca1ab1e")...)
+				testkit.Equal(t, "status", protobufs.RemoteConfigStatuses_RemoteConfigStatuses_FAILED, m.RemoteConfigStatus.Status)
+				testkit.Has(t, "error message", m.RemoteConfigStatus.ErrorMessage, append(c.want, "the list in service stays, SHA-256 5ca1ab1e")...)
 				if failures, refusals, _ := b.heard(); len(b.lists()) != 0 || len(refusals) != 1 || len(failures) != 0 {
 					t.Errorf("lists %q, refusals %q, failures %q", b.lists(), refusals, failures)
 				}
-				if n > 130 {
-					t.Errorf("%d messages in an hour", n)
-				}
+				testkit.AtMost(t, "messages in an hour", 130, n)
 			})
 		})
 	}
@@ -251,7 +239,7 @@ func TestOneHashIsOneList(t *testing.T) {
 		elapse(4 * interval)
 		testkit.Equal(t, "lists, only the first one", []string{csv}, b.lists())
 		m, _ := p.view()
-		mustContain(t, "error message", m.RemoteConfigStatus.ErrorMessage, "config_hash came with another list before")
+		testkit.Has(t, "error message", m.RemoteConfigStatus.ErrorMessage, "config_hash came with another list before")
 	})
 }
 
@@ -271,9 +259,7 @@ func TestReplayedOfferIsNoChange(t *testing.T) {
 		}
 		p.set(always(&protobufs.ServerToAgent{RemoteConfig: config("r2", "", "", csv)}))
 		elapse(time.Hour)
-		if got := len(b.lists()) - 1; got < 8 || got > 12 {
-			t.Errorf("a list that fails was tried %d times in an hour, want about one in %s", got, retryFailed)
-		}
+		testkit.Between(t, fmt.Sprintf("tries of a list that fails in an hour, about one in %s", retryFailed), 8, 12, len(b.lists())-1)
 	})
 }
 
@@ -291,9 +277,7 @@ func TestOtherPartsTakeNoMemory(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	must(t, err)
 	testkit.Equal(t, "other parts", []string{"packages"}, others)
-	if used := after.TotalAlloc - before.TotalAlloc; used > uint64(len(b)) {
-		t.Errorf("%d bytes for a message of %d", used, len(b))
-	}
+	testkit.AtMost(t, "bytes for a message", uint64(len(b)), after.TotalAlloc-before.TotalAlloc)
 }
 
 func FuzzReceive(f *testing.F) {
@@ -314,18 +298,13 @@ func FuzzReceive(f *testing.F) {
 		for _, b := range [][]byte{first, second} {
 			a.receive(b)
 			m, _ := a.message()
-			if _, err := proto.Marshal(m); err != nil {
-				t.Fatalf("after %q nothing can be sent: %v", b, err)
-			}
-			if n := len(m.GetRemoteConfigStatus().GetErrorMessage()); n > maxReason+200 {
-				t.Fatalf("%d bytes of reason", n)
-			}
+			_, err := proto.Marshal(m)
+			must(t, err)
+			testkit.AtMost(t, "bytes of reason", maxReason+200, len(m.GetRemoteConfigStatus().GetErrorMessage()))
 			if a.waiting != nil && (a.waiting.list == nil || !bytes.Contains(slices.Concat(first, []byte{0}, second), a.waiting.list.Content)) {
 				t.Fatalf("%+v is to be delivered", a.waiting)
 			}
-			if wait := time.Until(a.poll); wait > transport.MaxRetryAfter*6/5 {
-				t.Fatalf("the next message is in %s", wait)
-			}
+			testkit.AtMost(t, "time until the next message", transport.MaxRetryAfter*6/5, time.Until(a.poll))
 		}
 	})
 }

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -242,15 +241,6 @@ func offering(c *protobufs.AgentRemoteConfig) func(int, *protobufs.AgentToServer
 			return nil
 		}
 		return &protobufs.ServerToAgent{RemoteConfig: c}
-	}
-}
-
-func mustContain(t *testing.T, what, got string, want ...string) {
-	t.Helper()
-	for _, w := range want {
-		if !strings.Contains(got, w) {
-			t.Errorf("%s: got %q, want it to contain %q", what, got, w)
-		}
 	}
 }
 

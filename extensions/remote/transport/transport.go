@@ -12,7 +12,9 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -202,15 +204,25 @@ const maxRedirects = 3
 // errDowngrade refuses a redirect from https to http.
 var errDowngrade = errors.New("the server redirects from https to http, which is not followed")
 
-// Redirect is a CheckRedirect of http.Client. It allows a few redirects, and none from https to http.
-func Redirect(next *http.Request, via []*http.Request) error {
-	switch {
+// Redirect is a CheckRedirect of http.Client. It allows a few redirects, and none from https to http. With other origins, it
+// allows none to private addresses.
+func Redirect(next *http.Request, via []*http.Request, otherOrigins bool) error {
+	next.Header.Del("Referer") // its query can contain secrets
+	switch same := next.URL.Scheme == via[0].URL.Scheme && next.URL.Host == via[0].URL.Host; {
 	case len(via) > maxRedirects:
 		return fmt.Errorf("the server redirects more than %d times", maxRedirects)
 	case via[0].URL.Scheme == "https" && next.URL.Scheme != "https", via[len(via)-1].URL.Scheme == "https" && next.URL.Scheme != "https":
 		return errDowngrade
 	case next.URL.Scheme != "https" && next.URL.Scheme != "http":
-		return fmt.Errorf("the server redirects to a URL of scheme %q", next.URL.Scheme)
+		return errors.New("the server redirects to a URL that is not of the web")
+	case same:
+		return nil
+	case !otherOrigins:
+		return errors.New("the server redirects to another origin, which is followed only with --remote-allow=other-origins")
+	}
+	all, _ := net.DefaultResolver.LookupNetIP(next.Context(), "ip", next.URL.Hostname()) // dialling reports the error
+	if slices.ContainsFunc(all, func(a netip.Addr) bool { return !a.Unmap().IsGlobalUnicast() || a.Unmap().IsPrivate() }) {
+		return errors.New("the server redirects to a private address, which is not followed")
 	}
 	return nil
 }

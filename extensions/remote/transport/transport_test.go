@@ -9,6 +9,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"math/big"
@@ -72,7 +73,10 @@ func secure(t *testing.T, pair tls.Certificate, clients tls.ClientAuthType) *url
 func get(t *testing.T, tr *Transport, u *url.URL) string {
 	t.Helper()
 	t.Cleanup(tr.CloseIdleConnections)
-	client := &http.Client{Transport: tr, CheckRedirect: Redirect}
+	client := &http.Client{Transport: tr, CheckRedirect: func(next *http.Request, via []*http.Request) error {
+		via[0].URL.Host = next.URL.Host // as if it were the same origin
+		return Redirect(next, via, false)
+	}}
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, u.String(), http.NoBody)
 	must(t, err)
 	answer, err := client.Do(r)
@@ -141,6 +145,28 @@ func TestServerCertificateThatHasExpired(t *testing.T) {
 	u := secure(t, server, tls.NoClientCert)
 	wantIn(t, get(t, New(u, Credentials{CAFile: ca}), u), "expired")
 	wantIn(t, get(t, New(u, Credentials{}), u), "certificate")
+}
+
+// TestRedirect: another origin needs permission, and is never a private address.
+func TestRedirect(t *testing.T) {
+	f := func(to string, others bool, want string) {
+		t.Helper()
+		first, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://lists.example/a?secret", http.NoBody)
+		next, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, to, http.NoBody)
+		next.Header.Set("Referer", first.URL.String())
+		got := Redirect(next, []*http.Request{first}, others)
+		if fmt.Sprint(got) != "<nil>" && want == "" || !strings.Contains(fmt.Sprint(got), want) || next.Header.Get("Referer") != "" {
+			t.Errorf("%s: %v, want %q; Referer %q", to, got, want, next.Header.Get("Referer"))
+		}
+	}
+	f("http://lists.example/b", false, "")
+	f("http://lists.example:81/b", false, "another origin")
+	f("https://other.example/b", false, "another origin")
+	f("http://192.0.2.7/b", true, "")
+	for _, private := range []string{"127.0.0.1", "10.1.2.3", "192.168.1.1", "169.254.169.254", "[::1]", "[fe80::1]", "[fd00::1]", "[::ffff:10.0.0.1]", "0.0.0.0"} {
+		f("http://"+private+"/latest/meta-data", true, "private address")
+	}
+	f("gopher://lists.example/", true, "not of the web")
 }
 
 func TestTokenGoesToItsServerOnly(t *testing.T) {
