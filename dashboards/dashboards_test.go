@@ -143,7 +143,7 @@ func TestExpressions(t *testing.T) {
 			}
 		}
 		for what, text := range d.expressions() {
-			expr, err := parser.ParseExpr(variables.Replace(text))
+			expr, err := parser.NewParser(parser.Options{}).ParseExpr(variables.Replace(text))
 			if err != nil {
 				t.Errorf("%s: %s: %v in %s", file, what, err, text)
 				continue
@@ -180,7 +180,7 @@ func TestVariables(t *testing.T) {
 				t.Errorf("%s: variable %s: %q", file, v.Name, query)
 				continue
 			}
-			expr, err := parser.ParseExpr(variables.Replace(m[1]))
+			expr, err := parser.NewParser(parser.Options{}).ParseExpr(variables.Replace(m[1]))
 			if err != nil {
 				t.Errorf("%s: variable %s: %v", file, v.Name, err)
 			} else if s, ok := expr.(*parser.VectorSelector); !ok || !exists(s.Name) && !selectsField(s) {

@@ -120,11 +120,11 @@ func targetOf(t *testing.T, d *appsv1.DaemonSet, rules []*relabel.Config) labels
 	for _, r := range rules {
 		r.NameValidationScheme = model.UTF8Validation
 	}
-	out, keep := relabel.Process(labels.FromMap(meta), rules...)
-	if !keep {
+	b := labels.NewBuilder(labels.FromMap(meta))
+	if !relabel.ProcessBuilder(b, rules...) {
 		t.Fatalf("%s is dropped", d.Name)
 	}
-	b := labels.NewBuilder(out)
+	out := b.Labels()
 	if out.Get(model.InstanceLabel) == "" {
 		b.Set(model.InstanceLabel, out.Get(model.AddressLabel))
 	}

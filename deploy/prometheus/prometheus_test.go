@@ -45,7 +45,7 @@ func rules(t *testing.T) (all []rule) {
 		for _, g := range content.Groups {
 			for _, r := range g.Rules {
 				r.file = f
-				if r.parsed, err = parser.ParseExpr(r.Expr); err != nil {
+				if r.parsed, err = parser.NewParser(parser.Options{}).ParseExpr(r.Expr); err != nil {
 					t.Fatalf("%v: %v", r, err)
 				}
 				all = append(all, r)

@@ -227,17 +227,13 @@ func TestOperatorsAndTheEnd(t *testing.T) {
 		}
 		time.Sleep(40 * time.Second)
 		synctest.Wait()
-		if err := n.Record(ctx); err == nil || !strings.Contains(err.Error(), "at most one is made in 1m0s") {
-			t.Errorf("40 s after the last one: %v", err)
-		}
+		testkit.Has(t, "40 s after the last one", fmt.Sprint(n.Record(ctx)), "at most one is made in 1m0s")
 		time.Sleep(time.Minute)
 		must(t, n.Record(ctx))
 		end() // the pending recording is written
 		testkit.Equal(t, "recordings", []string{"operator ", "operator "}, n.recorded())
 		cancel()
-		if err := n.Record(ctx); err == nil {
-			t.Error("no error after the end")
-		}
+		testkit.Equal(t, "there is an error after the end", true, n.Record(ctx) != nil)
 		locked := newNode(t, "/proc") // not even root can make a file there
 		defer testkit.Start(t, locked.Run)()
 		if err := locked.Record(t.Context()); err == nil || errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "--recorder-directory") {
@@ -398,9 +394,8 @@ func TestFilesThatAreNotWholeAreRefused(t *testing.T) {
 	_, err := Read(bytes.NewReader(whole))
 	must(t, err)
 	for n := 0; n < len(whole); n += 1 + len(whole)/200 {
-		if r, err := Read(bytes.NewReader(whole[:n])); err == nil || !strings.Contains(err.Error(), "not whole") {
-			t.Errorf("%d of %d bytes: %v, %v", n, len(whole), r != nil, err)
-		}
+		_, err := Read(bytes.NewReader(whole[:n]))
+		testkit.Has(t, fmt.Sprintf("error for %d of %d bytes", n, len(whole)), fmt.Sprint(err), "not whole")
 	}
 	lines := func(change func([]string) []string) []byte {
 		var b bytes.Buffer
@@ -418,9 +413,8 @@ func TestFilesThatAreNotWholeAreRefused(t *testing.T) {
 	}
 	f := func(data []byte, want string) {
 		t.Helper()
-		if r, err := Read(bytes.NewReader(data)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, %v; the error should say %q", r != nil, err, want)
-		}
+		_, err := Read(bytes.NewReader(data))
+		testkit.Has(t, "error", fmt.Sprint(err), want)
 	}
 	f([]byte("# HELP x\n"), "the file is not one")
 	f(lines(func(l []string) []string { return l[1:] }), "the file is not one")
@@ -456,9 +450,7 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r, err := Read(bytes.NewReader(data))
-		if (r == nil) == (err == nil) {
-			t.Errorf("%v, %v", r != nil, err)
-		}
+		testkit.Equal(t, "there is a recording, or else an error", r != nil, err == nil)
 	})
 }
 
@@ -471,8 +463,6 @@ func FuzzLines(f *testing.F) {
 		w, err := zstd.NewWriter(nil)
 		must(t, err)
 		r, err := Read(bytes.NewReader(w.EncodeAll(data, nil)))
-		if (r == nil) == (err == nil) {
-			t.Errorf("%v, %v", r != nil, err)
-		}
+		testkit.Equal(t, "there is a recording, or else an error", r != nil, err == nil)
 	})
 }

@@ -126,7 +126,7 @@ func (s *Settings) Flags(set *config.Set) {
 		flag("remote-directory", "DIR", config.Text(&s.Directory),
 			"Directory that keeps the server's last good list, for a start without the server. Unset: keep none; the local list serves until the server answers."),
 		flag("remote-allow", "CLASS,…", config.List(&s.Allow),
-			"Fields that the server may ask for although the guard refuses them by default. profiling: DCGM_FI_PROF_…, whose hardware only one program at a time can use; changing-labels: labels that make new series each time their value changes."),
+			"What a server may do although it is refused by default. profiling: ask for DCGM_FI_PROF_…, whose hardware only one program at a time can use; changing-labels: ask for labels that make new series each time their value changes; other-origins: redirect to another scheme, host or port."),
 		flag("remote-limit", "NAME=VALUE,…", limits{&s.Limits},
 			"Limits for the server's lists. bytes: size of the list; fields: their number; series: on this node's page; interval: the shortest allowed; cost: seconds in vendors' libraries per second, all devices together."),
 		flag("remote-token-file", "FILE", config.Text(&s.TokenFile),

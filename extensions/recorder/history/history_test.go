@@ -109,9 +109,7 @@ func TestSamplesAreWhatTheRowsHad(t *testing.T) {
 		got = append(got, sample{at - start.UnixMilli(), v})
 	}
 	check(t, got, []sample{{2000, blank}})
-	if got := n.h.Series("GPU-1", 0); got != nil {
-		t.Errorf("series of another device: %v", got)
-	}
+	testkit.Equal(t, "series of another device", 0, len(n.h.Series("GPU-1", 0)))
 }
 
 func TestASeriesLivesOnInTheNextSession(t *testing.T) {

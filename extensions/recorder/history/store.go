@@ -160,7 +160,7 @@ func (s *store) append(x *series, at int64, v float64) {
 		x.open, x.from = chunkenc.NewXORChunk(), at
 		x.to, _ = x.open.Appender() // an empty chunk gives no error
 	}
-	x.to.Append(at, v)
+	x.to.Append(0, at, v)
 	x.last = at
 	size := cap(x.open.Bytes())
 	s.bytes += int64(size - x.size)
@@ -224,7 +224,7 @@ func upTo(data []byte, before int64) (out []byte, last int64) {
 		if at >= before {
 			break
 		}
-		to.Append(at, v)
+		to.Append(0, at, v)
 		last = at
 	}
 	return append([]byte(nil), kept.Bytes()...), last // the first sample is earlier
