@@ -205,7 +205,7 @@ func TestExamples(t *testing.T) {
 	})
 	blocks(t, "promql", func(path, text string) {
 		for _, query := range strings.Split(text, "\n\n") {
-			if _, err := parser.ParseExpr(query); err != nil {
+			if _, err := parser.NewParser(parser.Options{}).ParseExpr(query); err != nil {
 				t.Errorf("%s: %v in\n%s", path, err, query)
 			}
 		}

@@ -35,7 +35,10 @@ const (
 	maxColumns  = session.MaxColumns
 	maxRows     = 1024
 	maxInterval = 366 * 24 * time.Hour
-	maxText     = 1024 // bytes of a reason
+	maxText     = 1024     // bytes of a reason
+	usualTexts  = 512      // bytes of the texts of a series
+	maxTexts    = 16 << 10 // bytes of all texts of a device, or of all labels of a column, as JSON
+	maxPage     = 64 << 20 // bytes of the texts of all series, of which each has those of its device, beyond usualTexts
 
 	headerBytes = 4
 	maxMessage  = 16 << 20 // bytes of a message
@@ -61,7 +64,7 @@ type sourceMessage struct {
 
 // validate refuses a view that would lead readers out of bounds or give two devices one identity.
 func (m viewMessage) validate() error {
-	devices, columns, absent := 0, 0, 0
+	devices, columns, absent, page := 0, 0, 0, 0
 	seen := make(map[string]bool)
 	if len(m) == 0 || len(m) > maxSources {
 		return fmt.Errorf("a view of %d sources, want 1 to %d", len(m), maxSources)
@@ -76,8 +79,12 @@ func (m viewMessage) validate() error {
 		if len(s.Every) != 0 && len(s.Every) != len(s.Devices) || slices.ContainsFunc(s.Every, func(d time.Duration) bool { return d <= 0 || d > maxInterval }) {
 			return fmt.Errorf("source %d: intervals of %d of %d devices, or not from 1 ns to %v", i, len(s.Every), len(s.Devices), maxInterval)
 		}
+		texts := make([]int, len(s.Devices))
 		for j := range s.Devices {
 			id := s.Devices[j].ID
+			if texts[j] = textsOf(s.Devices[j]); texts[j] > maxTexts {
+				return fmt.Errorf("source %d: the texts of device %.40q have %d bytes: at most %d", i, id, texts[j], maxTexts)
+			}
 			if id == "" || seen[id] {
 				return fmt.Errorf("source %d: device id %q is empty or not unique", i, id)
 			}
@@ -90,6 +97,10 @@ func (m viewMessage) validate() error {
 			c := &s.Columns[j]
 			if c.Device < 0 || c.Device >= len(s.Devices) || !legal(c.Labels) {
 				return fmt.Errorf("source %d: column %d is of device %d of %d, or has a label with an illegal name", i, j, c.Device, len(s.Devices))
+			}
+			labels := textsOf(c.Labels)
+			if page += max(0, texts[c.Device]+labels-usualTexts); labels > maxTexts || page > maxPage {
+				return fmt.Errorf("source %d: the texts of column %d have %d bytes, and those of the series up to it %d more than usual: at most %d and %d", i, j, labels, page, maxTexts, maxPage)
 			}
 		}
 		if absent += len(s.Absent); absent > maxColumns {
@@ -119,6 +130,12 @@ func (s *sourceMessage) validateReasons() error {
 		}
 	}
 	return nil
+}
+
+// textsOf returns about how many bytes the texts of a device or of labels have.
+func textsOf(v any) int {
+	text, _ := json.Marshal(v) // it was made from JSON
+	return len(text)
 }
 
 // legal reports whether labels can be exported.
