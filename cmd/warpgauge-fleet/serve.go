@@ -117,8 +117,8 @@ func serve(ctx context.Context, cmd *cli.Command, errs io.Writer) error {
 	}
 	log.Info("serving", zap.Stringer("agents", agents.Addr()), zap.Stringer("operators", operators.Addr()))
 	return program.Run(ctx,
-		&fleet.Endpoint{Listener: agents, Login: agentLogin, Web: agentsWeb},
-		&fleet.Endpoint{Listener: operators, Login: login, Web: web})
+		&fleet.Endpoint{Listener: agents, Login: agentLogin, Serve: agentsWeb.Serve},
+		&fleet.Endpoint{Listener: operators, Login: login, Serve: web.Serve})
 }
 
 // dialects lists the name dialects that exporters support.

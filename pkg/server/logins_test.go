@@ -141,7 +141,7 @@ func TestWaitingLogins(t *testing.T) {
 	})
 }
 
-// TestLoginsAreFair: whoever has failed, or has tried more often, waits behind the others.
+// TestLoginsAreFair: addresses that have failed, or have tried more often, wait behind the others.
 func TestLoginsAreFair(t *testing.T) {
 	l := newLogins(nil, zap.NewNop())
 	key := [sha256.Size]byte{}

@@ -33,9 +33,8 @@ func pair(tb testing.TB) (parent *receiver, child *net.UnixConn) {
 	must(tb, err)
 	ends := make([]*net.UnixConn, 2)
 	for i, fd := range fds {
-		if ends[i], err = connOf(os.NewFile(uintptr(fd), "control")); err != nil {
-			tb.Fatal(err)
-		}
+		ends[i], err = connOf(os.NewFile(uintptr(fd), "control"))
+		must(tb, err)
 		tb.Cleanup(func() { _ = ends[i].Close() })
 	}
 	return &receiver{conn: ends[0], fd: -1}, ends[1]
@@ -154,6 +153,16 @@ func TestViewsThatAreRefused(t *testing.T) {
 		}
 	}
 	f("no sources", func(viewMessage) viewMessage { return nil })
+	f("a device with a long name", func(m viewMessage) viewMessage { m[0].Devices[0].Model = strings.Repeat("x", maxTexts); return m })
+	f("a column with a long label", func(m viewMessage) viewMessage {
+		m[0].Columns[0].Labels = []collector.Label{{Name: "a", Value: strings.Repeat("x", maxTexts)}}
+		return m
+	})
+	f("long texts in very many series", func(m viewMessage) viewMessage {
+		m[0].Devices[0].Model = strings.Repeat("x", maxTexts/2)
+		m[0].Columns = slices.Repeat([]collector.Column{{Field: m[0].Columns[0].Field}}, maxPage/(maxTexts/2-usualTexts)+1)
+		return m
+	})
 	f("too many sources", func(viewMessage) viewMessage { return make(viewMessage, maxSources+1) })
 	f("no rows", func(m viewMessage) viewMessage { m[0].Rows = 0; return m })
 	f("too many rows", func(m viewMessage) viewMessage { m[0].Rows = maxRows + 1; return m })
@@ -200,9 +209,7 @@ func TestHostileMessages(t *testing.T) {
 			}
 			c.conn.close()
 			_, _ = conn.Close(), region.CloseFD()
-			if after := descriptors(t); after > before {
-				t.Errorf("%d descriptors are open, before %d", after, before)
-			}
+			testkit.AtMost(t, "open descriptors", before, descriptors(t))
 		})
 	}
 	raw := func(b ...byte) func(*sender, *ring.Region) error {
@@ -301,9 +308,8 @@ func TestTheEndOfTheChannel(t *testing.T) {
 // A length alone allocates no memory.
 func TestALongMessageThatDoesNotComeTakesNoMemory(t *testing.T) {
 	parent, conn := pair(t)
-	if _, err := conn.Write(append(binary.BigEndian.AppendUint32(nil, maxMessage), '{')); err != nil {
-		t.Fatal(err)
-	}
+	_, err := conn.Write(append(binary.BigEndian.AppendUint32(nil, maxMessage), '{'))
+	must(t, err)
 	must(t, conn.Close())
 	allocated := testing.Benchmark(func(b *testing.B) {
 		for b.Loop() {
@@ -312,9 +318,7 @@ func TestALongMessageThatDoesNotComeTakesNoMemory(t *testing.T) {
 			}
 		}
 	}).AllocedBytesPerOp()
-	if allocated > 1<<20 {
-		t.Errorf("%d bytes were taken", allocated)
-	}
+	testkit.AtMost(t, "bytes that were taken", 1<<20, allocated)
 }
 
 // FuzzReceiver sends the parent anything that a faulty child could: any bytes, with descriptors of good memory among
@@ -359,9 +363,8 @@ func FuzzReceiver(f *testing.F) {
 		if costs := c.costs(); costs != nil {
 			registry := prometheus.NewRegistry()
 			registry.MustRegister(described{costs})
-			if _, err := registry.Gather(); err != nil {
-				t.Error(err)
-			}
+			_, err := registry.Gather()
+			must(t, err)
 		}
 	})
 }
@@ -382,9 +385,7 @@ func TestStatesOfMostDevicesFit(t *testing.T) {
 		t.Errorf("a message of %d bytes and %d elements, %v", len(text), commas, err)
 	}
 	many := &message{States: &statesMessage{Devices: make([]deviceMessage, maxCommas/3)}}
-	if err := new(sender).send(many, -1); err == nil || !strings.Contains(err.Error(), "elements: at most") {
-		t.Errorf("sending too many elements: %v", err)
-	}
+	testkit.Has(t, "sending too many elements", fmt.Sprint(new(sender).send(many, -1)), "elements: at most")
 }
 
 // A view of the most columns and absences that a session allows fits into a message.

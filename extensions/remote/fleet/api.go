@@ -29,7 +29,7 @@ func (s *Server) operators(login *Login) *http.Server {
 				_, _ = w.Write([]byte("ok\n")) // the client went away
 				return
 			}
-			if _, ok := login.Who(r); !ok {
+			if _, ok := login.who(r); !ok {
 				h.Set("WWW-Authenticate", "Bearer")
 				http.Error(w, "a token is needed", http.StatusUnauthorized)
 				return

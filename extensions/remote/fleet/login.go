@@ -77,8 +77,8 @@ func (l *Login) load() error {
 	return nil
 }
 
-// Who returns the credential of a request, and whether it suffices. If the file is unreadable, the previous tokens stay valid.
-func (l *Login) Who(r *http.Request) (who credential, ok bool) {
+// who returns the credential of a request, and whether it suffices. If the file is unreadable, the previous tokens stay valid.
+func (l *Login) who(r *http.Request) (shown credential, ok bool) {
 	if l != nil {
 		token, given := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 		if !given {
@@ -95,7 +95,7 @@ func (l *Login) Who(r *http.Request) (who credential, ok bool) {
 	return credential{shared: true}, true
 }
 
-func (l *Login) owner(ctx context.Context, token string) (who credential, ok bool) {
+func (l *Login) owner(ctx context.Context, token string) (shown credential, ok bool) {
 	sum := sha256.Sum256([]byte(token)) // which token it is takes as long for each
 	l.mu.Lock()
 	if l.files != nil && time.Since(l.read) > tokensFor {

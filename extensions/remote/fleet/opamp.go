@@ -36,7 +36,7 @@ func (s *Server) agents(login *Login) *http.Server {
 	slots := make(chan struct{}, maxHTTPRequests)
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+OpAMPPath, func(w http.ResponseWriter, r *http.Request) {
-		who, ok := login.Who(r)
+		who, ok := login.who(r)
 		if !ok {
 			s.refuse(refusedLogin)
 			http.Error(w, "a bearer token is needed, or this one is unknown", http.StatusUnauthorized)

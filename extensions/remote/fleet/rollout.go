@@ -95,7 +95,7 @@ func choose(s *Stage, members map[UID]member, agents []*agent) (added []*agent) 
 	if n <= 0 {
 		return nil
 	}
-	rand.Shuffle(len(rest), func(i, j int) { rest[i], rest[j] = rest[j], rest[i] })
+	rand.Shuffle(len(rest), func(i, j int) { rest[i], rest[j] = rest[j], rest[i] }) //nolint:gosec // seeded by the system
 	return rest[:min(n, len(rest))]
 }
 

@@ -20,7 +20,6 @@ import (
 	"golang.org/x/net/netutil"
 
 	"warpgauge/pkg/file"
-	"warpgauge/pkg/server"
 )
 
 // Options of a Server.
@@ -110,7 +109,7 @@ func (s *Server) locked(f func(*core)) {
 type Endpoint struct {
 	Listener net.Listener
 	Login    *Login
-	Web      *server.WebConfig // nil: plain HTTP
+	Serve    func(*http.Server, net.Listener) error // nil: plain HTTP
 }
 
 // serve serves until ctx ends.
@@ -124,7 +123,11 @@ func (e *Endpoint) serve(ctx context.Context, l net.Listener, srv *http.Server) 
 			_ = srv.Close() // Close closes all connections even if it fails
 		}
 	})
-	err := e.Web.Serve(srv, l)
+	serve := e.Serve
+	if serve == nil {
+		serve = (*http.Server).Serve
+	}
+	err := serve(srv, l)
 	if !stop() {
 		<-stopped
 	}

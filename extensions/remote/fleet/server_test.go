@@ -277,7 +277,7 @@ func TestTokenRotation(t *testing.T) {
 			r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
 			r.Header.Set("Authorization", "Bearer "+token)
 			l.read = time.Time{}
-			if _, got := l.Who(r); got != (token != "" && strings.Contains(allowed, token)) {
+			if _, got := l.who(r); got != (token != "" && strings.Contains(allowed, token)) {
 				t.Errorf("file %q, token %q: allowed %v", text, token, got)
 			}
 		}
@@ -306,7 +306,7 @@ func TestWho(t *testing.T) {
 		t.Helper()
 		r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
 		change(r)
-		got, ok := l.Who(r)
+		got, ok := l.who(r)
 		testkit.Equal(t, "allowed", allowed, ok)
 		testkit.Equal(t, "credential", fmt.Sprint(want), fmt.Sprint(got))
 	}
