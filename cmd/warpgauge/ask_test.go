@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"warpgauge/extensions/live/apiv1"
+	"warpgauge/internal/testkit"
 )
 
 // answering returns an exporter with a GPU, two users of it, its fields, and a page.
@@ -81,9 +82,8 @@ func TestAskedExporter(t *testing.T) {
 	// With settings that an exporter cannot know, or --url=none, the command reads the devices itself.
 	for args, why := range map[string]string{"--fake-devices=2": "warpgauge: --fake-devices is set, so the devices are read here\n", "--url=none": ""} {
 		o := execute(t, here, "devices", args)
-		if o.Want(t, 0, "fake       up     gpu"); o.Err != why {
-			t.Errorf("%s: standard error %q, want %q", args, o.Err, why)
-		}
+		o.Want(t, 0, "fake       up     gpu")
+		testkit.Equal(t, "standard error with "+args, why, o.Err)
 	}
 	execute(t, here, "once", "--samples=1").Want(t, 0, "(simulated)")
 

@@ -60,9 +60,8 @@ DCGM_FI_DEV_NVSWITCH_FATAL_ERRORS  unsupported  -          no collector in use h
 		t.Errorf("exit code %d, output (-want +got):\n%s", o.Code, diff)
 	}
 	amd := execute(t, nil, simulated("check", csv, "--fake-profile=mi300x", "--field-names=amd", "--health=off")...)
-	if !strings.Contains(amd.Out, "in addition for --field-names: ") || strings.Contains(amd.Out, "for health") {
-		t.Errorf("with the names of AMD's exporter:\n%s", amd.Out)
-	}
+	testkit.Has(t, "with the names of AMD's exporter", amd.Out, "in addition for --field-names: ")
+	testkit.Lacks(t, "with the names of AMD's exporter", amd.Out, "for health")
 
 	type absent struct{ Field, Reason, Detail string }
 	var got struct {
@@ -96,15 +95,11 @@ func TestFieldsOfOneGPU(t *testing.T) {
 	gpus, _ := simulatedDevices(t, "rtx4090", 3)
 	for _, name := range []string{"0", ids[0], gpus[0].PCIBusID, strings.ToLower(strings.TrimPrefix(gpus[0].PCIBusID, "0000"))} {
 		o := f(0, []string{name}, "gpu 0, "+ids[0]+", by fake\n", "\nDCGM_FI_DEV_GPU_TEMP ", "implausible: the library says 8.08e+08", "-simulated ", `XID_ERRORS_COUNT{window_size_in_ms="300000"}  0 `)
-		if strings.Contains(o.Out, ids[1]) {
-			t.Errorf("devices %s shows other devices:\n%s", name, o.Out)
-		}
+		testkit.Lacks(t, "devices "+name, o.Out, ids[1])
 	}
 	f(0, []string{"1"}, "device_lost: simulated fault: device lost")
 	one := f(0, []string{"all", "DCGM_FI_DEV_POWER_*"}, "\nDCGM_FI_DEV_POWER_USAGE  -      W     blank: a simulated fault blanks it\n")
-	if n := strings.Count(one.Out, "\nDCGM_FI_DEV_POWER_USAGE "); n != 3 {
-		t.Errorf("%d lines, want 3 GPUs:\n%s", n, one.Out)
-	}
+	testkit.Times(t, 3, one.Out, "\nDCGM_FI_DEV_POWER_USAGE ")
 	f(1, []string{"0", "DCGM_FI_DEV_FAN_SPEED"}, "not_listed: the field list does not have it")
 	f(1, []string{"0", "DCGM_FI_DEV_FAN_SPED"}, "not_listed: there is no such field: did you mean DCGM_FI_DEV_FAN_SPEED?")
 	f(1, []string{"7"}, `no device is "7"`)
@@ -115,8 +110,6 @@ func TestAbsentFieldsOnThePage(t *testing.T) {
 	csv := tempFile(t, "reasons.csv", reasonsCSV)
 	flags, ids := simulatedReasons(t, "once", "--url=none", "-f", csv)
 	line := `warpgauge_field_absent{device="` + ids[1] + `",field="DCGM_FI_DEV_GPU_TEMP",reason="device_lost"} 1`
-	if o := execute(t, nil, flags...); strings.Contains(o.Out, "warpgauge_field_absent") {
-		t.Errorf("without --absent-fields the page has them:\n%s", o.Out)
-	}
+	testkit.Lacks(t, "without --absent-fields", execute(t, nil, flags...).Out, "warpgauge_field_absent")
 	execute(t, nil, append(flags, "--absent-fields", "--recorder-after=9s")...).Want(t, 0, "--recorder-after has no effect without", "GPU 1 ("+ids[1]+") is lost: simulated fault: device lost\n", line, `field="DCGM_FI_DEV_GPU_UTIL",reason="implausible"} 1`, "\nwarpgauge_field_absent_left_out 0\n")
 }

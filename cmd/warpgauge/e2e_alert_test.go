@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/internal/testkit/programtest"
 	"warpgauge/internal/testkit/programtest/prometheustest"
@@ -43,9 +44,7 @@ scrape_configs:
 `, rules, am, strings.TrimPrefix(e.url, "http://")))
 	server.Await(t, "8 GPUs", 8, `DCGM_FI_DEV_GPU_TEMP`)
 	server.Await(t, "the pod", 1, `warpgauge_device_owner{owner_pod="train-0"}`)
-	if got := server.Query(t, `ALERTS{alertname=~"GPU.*"}`); len(got) != 0 {
-		t.Errorf("alerts about GPUs before anything has happened: %v", got)
-	}
+	testkit.Equal(t, "alerts about GPUs before anything has happened", "", server.Query(t, `ALERTS{alertname=~"GPU.*"}`).String())
 
 	name, err := os.Hostname()
 	must(t, err)
@@ -56,9 +55,7 @@ scrape_configs:
 	discord.await(t, `"title":"[TICKET] GPUXIDOther`, "XID 159 on GPU 5 of ", "NVIDIA H100", "on "+name, "XID 159: Robust Channel CHI Non-Data Error")
 	// When the count's window ends, the alert ends. The verdict stays, because there was no reset.
 	discord.await(t, `"title":"[OK] GPUXIDOther`)
-	if discord.has(`"title":"[OK] GPUFailed`) {
-		t.Error("the GPU is well again although it was not reset")
-	}
+	testkit.Equal(t, "the GPU is well again although it was not reset", false, discord.has(`"title":"[OK] GPUFailed`))
 }
 
 // receiver collects the messages posted to it.

@@ -16,6 +16,7 @@ import (
 
 	"warpgauge/collectors/rocm/rocmtest"
 	"warpgauge/extensions/health/consumer/amdplugin/gpumetricssvc"
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/eventually"
 	kubelet "warpgauge/pkg/kube/kubetest"
 )
@@ -105,9 +106,7 @@ func TestE2EAMDGPUOperator(t *testing.T) {
 			})
 			eventually.OK(t, "what amdgpuhealth reads", func() error { return e.gpuMetrics(t, gauge) })
 			for _, want := range append(c.log, detected) {
-				if n := strings.Count(e.Output(), want); n != 1 {
-					t.Errorf("%q is %d times in the log:\n%s", want, n, e.Output())
-				}
+				testkit.Times(t, 1, e.Output(), want)
 			}
 			if c.config != "" {
 				e.updates(t, configuration, c.prefix)
@@ -204,7 +203,5 @@ func (e *exporter) updates(t *testing.T, dir, prefix string) {
 	e.awaitLog(t, "ServerPort")
 	configMap(t, dir, "config.json", `{"GPUConfig": {"Fields": "GPU_HEALTH"}}`)
 	e.awaitLog(t, "GPUConfig.Fields: write a list of names")
-	if err := only(e.scrape(t, acceptText)); err != nil {
-		t.Errorf("after a bad configuration: %v", err)
-	}
+	must(t, only(e.scrape(t, acceptText)))
 }

@@ -15,6 +15,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	kubelet "warpgauge/pkg/kube/kubetest"
+
+	"warpgauge/internal/testkit"
 )
 
 // daemonSet reads a plain manifest, which was rendered from the chart.
@@ -53,9 +55,7 @@ func ofDaemonSet(t *testing.T, d *appsv1.DaemonSet, k *kubelet.Server) contained
 			out.mounts[m.MountPath] = filepath.Dir(k.Socket())
 		case "recordings", "health":
 			dir := t.TempDir()
-			if err := os.Chmod(dir, 0o777); err != nil { // the mode of an emptyDir
-				t.Fatal(err)
-			}
+			must(t, os.Chmod(dir, 0o777)) // the mode of an emptyDir
 			out.mounts[m.MountPath] = dir
 		default:
 			t.Fatalf("the test does not know the volume %q", m.Name)
@@ -124,13 +124,9 @@ func TestE2EChart(t *testing.T) {
 			}
 			probes := d.Spec.Template.Spec.Containers[0]
 			for _, path := range []string{probes.LivenessProbe.HTTPGet.Path, probes.ReadinessProbe.HTTPGet.Path} {
-				if a := get(t, newClient(t), e.url+path); a.code != http.StatusOK {
-					t.Errorf("GET %s: %d %s", path, a.code, a.body)
-				}
+				get(t, newClient(t), e.url+path).want(t, path, http.StatusOK)
 			}
-			if !container.restricted {
-				t.Error("the manifest lets the container have capabilities")
-			}
+			testkit.Equal(t, "the manifest lets the container have capabilities", false, !container.restricted)
 			e.ends(t, os.Interrupt)
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/hungfs"
 )
 
@@ -79,9 +80,8 @@ func testHostileReload(t *testing.T, exe string) {
 			e.awaitLog(t, h.says)
 		}
 		a := request(t, client, http.MethodPost, e.url+"/-/reload")
-		if a.code != http.StatusInternalServerError || !strings.Contains(string(a.body), path) || !strings.Contains(string(a.body), h.says) {
-			t.Errorf("POST /-/reload with a %s: status %d, %q", h.name, a.code, a.body)
-		}
+		a.want(t, "reload with a "+h.name, http.StatusInternalServerError)
+		testkit.Has(t, "reload with a "+h.name, string(a.body), path, h.says)
 		if err := count(8, markerA)(e.scrape(t, acceptText)); err != nil {
 			t.Errorf("with a %s the former list is not in service: %v", h.name, err)
 		}
@@ -112,9 +112,8 @@ func testHungList(t *testing.T, exe string) {
 	lead(filepath.Join(mount, "counters.csv"))
 	client := newClient(t)
 	a := request(t, client, http.MethodPost, e.url+"/-/reload")
-	if a.code != http.StatusInternalServerError || !strings.Contains(string(a.body), path) || !strings.Contains(string(a.body), "does not answer") {
-		t.Errorf("POST /-/reload: status %d, %q", a.code, a.body)
-	}
+	a.want(t, "reload", http.StatusInternalServerError)
+	testkit.Has(t, "reload", string(a.body), path, "does not answer")
 	e.await(t, "the hang in the metrics, with the former list in service", count(8, markerA), is(0, "warpgauge_config_last_reload_successful"))
 	lead(file(t, "other.csv", listB))
 	e.await(t, "a good reload", count(8, markerB), is(1, "warpgauge_config_last_reload_successful"))
@@ -122,7 +121,5 @@ func testHungList(t *testing.T, exe string) {
 	lead(filepath.Join(mount, "counters.csv"))
 	e.Signal(t, syscall.SIGHUP)
 	e.ends(t, syscall.SIGTERM)
-	if log := e.Output(); !strings.Contains(log, "stopped") {
-		t.Errorf("the log does not end well:\n%s", log)
-	}
+	testkit.Has(t, "log", e.Output(), "stopped")
 }

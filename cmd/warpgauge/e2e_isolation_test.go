@@ -79,9 +79,7 @@ func TestE2EIsolation(t *testing.T) {
 			}
 			return nil
 		})
-		if !strings.Contains(e.Output(), way.logged) {
-			t.Errorf("the log does not say %q", way.logged)
-		}
+		testkit.Has(t, "log", e.Output(), way.logged)
 	}
 	e.oneChild(t)
 	e.manyRestarts(t, int(ends["signal"]))
@@ -140,9 +138,7 @@ func (e *exporter) manyRestarts(t *testing.T, killed int) {
 		}
 		return nil
 	})
-	if now := mebibytes(t, e.PID(), "VmRSS"); now > resident+64 {
-		t.Errorf("resident memory grew from %d to %d MiB", resident, now)
-	}
+	testkit.AtMost(t, "MiB of resident memory", resident+64, mebibytes(t, e.PID(), "VmRSS"))
 }
 
 // child returns the child's pid from the page, which is at most a second old.

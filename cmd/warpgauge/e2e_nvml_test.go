@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/internal/testkit/programtest"
 )
@@ -183,9 +184,7 @@ func (n *nvmlNode) release(t *testing.T) {
 			is(0, "warpgauge_collector_up", "collector", "nvml"),
 			is(1, "warpgauge_collector_problem", "collector", "nvml", "cause", "released"),
 			is(1, "warpgauge_collector_problem", "collector", "nvml-processes", "cause", "released"))
-		if a := get(t, client, n.url+"/readyz"); a.code != http.StatusOK {
-			t.Errorf("readyz while released: %d %s", a.code, a.body)
-		}
+		get(t, client, n.url+"/readyz").want(t, "readyz while released", http.StatusOK)
 		n.LoadDriver("")
 		if calls := n.AllCalls(); len(calls) > 0 {
 			t.Errorf("calls while released: %v", calls)
@@ -197,9 +196,7 @@ func (n *nvmlNode) release(t *testing.T) {
 		}
 		n.inUse(t)
 	}
-	if r := n.scrape(t, acceptText).restarts(""); r != 0 {
-		t.Errorf("%v restarts, want none", r)
-	}
+	testkit.Equal(t, "restarts", 0.0, n.scrape(t, acceptText).restarts(""))
 }
 
 // lose makes a GPU fall off the bus with XID 79 and come back. That gives one log line, not one per link and field.
@@ -208,9 +205,7 @@ func (n *nvmlNode) lose(t *testing.T) {
 	n.Lose(5)
 	n.await(t, "the lost GPU off the page, with its reason", gpus("0", "1", "2", "3", "4", "6", "7"), is(1, "warpgauge_device_state", "gpu", "5", "state", "lost"))
 	for _, want := range []string{" WARN XID", " WARN device is not up", " WARN health of a device has changed"} {
-		if got := strings.Count(n.Output()[from:], want); got != 1 {
-			t.Errorf("the log has %d times %q, want it once", got, want)
-		}
+		testkit.Times(t, 1, n.Output()[from:], want)
 	}
 	n.Restore(5)
 	n.await(t, "the GPU back, and its XID", eightGPUs, is(1, "warpgauge_device_state", "gpu", "5", "state", "up"),

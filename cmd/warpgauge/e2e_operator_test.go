@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"warpgauge/internal/testkit"
 	kubelet "warpgauge/pkg/kube/kubetest"
 	"warpgauge/pkg/kube/kubetest/apitest"
 )
@@ -106,9 +107,7 @@ func TestE2EGPUOperator(t *testing.T) {
 			must(t, os.MkdirAll(filepath.Dir(k.Socket()), 0o750))
 			container := operated(t, k, c.env, c.mounts, c.args)
 			e := container.run(t, exe)
-			if a := get(t, newClient(t), e.url+"/health"); a.code != http.StatusOK {
-				t.Errorf("the probe's first question: %d %s", a.code, a.body)
-			}
+			get(t, newClient(t), e.url+"/health").want(t, "the probe's first question", http.StatusOK)
 			gpus := e.uuids(t)
 			k.Set(pod("train-0", gpus["0"]))
 			k.Serve()
@@ -125,9 +124,7 @@ func TestE2EGPUOperator(t *testing.T) {
 				return err
 			})
 			if container.env["DCGM_REMOTE_HOSTENGINE_INFO"] != "" {
-				if out := e.Output(); !strings.Contains(out, "nvidia-dcgm") || !strings.Contains(out, "WARN") {
-					t.Errorf("no warning names the engine:\n%s", out)
-				}
+				testkit.Has(t, "log, which warns of the engine", e.Output(), "nvidia-dcgm", "WARN")
 				e.await(t, "an engine that is not there, in the metrics", is(0, "warpgauge_collector_up", "collector", "dcgm"))
 			}
 			e.ends(t, syscall.SIGTERM)

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/textparse"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/eventually"
 )
 
@@ -116,6 +117,12 @@ type answer struct {
 }
 
 func (a answer) contentType() string { return a.header.Get("Content-Type") }
+
+// want checks the status of the answer to what.
+func (a answer) want(t *testing.T, what string, code int) {
+	t.Helper()
+	testkit.Equal(t, fmt.Sprintf("%s: status of %.300q", what, a.body), code, a.code)
+}
 
 // get sends one request. header holds names and values in turn.
 func get(t *testing.T, client *http.Client, url string, header ...string) answer {

@@ -122,9 +122,7 @@ func (e *exporter) awaitLog(t *testing.T, text string) {
 func (e *exporter) ends(t *testing.T, s os.Signal) {
 	t.Helper()
 	e.Signal(t, s)
-	if code := e.ExitCode(t); code != 0 {
-		t.Errorf("exit code %d after %v, want 0", code, s)
-	}
+	testkit.Equal(t, fmt.Sprintf("exit code after %v", s), 0, e.ExitCode(t))
 }
 
 // runToEnd runs a command until it exits.
@@ -181,9 +179,8 @@ func procFile(t *testing.T, pid int, name string) string {
 func mebibytes(t *testing.T, pid int, key string) (n int) {
 	t.Helper()
 	_, after, _ := strings.Cut(procFile(t, pid, "status"), key+":")
-	if _, err := fmt.Sscan(after, &n); err != nil {
-		t.Fatal(err)
-	}
+	_, err := fmt.Sscan(after, &n)
+	must(t, err)
 	return n >> 10
 }
 

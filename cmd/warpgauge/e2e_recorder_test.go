@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"warpgauge/extensions/live/apiv1"
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/internal/testkit/programtest"
 )
@@ -64,7 +65,5 @@ func TestE2ERecorder(t *testing.T) {
 	e.await(t, "the XID on the page", is(79, "DCGM_FI_DEV_XID_ERRORS", "gpu", "1"), count(2, "DCGM_FI_DEV_POWER_USAGE"))
 	var events apiv1.Events
 	answerOf(e.url+"/api/v1/events?since="+r.From.Format(time.RFC3339Nano), &events)
-	if !strings.Contains(fmt.Sprint(events), "XID 79") {
-		t.Errorf("events of the replay: %v", events)
-	}
+	testkit.Has(t, "events of the replay", fmt.Sprint(events), "XID 79")
 }

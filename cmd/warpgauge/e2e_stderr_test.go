@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/programtest"
 )
 
@@ -53,9 +54,7 @@ func TestE2EStandardError(t *testing.T) {
 	write(t, path, strings.Repeat("DCGM_FI_DEV_GPU_TEMP, "+strings.Repeat("x", 500)+", y\n", 5000))
 	client := newClient(t)
 	e.await(t, "lines are dropped, with the former list in service", count(8, markerA), func(p page) error {
-		if a := request(t, client, http.MethodPost, e.url+"/-/reload"); a.code != http.StatusInternalServerError {
-			t.Fatalf("POST /-/reload of a bad list: status %d", a.code)
-		}
+		request(t, client, http.MethodPost, e.url+"/-/reload").want(t, "reload of a bad list", http.StatusInternalServerError)
 		n, err := p.one("warpgauge_log_lines_dropped_total")
 		if err == nil && n == 0 {
 			err = errors.New("none yet")
@@ -89,7 +88,6 @@ func TestE2EStandardError(t *testing.T) {
 	})
 	e.ends(t, syscall.SIGTERM)
 	<-read // the exporter had the last descriptor of the write end
-	if !strings.Contains(first, "starting") || !strings.Contains(last, "stopped") {
-		t.Errorf("the first line is %q, the last %q; want that it starts, and that it has stopped", first, last)
-	}
+	testkit.Has(t, "first line", first, "starting")
+	testkit.Has(t, "last line", last, "stopped")
 }

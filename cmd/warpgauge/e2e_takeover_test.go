@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -17,6 +16,7 @@ import (
 
 	"warpgauge/collectors/dcgm/dcgmtest"
 	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/eventually"
 )
 
@@ -162,9 +162,7 @@ func sameSeries() func(page) error {
 func (n *twoNode) laterLibrary(t *testing.T) {
 	n.install(t)
 	n.await(t, "8 GPUs by DCGM", by("dcgm"), is(41, "DCGM_FI_DEV_GPU_TEMP", "gpu", "3", "UUID", nvmltest.UUID(3)))
-	if got := strings.Count(n.Output(), "open DCGM"); got != 1 {
-		t.Errorf("the log says %d times that DCGM is not there, want once", got)
-	}
+	testkit.Times(t, 1, n.Output(), "open DCGM")
 	n.resting(t)
 }
 
@@ -177,9 +175,7 @@ func (n *twoNode) pause(t *testing.T) {
 		path, answer    string
 		series, watches int
 	}{{"/-/profiling/pause", "paused", 0, watches - 1}, {"/-/profiling/resume", "resumed", 8, watches}} {
-		if got := n.post(t, step.path); got != step.answer {
-			t.Errorf("%s: %q", step.path, got)
-		}
+		testkit.Equal(t, step.path, step.answer, n.post(t, step.path))
 		n.await(t, step.answer, by("dcgm"), count(step.series, profiling), func(page) error {
 			if got := n.dcgm.Counts().Watches; got != step.watches {
 				return fmt.Errorf("%d watches, want %d", got, step.watches)

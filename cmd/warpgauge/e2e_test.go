@@ -58,9 +58,7 @@ func testFirstPage(t *testing.T, exe string) {
 	e := serveBy(t, []string{"env", "NOTIFY_SOCKET=" + path, exe}, "--isolation=process", "-f", file(t, "counters.csv", histogramCSV))
 	hear("READY=1")
 	client := newClient(t)
-	if a := get(t, client, e.url+"/livez"); a.code != http.StatusOK {
-		t.Errorf("GET /livez after READY=1: status %d", a.code)
-	}
+	get(t, client, e.url+"/livez").want(t, "GET /livez after READY=1", http.StatusOK)
 	p := e.await(t, "8 GPUs, and the own metrics, which are gathered each second", eightGPUs, is(1, "warpgauge_collector_up", "collector", "fake"))
 	for _, s := range p.family("DCGM_FI_DEV_GPU_TEMP") {
 		if !strings.HasSuffix(s.get("modelName"), "(simulated)") {
@@ -79,15 +77,11 @@ func testFirstPage(t *testing.T, exe string) {
 		}
 	}
 	for _, path := range []string{"/-/reload", "/-/release"} { // no flag enables these; pkg/server tests other paths
-		if a := request(t, client, http.MethodPost, e.url+path); a.code != http.StatusForbidden {
-			t.Errorf("POST %s: status %d, want 403", path, a.code)
-		}
+		request(t, client, http.MethodPost, e.url+path).want(t, "POST "+path, http.StatusForbidden)
 	}
 	e.Signal(t, syscall.SIGINT)
 	hear("STOPPING=1")
-	if code := e.ExitCode(t); code != 0 {
-		t.Errorf("exit code %d, want 0", code)
-	}
+	testkit.Equal(t, "exit code", 0, e.ExitCode(t))
 }
 
 // testFaults: the library cannot be opened at first, one GPU reports nonsense, and one raises an
@@ -103,18 +97,12 @@ func testFaults(t *testing.T, exe string) {
 	e.await(t, "the library that cannot be opened in the metrics",
 		is(0, "warpgauge_collector_up", "collector", "fake"),
 		is(1, "warpgauge_collector_problem", "collector", "fake", "cause", "not_loaded"))
-	if a := get(t, client, e.url+"/readyz"); a.code != http.StatusServiceUnavailable {
-		t.Errorf("GET /readyz while nothing can be opened: status %d, want 503", a.code)
-	}
-	if a := get(t, client, e.url+"/health"); a.code != http.StatusOK { // not ready, but alive
-		t.Errorf("GET /health: status %d, want 200", a.code)
-	}
+	get(t, client, e.url+"/readyz").want(t, "GET /readyz while nothing can be opened", http.StatusServiceUnavailable)
+	get(t, client, e.url+"/health").want(t, "GET /health", http.StatusOK) // not ready, but alive
 	e.awaitLog(t, "no such library")
 	absent.end(t)
 	e.await(t, "8 GPUs once it can", eightGPUs)
-	if a := get(t, client, e.url+"/readyz"); a.code != http.StatusOK {
-		t.Errorf("GET /readyz with 8 GPUs: status %d, %q", a.code, a.body)
-	}
+	get(t, client, e.url+"/readyz").want(t, "GET /readyz with 8 GPUs", http.StatusOK)
 	p := e.await(t, "the nonsense to be counted", func(p page) error {
 		n, err := p.one("warpgauge_implausible_values_total", "field", "DCGM_FI_DEV_GPU_UTIL")
 		if err == nil && n < 1 {
@@ -160,9 +148,7 @@ func testReload(t *testing.T, exe, isolation string) {
 	hangup := func(list string) { write(t, path, list); e.Signal(t, syscall.SIGHUP) }
 	post := func(list string) {
 		write(t, path, list)
-		if a := request(t, client, http.MethodPost, e.url+"/-/reload"); a.code != http.StatusOK {
-			t.Errorf("POST /-/reload: status %d: %s", a.code, a.body)
-		}
+		request(t, client, http.MethodPost, e.url+"/-/reload").want(t, "POST /-/reload", http.StatusOK)
 	}
 	for i, change := range []func(list string){swap, swap, replace, hangup, post} {
 		change([]string{listB, listA}[i%2])
@@ -252,9 +238,7 @@ func testLeanSet(t *testing.T, exe string) {
 			n++
 		}
 	}
-	if n < 33 || n > 48 {
-		t.Errorf("%d samples of the exporter's own metrics on the page of 8 GPUs, want 33 to 48", n)
-	}
+	testkit.Between(t, "samples of the exporter's own metrics on the page of 8 GPUs", 33, 48, n)
 }
 
 const faultsCSV = `DCGM_FI_DEV_GPU_TEMP, gauge, Temperature.

@@ -25,6 +25,7 @@ import (
 	"warpgauge/collectors/rocm/rocmtest"
 	"warpgauge/extensions/health/consumer/amdplugin/gpumetricssvc"
 	"warpgauge/extensions/live/apiv1"
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/internal/testkit/golden"
 	"warpgauge/internal/testkit/programtest/prometheustest"
@@ -233,13 +234,14 @@ rule_files: [%q]
 scrape_configs:
 - {job_name: warpgauge, honor_labels: true, static_configs: [{targets: [%q]}]}
 `, rules, strings.TrimPrefix(e.url, "http://")))
+	states := map[string]string{"GPUFailed": "failed", "GPUOutOfService": "degraded", "GPUDegraded": "degraded"}
 	server.Process.Await(t, "the alerts", func() error {
 		answer, err := server.API.Alerts(t.Context())
 		got := make([]string, len(metric))
 		for _, a := range answer.Alerts {
 			n, err := strconv.Atoi(string(a.Labels["gpu"]))
-			if name := a.Labels["alertname"]; err == nil && (name == "GPUFailed" || name == "GPUDegraded") {
-				got[n] += fmt.Sprintf("%s | %s | %s", strings.ToLower(strings.TrimPrefix(string(name), "GPU")), a.Annotations["reason"], a.Annotations["action"])
+			if state := states[string(a.Labels["alertname"])]; err == nil && state != "" {
+				got[n] += fmt.Sprintf("%s | %s | %s", state, a.Annotations["reason"], a.Annotations["action"])
 			}
 		}
 		for n, want := range metric {
@@ -294,9 +296,7 @@ func (e *exporter) sameActs(t *testing.T, metric []string) {
 		must(t, err)
 		got, _ := os.ReadFile(update) // missing if the node is not drained
 		_ = os.Remove(update)
-		if string(got) != reason {
-			t.Errorf("GPU %d, %s: scontrol %q, want %q: %s", n, metric[n], got, reason, out)
-		}
+		testkit.Equal(t, fmt.Sprintf("GPU %d, %s: what scontrol is told after %s", n, metric[n], out), reason, string(got))
 		command := exec.CommandContext(t.Context(), build(t), append(npd.Rules[0].Args, "--url="+server.URL)...)
 		out, _ = command.Output() // fails with the code
 		if c := command.ProcessState.ExitCode(); c != code || code == 1 && strings.TrimSpace(string(out)) != line {
@@ -347,13 +347,9 @@ func TestE2EAMDVerdicts(t *testing.T) {
 			if v := strings.Split(want[n], " | "); v[0] == "failed" || v[2] == "drain" {
 				health = "unhealthy"
 			}
-			if g.GetHealth() != health {
-				t.Errorf("%s: the device plugin is told that GPU %d is %s, the verdict is %q", list, n, g.GetHealth(), want[n])
-			}
+			testkit.Equal(t, fmt.Sprintf("%s: health of GPU %d for the device plugin, with the verdict %q", list, n, want[n]), health, g.GetHealth())
 		}
-		if n := len(answer.GetGPUState()); n != len(want) {
-			t.Errorf("%s: the device plugin knows %d GPUs", list, n)
-		}
+		testkit.Equal(t, list+": GPUs that the device plugin has", len(want), len(answer.GetGPUState()))
 		e.ends(t, syscall.SIGTERM)
 	}
 }

@@ -139,9 +139,7 @@ func readable(t *testing.T, page []byte) []byte {
 			one := &dto.MetricFamily{Name: family.Name, Help: family.Help, Type: family.Type, Metric: []*dto.Metric{m}}
 			raw, err := protojson.Marshal(one)
 			must(t, err)
-			if err := json.Compact(&out, raw); err != nil { // protojson's blanks are random on purpose
-				t.Fatal(err)
-			}
+			must(t, json.Compact(&out, raw)) // protojson's blanks are random on purpose
 			out.WriteByte('\n')
 		}
 	}

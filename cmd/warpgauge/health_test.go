@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -13,6 +14,7 @@ import (
 
 	"warpgauge/extensions/health/consumer/kubenode"
 	"warpgauge/extensions/live/apiv1"
+	"warpgauge/internal/testkit"
 )
 
 // verdicts starts an exporter that returns these verdicts. A last one without ID is the verdict on the node, else ok.
@@ -136,9 +138,7 @@ func TestNodeProblemDetector(t *testing.T) {
 		within[i], err = time.ParseDuration(text)
 		must(t, err)
 	}
-	if !slices.IsSorted(within[:]) {
-		t.Errorf("%+v", config)
-	}
+	testkit.Equal(t, fmt.Sprint("the limits rise: ", within), true, slices.IsSorted(within[:]))
 	if r.Condition != kubenode.ConditionType || r.Type != "permanent" || r.Condition != config.Conditions[0].Type || r.Path != "/usr/bin/warpgauge" {
 		t.Errorf("condition %q by %q", r.Condition, r.Path)
 	}
@@ -149,7 +149,5 @@ func TestNodeProblemDetector(t *testing.T) {
 			t.Errorf("%s: code %d, output %q, want code %d", of, got.Code, got.Out, want)
 		}
 	}
-	if got := execute(t, nil, append(r.Args, "--url=http://127.0.0.1:1")...); got.Code != 2 {
-		t.Errorf("without an exporter: code %d, output %q", got.Code, got.Out)
-	}
+	execute(t, nil, append(r.Args, "--url=http://127.0.0.1:1")...).Want(t, 2)
 }

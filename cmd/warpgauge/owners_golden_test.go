@@ -12,6 +12,7 @@ import (
 
 	"warpgauge/collectors/fake"
 	"warpgauge/etc"
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/tree"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
@@ -192,9 +193,7 @@ func TestOwnersOnThePage(t *testing.T) {
 			for path, wanted := range map[string]bool{
 				"/api/v1/pods": c.api != nil, "/apis/resource.k8s.io/v1/resourceslices": c.slices != nil,
 			} {
-				if asked := api.Requests(path) > 0; asked != wanted {
-					t.Errorf("%s was asked for: %v, want %v", path, asked, wanted)
-				}
+				testkit.Equal(t, path+" was asked for", wanted, api.Requests(path) > 0)
 			}
 		})
 	}
@@ -219,9 +218,7 @@ func TestDevicesTellTheirUsers(t *testing.T) {
 		"pod web/chat, container main (share 2, nvidia.com/gpu.shared)\n", "and 3 more (--all lists them)\n",
 		"not a device of this machine: nvidia.com/gpu GPU-00000000-0000-0000-0000-000000000000 of pod web/lost (device)\n",
 		"mapping pod_metadata fails (no_node_name): ", "NODE_NAME", "mapping resource_slices fails")
-	if strings.Contains(some.Out, "pod_resources") || strings.Contains(some.Out, "hpc_jobs") {
-		t.Errorf("mappings that work are complained of:\n%s", some.Out)
-	}
+	testkit.Lacks(t, "mappings that work are complained of", some.Out, "pod_resources", "hpc_jobs")
 	execute(t, nil, append(args, "--all")...).Want(t, 0, "(share 5, nvidia.com/gpu.shared)\n")
 	k.On(kubelet.Silence())
 	execute(t, nil, append(args, "--timeout=500ms")...).Want(t, 0, "USED BY\n", "mapping pod_resources: no answer within 500ms\n", "job 4711")

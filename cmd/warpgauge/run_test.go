@@ -9,6 +9,7 @@ import (
 
 	"warpgauge/collectors/fake"
 	"warpgauge/extensions/live/apiv1"
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/config"
 )
 
@@ -19,15 +20,12 @@ func TestHelpText(t *testing.T) {
 		execute(t, nil, command, "--help").WantHelp(t, "warpgauge "+command+" [flags]", "All flags of warpgauge --help")
 	}
 	execute(t, nil, "help", "check").Want(t, 0, "warpgauge check [flags]")
-	if strings.Contains(help.Out, "DCGM_EXPORTER_WATCH_MAX_KEEP_AGE") {
-		t.Error("help explains a flag without effect")
-	}
+	testkit.Lacks(t, "help, which has flags with effect", help.Out, "DCGM_EXPORTER_WATCH_MAX_KEEP_AGE")
 	// The first flags are those that most people need, each of them once.
 	_, first, _ := strings.Cut(help.Out, "The flags that most people need:")
 	first, _, _ = strings.Cut(first, "What is read:")
-	if n := strings.Count(first, "\n  -"); n < 8 || n > 12 || strings.Count(help.Out, "\n  -f, --collectors FILE\n") != 1 {
-		t.Errorf("%d flags come first, want about 10, and each flag once:\n%s", n, first)
-	}
+	testkit.Between(t, "flags that come first in\n"+first, 8, 12, strings.Count(first, "\n  -"))
+	testkit.Times(t, 1, help.Out, "\n  -f, --collectors FILE\n")
 }
 
 func TestCompletion(t *testing.T) {
@@ -100,9 +98,7 @@ func TestCheck(t *testing.T) {
 	execute(t, nil, simulated("check", typo)...).Want(t, 0, typo+":2:1: warning:", "DCGM_FI_DEV_GPU_UTIL", "1 field, 0 errors, 1 warning")
 	strict := execute(t, nil, simulated("check", "--strict", typo)...)
 	strict.Want(t, 1, typo+":2:1: error:", "1 error")
-	if strict.Err != "" {
-		t.Errorf("check says on standard error %q, want its findings on standard output only", strict.Err)
-	}
+	testkit.Equal(t, "standard error of check, whose findings are on standard output", "", strict.Err)
 
 	execute(t, nil, "check", tempFile(t, "many.csv", strings.Repeat("DCGM_FI_DEV_NONE, gauge, x\n", 1500))).Want(t, 1, "none of the file's rows can be used (1500 in all)", "more problems are not listed", ": 0 fields, 1 error, ")
 
@@ -120,19 +116,15 @@ func TestCheck(t *testing.T) {
 func TestDevices(t *testing.T) {
 	o := execute(t, nil, simulated("devices")...)
 	o.Want(t, 0, "COLLECTOR", "NVIDIA H100 80GB HBM3 (simulated)", "00000000:1B:00.0")
-	if n := strings.Count(o.Out, "fake       up     gpu"); n != 8 {
-		t.Errorf("devices lists %d GPUs that are up, want 8:\n%s", n, o.Out)
-	}
+	testkit.Times(t, 8, o.Out, "fake       up     gpu")
 
 	mig := execute(t, nil, simulated("devices", "--fake-profile=dgx-a100-mig", "-d", "g:0+i:7")...)
-	if g, i := strings.Count(mig.Out, " gpu "), strings.Count(mig.Out, " instance "); g != 1 || i != 1 {
-		t.Errorf("-d g:0+i:7 shows %d GPUs and %d instances, want 1 and 1:\n%s", g, i, mig.Out)
-	}
+	testkit.Times(t, 1, mig.Out, " gpu ")
+	testkit.Times(t, 1, mig.Out, " instance ")
 
 	none := execute(t, nil, "devices", "--enable-only=nvml")
-	if none.Want(t, 1, "no device found", "nvml is not in use:"); strings.Contains(none.Out, "simulated") {
-		t.Errorf("simulated devices without --enable-fake:\n%s", none.Out)
-	}
+	none.Want(t, 1, "no device found", "nvml is not in use:")
+	testkit.Lacks(t, "without --enable-fake", none.Out, "simulated")
 	execute(t, nil, simulated("devices", "-d", "g:99")...).Want(t, 1, "no device found", "fake is not in use:", "--devices=g:99")
 }
 
@@ -159,9 +151,7 @@ func TestOnce(t *testing.T) {
 	execute(t, nil, simulated("once", "x")...).Want(t, 1, `unexpected argument "x"`)
 	text := execute(t, environment{"NODE_NAME": "node7"}, simulated("once")...)
 	text.Want(t, 0, "# TYPE DCGM_FI_DEV_GPU_TEMP gauge\n", `hostname="node7"`, `warpgauge_collector_up{collector="fake"} 1`)
-	if n := strings.Count(text.Out, "\nDCGM_FI_DEV_GPU_TEMP{"); n != 8 {
-		t.Errorf("once prints %d temperatures, want 8", n)
-	}
+	testkit.Times(t, 8, text.Out, "\nDCGM_FI_DEV_GPU_TEMP{")
 	if om := execute(t, nil, simulated("once", "--format=openmetrics")...); !strings.HasSuffix(om.Out, "# EOF\n") {
 		t.Error("an OpenMetrics page must end in # EOF")
 	}
@@ -196,9 +186,7 @@ func TestManual(t *testing.T) {
 		}
 	}
 	for _, f := range config.NewSet(environment{}.Lookup).Flags() {
-		if name := strings.ReplaceAll(config.Dashed(f.Name), "-", `\-`); !strings.Contains(o.Out, name) {
-			t.Errorf("the manual page lacks %s", name)
-		}
+		testkit.Has(t, "manual page", o.Out, strings.ReplaceAll(config.Dashed(f.Name), "-", `\-`))
 	}
 	execute(t, nil, "man", "x").Want(t, 1, `unexpected argument "x"`)
 }

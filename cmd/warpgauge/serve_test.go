@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/exporter"
 
 	"go.uber.org/goleak"
@@ -27,9 +28,8 @@ func TestServeLeavesNothing(t *testing.T) {
 	}()
 	eventually.True(t, "the address in the log", func() bool { return strings.Contains(log.String(), "serving http://127.0.0.1:") || len(code) > 0 })
 	stop()
-	if got := <-code; got != 0 {
-		t.Errorf("exit code %d, want 0:\n%s", got, log.String())
-	}
+	got := <-code
+	testkit.Equal(t, "exit code, with the log\n"+log.String(), 0, got)
 	http.DefaultClient.CloseIdleConnections()
 	goleak.VerifyNone(t, before)
 }

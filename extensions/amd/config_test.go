@@ -1,12 +1,14 @@
 package amd
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/config"
 )
 
@@ -65,9 +67,7 @@ func TestParseFile(t *testing.T) {
 			want.flags = blank.flags
 		}
 		want.name = "config.json"
-		if d := cmp.Diff(&want, got, cmp.AllowUnexported(configFile{})); d != "" {
-			t.Errorf("%s (-want +got):\n%s", text, d)
-		}
+		testkit.Equal(t, text, &want, got, cmp.AllowUnexported(configFile{}))
 	}
 	for text, want := range map[string]string{
 		"":                                    `configuration file "config.json": line 1, character 0: it is not JSON: unexpected end of JSON input`,
@@ -79,9 +79,8 @@ func TestParseFile(t *testing.T) {
 		`{"GPUConfig": {"Fields": "GPU"}}`:    `configuration file "config.json": GPUConfig.Fields: write a list of names`,
 		`{"GPUConfig": {"CustomLabels": []}}`: `configuration file "config.json": GPUConfig.CustomLabels: write names with texts`,
 	} {
-		if _, err := parseFile([]byte(text), "config.json"); err == nil || err.Error() != want {
-			t.Errorf("%s: error %q, want %q", text, err, want)
-		}
+		_, err := parseFile([]byte(text), "config.json")
+		testkit.Equal(t, "error for "+text, want, fmt.Sprint(err))
 	}
 }
 
@@ -100,9 +99,7 @@ func FuzzParseFile(f *testing.F) {
 		}
 		set := config.NewSet(environment{}.Lookup)
 		for name, text := range a.flags {
-			if err := set.SetDefault(name, text, config.FromFile); err != nil {
-				t.Fatalf("%q: %v", data, err)
-			}
+			must(t, set.SetDefault(name, text, config.FromFile))
 		}
 		_, why := NewNames(a.names, nil)
 		for _, s := range slices.Concat(a.problems, a.unused, why) {

@@ -1,12 +1,16 @@
 package amd
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/field"
 )
 
@@ -66,17 +70,38 @@ func TestAMDDocumented(t *testing.T) {
 				labels[s.Index.To] = true
 			}
 			got := slices.Sorted(maps.Keys(labels))
-			if facts := strings.Fields(facts[1]); !slices.Equal(got, facts) {
-				t.Errorf("%s has labels %q, AMD's %q", n.Field, got, facts)
-			}
-			if got, want := n.Unit, unitTimes(d.Unit, s.Scale); got != want {
-				t.Errorf("%s is in %s, but %s × %v is in %s", n.Field, got, d.Name, s.Scale, want)
-			}
+			testkit.Equal(t, "labels of "+n.Field+", AMD's and ours", strings.Fields(facts[1]), got, cmpopts.EquateEmpty())
+			testkit.Equal(t, fmt.Sprintf("unit of %s, which is %s × %v", n.Field, d.Name, s.Scale), unitTimes(d.Unit, s.Scale), n.Unit)
 		}
 	}
 	for name := range want {
 		if !seen[name] {
 			t.Errorf("%s is missing", name)
+		}
+	}
+}
+
+// TestAMDTwice: gpu_clock's limits have its first index of each type, and AMD's older and newer name of an engine one reading.
+func TestAMDTwice(t *testing.T) {
+	of, first := map[string][]Source{}, map[string]string{}
+	for _, n := range Metrics() {
+		of[n.Field] = n.Sources
+	}
+	for _, s := range of["GPU_CLOCK"] {
+		if len(s.Add) == 1 {
+			s.Add = []Pair{{"clock_index", fmt.Sprint(s.Index.Plus)}, s.Add[0]}
+		}
+		first[s.Add[1].Value] = s.Add[0].Value
+	}
+	for _, s := range slices.Concat(of["GPU_MIN_CLOCK"], of["GPU_MAX_CLOCK"]) {
+		if kind, index := s.Add[1].Value, s.Add[0].Value; first[kind] != index {
+			t.Errorf("limits of %s have index %s, gpu_clock %s", kind, index, first[kind])
+		}
+	}
+	for _, engine := range []string{"GPU_VCN_", "GPU_JPEG_"} {
+		old, now := of[engine+"ACTIVITY"][0], of[engine+"BUSY_INSTANTANEOUS"][0]
+		if old.ID != now.ID || old.Scale != now.Scale || old.Index.From != now.Index.From {
+			t.Errorf("%s is %+v and %+v", engine, old, now)
 		}
 	}
 }

@@ -2,15 +2,15 @@ package amd
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/urfave/cli/v3"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
 )
@@ -85,9 +85,8 @@ func TestOperatorDefaults(t *testing.T) {
 	write(`{"CommonConfig": {"HealthService": {"Enable": false}}}`)
 	f("AMD's port", row{":5000", "as-written,amd", "", jobDirectory, "info", "f"}, true, env(operatorPort, ""))
 
-	if _, c, _ := operatorConfig(t, env(), "--monitor-gpu=false"); c.ROCm != config.Off {
-		t.Error("--monitor-gpu=false reads AMD's GPUs")
-	}
+	_, c, _ := operatorConfig(t, env(), "--monitor-gpu=false")
+	testkit.Equal(t, "--rocm with --monitor-gpu=false", config.Off, c.ROCm)
 	for _, name := range []string{"", "node-8"} {
 		want := "node-7"
 		e := env()
@@ -102,27 +101,24 @@ func TestOperatorDefaults(t *testing.T) {
 	// A file named by the user must exist and be valid; the operator's file may be absent or invalid.
 	write(`{`)
 	for _, e := range []environment{env(), {}} {
-		if _, _, err := operatorConfig(t, e, "--amd-config", file); err == nil || !strings.Contains(err.Error(), "it is not JSON") {
-			t.Errorf("a bad file that was named: %v", err)
-		}
+		_, _, err := operatorConfig(t, e, "--amd-config", file)
+		testkit.Has(t, "a bad file that was named", fmt.Sprint(err), "it is not JSON")
 	}
 	if _, _, err := operatorConfig(t, environment{}, "--amd-config", file+"x"); err == nil {
 		t.Error("no file although one was named")
 	}
 	for _, bad := range []string{"x", "70000", "-1"} {
-		if _, _, err := operatorConfig(t, environment{operatorPort: bad}); err == nil || !strings.Contains(err.Error(), operatorPort) {
-			t.Errorf("port %q: %v", bad, err)
-		}
+		_, _, err := operatorConfig(t, environment{operatorPort: bad})
+		testkit.Has(t, "port "+bad, fmt.Sprint(err), operatorPort)
 	}
 	x, _, err := operatorConfig(t, environment{}, "--bind=127.0.0.1", "--address=:9400", "--exit-on-agent-down", "--monitor-nic=false")
+	must(t, err)
 	var texts []string
 	for _, n := range x.set.Notices() {
 		texts = append(texts, n.Text)
 	}
 	want := []string{"--exit-on-agent-down has no effect: there is no agent; what fails is tried again", "--bind is not used: --address is :9400"}
-	if d := cmp.Diff(want, texts); d != "" || err != nil {
-		t.Errorf("notices (-want +got):\n%s%v", d, err)
-	}
+	testkit.Equal(t, "notices", want, texts)
 }
 
 // TestOperatorsFile: the default file may come later. Once it was valid, its names stay in use.
@@ -138,16 +134,12 @@ func TestOperatorsFile(t *testing.T) {
 			must(t, os.WriteFile(file, []byte(text), 0o600))
 		}
 		in, err := counters.Read(t.Context(), []byte("x"))
-		if (err != nil) != bad {
-			t.Errorf("%s: error %v", when, err)
-		}
+		testkit.Equal(t, fmt.Sprintf("%s: there is an error, and it is %v", when, err), bad, err != nil)
 		if err != nil {
 			return
 		}
 		list, _ := c.Named(field.List{}, in)
-		if got := list.Dialect.Names.(*Names).Prefix; got != prefix {
-			t.Errorf("%s: prefix %q, want %q", when, got, prefix)
-		}
+		testkit.Equal(t, when+": prefix", prefix, list.Dialect.Names.(*Names).Prefix)
 	}
 	read("no file", "", "", false)
 	if !slices.Contains(counters.Paths(), file) {
@@ -164,7 +156,5 @@ func TestOperatorsFile(t *testing.T) {
 func TestTogether(t *testing.T) {
 	got := together([]string{"A: no", "B: other: thing", "C: no", "no field is left", "D: no", "E: no", "F: no", "G: no"})
 	want := []string{"A, C, D, E, F and 1 more: no", "B: other: thing", "no field is left"}
-	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
-	}
+	testkit.Equal(t, "notices", want, got)
 }

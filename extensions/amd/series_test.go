@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/golden"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/events"
@@ -107,9 +108,7 @@ func TestFormats(t *testing.T) {
 	golden.Check(t, filepath.Join("testdata", "amd.prom"), page(exposition.Text))
 	golden.Check(t, filepath.Join("testdata", "amd.openmetrics"), page(exposition.OpenMetrics))
 	golden.Check(t, filepath.Join("testdata", "amd.protobuf.txt"), golden.Protobuf(t, page(exposition.Protobuf)))
-	if got := leftOut(t, reg); len(got) > 0 {
-		t.Errorf("left out: %v", got)
-	}
+	testkit.Equal(t, "what was left out", map[string]float64{}, leftOut(t, reg))
 	verdicts = &events.Snapshot{Verdicts: []events.Verdict{{Device: f.Devices[0], State: events.OK}, {Device: f.Devices[1], State: events.Degraded, Action: events.ActionNone}}}
 	f.Tick(time.Now())
 	if got := pageOf(t, viewtest.Board(1, f), exposition.Options{}, exposition.Text); strings.Count(got, "gpu_health{") != 2 || strings.Contains(got, `serial_number="S0"} 0`) {
@@ -184,9 +183,7 @@ func TestParts(t *testing.T) {
 		`gpu_total_vram{gpu_id="6",gpu_partition_id="0",hostname="n",job_id="7",pod="a",serial_number="S3",team="blue"} 302`,
 		`gpu_total_vram{gpu_id="7",gpu_partition_id="1",hostname="n",pod="b",serial_number="S3"} 303`,
 	}
-	if g, w := strings.Join(got, "\n"), strings.Join(want, "\n"); g != w {
-		t.Errorf("got\n%s\nwant\n%s", g, w)
-	}
+	testkit.Equal(t, "AMD's series", want, got)
 }
 
 // FuzzNames: with any configuration, the page can be parsed and every name on it is legal.
@@ -209,9 +206,7 @@ func FuzzNames(f *testing.F) {
 		reg := prometheus.NewRegistry()
 		page := pageOf(t, viewtest.Board(1, feed), exposition.Options{Hostname: "n", Registerer: reg}, exposition.Text)
 		familiesOf(t, []byte(page))
-		if got := leftOut(t, reg); got["label"] > 0 {
-			t.Errorf("%v labels dropped that were said to be served", got)
-		}
+		testkit.Equal(t, "labels dropped that were said to be served", 0.0, leftOut(t, reg)["label"])
 	})
 }
 
@@ -234,7 +229,5 @@ func TestAllocations(t *testing.T) {
 	both := amdList(t, amdCounters, names, false)
 	ours := both
 	ours.Dialect = nil
-	if a, b := allocations(ours), allocations(both); b > a {
-		t.Errorf("%v allocations a page with both dialects, %v without", b, a)
-	}
+	testkit.AtMost(t, "allocations of a page with both dialects", allocations(ours), allocations(both))
 }

@@ -7,23 +7,16 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"warpgauge/internal/testkit"
 )
 
 // TestPagesAreUpToDate compares each page in docs/ with its tables.
 func TestPagesAreUpToDate(t *testing.T) {
 	for name := range pages {
 		got, err := render(name)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
+		testkit.Must(t, err)
 		want, err := os.ReadFile(filepath.Join("..", "..", "docs", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(string(want), string(got)); diff != "" {
-			t.Errorf("docs/%s is out of date, run go generate ./internal/docgen (-file +generated):\n%s", name, diff)
-		}
+		testkit.Must(t, err)
+		testkit.Equal(t, "docs/"+name+", which go generate ./internal/docgen writes", string(want), string(got))
 	}
 }

@@ -13,8 +13,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"warpgauge/extensions/health"
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/internal/testkit"
@@ -62,9 +60,7 @@ func overlay(t *testing.T) string {
 		}
 		text, err := os.ReadFile(from)
 		must(t, err)
-		if !strings.Contains(string(text), r.after) {
-			t.Fatalf("%s has no line with %q", r.file, r.after)
-		}
+		testkit.Has(t, r.file, string(text), r.after)
 		to := filepath.Join(t.TempDir(), filepath.Base(file))
 		must(t, os.WriteFile(to, []byte(strings.Replace(string(text), r.after, r.after+r.row, 1)), 0o600))
 		replace[file] = to
@@ -147,16 +143,12 @@ func TestToys(t *testing.T) {
 		return nil
 	})
 	for _, d := range verdicts.Devices {
-		if d.State != "ok" {
-			t.Errorf("%s is %s: %s", d.ID, d.State, d.Text)
-		}
+		testkit.Equal(t, "state of "+d.ID+": "+d.Text, "ok", d.State)
 		var got []string
 		for _, u := range d.Unjudged {
 			got = append(got, u.Rule)
 		}
-		if diff := cmp.Diff(commonRules(), got); diff != "" {
-			t.Errorf("%s is not judged by (-rules of any vendor's readings that toys lack +got):\n%s", d.ID, diff)
-		}
+		testkit.Equal(t, "rules of any vendor's readings that do not judge "+d.ID, commonRules(), got)
 	}
 }
 

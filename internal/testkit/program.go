@@ -44,11 +44,7 @@ func (o Outcome) Want(tb testing.TB, code int, texts ...string) {
 	if o.Code != code {
 		tb.Errorf("exit code %d, want %d\noutput: %s\nerrors: %s", o.Code, code, o.Out, o.Err)
 	}
-	for _, text := range texts {
-		if !strings.Contains(o.Out+o.Err, text) {
-			tb.Errorf("output lacks %q\noutput: %s\nerrors: %s", text, o.Out, o.Err)
-		}
-	}
+	Has(tb, "output", o.Out+o.Err, texts...)
 }
 
 // WantHelp checks a help text of at most 100 columns.

@@ -63,13 +63,9 @@ func TestReasonsOfCells(t *testing.T) {
 		w.tick(n, time.Now())
 		n++
 		var row ring.Row
-		if !w.view.Ring.Latest(&row) {
-			t.Fatal("no row")
-		}
+		testkit.Equal(t, "there is a row", true, w.view.Ring.Latest(&row))
 		testkit.Equal(t, fmt.Sprint(v), want, w.view.Why(0, row.Cells[0]))
-		if got := w.view.Why(1, row.Cells[1]); got.Reason != collector.ReasonNotDue {
-			t.Errorf("a cell that was never read: %+v", got)
-		}
+		testkit.Equal(t, "reason of a cell that was never read", collector.ReasonNotDue, w.view.Why(1, row.Cells[1]).Reason)
 	}
 	f(denied, collector.Explanation{Reason: collector.ReasonPermission, Detail: "root only"})
 	f(808e6, collector.Explanation{Reason: collector.ReasonImplausible, Detail: "the library says 8.08e+08, which is outside of 0 to 100 %"})

@@ -129,9 +129,7 @@ func TestValuesAndReasons(t *testing.T) {
 			t.Errorf("state %v: got %q and %q, want %q", st.State, got[0], got[6], want)
 		}
 	}
-	if got := told(NewReport(v, nil, list, o)); got[3] != want[3] {
-		t.Errorf("of a stale device: got %q, want %q", got[3], want[3])
-	}
+	testkit.Equal(t, "of a stale device", want[3], told(NewReport(v, nil, list, o))[3])
 	f(DeviceStatus{LastSample: now}, "device_stalled: the last sample is too old to be shown")
 	f(DeviceStatus{State: Lost, Cause: CauseLost, Reason: "fell off"}, "device_lost: fell off")
 	f(DeviceStatus{State: Stalled, Cause: CauseHung, Reason: "a call hangs"}, "device_stalled: a call hangs")

@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
@@ -154,14 +155,12 @@ func TestFlexibleSelectionReportsNothingTwice(t *testing.T) {
 func TestSelectionOfNothing(t *testing.T) {
 	s := New(newNode(t, 0).Open, oneField, Options{Select: choose(t, "g:99", "g:99", "g:99")})
 	_, err := s.bind(hardware(1, 1, 1, nil))
-	if !errors.Is(err, collector.ErrNoDevices) || !strings.Contains(err.Error(), "--devices=g:99") {
-		t.Errorf("bind: %v, want ErrNoDevices and the selectors", err)
-	}
+	testkit.Equal(t, "error for no device", collector.ErrNoDevices, err, cmpopts.EquateErrors())
+	testkit.Has(t, "error for no device", fmt.Sprint(err), "--devices=g:99")
 	idle := &stub{devices: devices(2), columns: []collector.Column{{Device: 1, Field: 60001}}}
 	s = New(newNode(t, 0).Open, oneField, Options{Select: choose(t, "g:0", "f", "f")})
-	if _, err := s.bind([]collector.Source{idle}); !errors.Is(err, collector.ErrNothingToRead) {
-		t.Errorf("bind of a device without columns: %v, want ErrNothingToRead", err)
-	}
+	_, err = s.bind([]collector.Source{idle})
+	testkit.Equal(t, "error for a device without columns", collector.ErrNothingToRead, err, cmpopts.EquateErrors())
 }
 
 func TestSelectionNamesWhatDoesNotExist(t *testing.T) {
@@ -260,18 +259,15 @@ func TestImpossibleSizes(t *testing.T) {
 	if dropped := MaxColumns/8 + 1; !ok || len(b.devices) != MaxDevices || len(b.columns) != MaxColumns+5-dropped {
 		t.Errorf("%d devices and %d columns are bound", len(b.devices), len(b.columns))
 	}
-	if got := b.devices[1].Model; got != strings.Repeat("x", maxText-1) {
-		t.Errorf("a long text is %d bytes, ends in %q", len(got), got[len(got)-2:])
-	}
+	testkit.Equal(t, "a long text", strings.Repeat("x", maxText-1), b.devices[1].Model)
 	testkit.Equal(t, "a text with NUL", "A\uFFFDB", b.devices[2].Model)
 	sel = s.o.Select.over([]collector.Source{wide}, s.o.Logger)
 	wide.columns = slices.Repeat([]collector.Column{{Field: 60001}}, MaxColumns+5)
 	if b, _ := sel.bind(wide); len(b.columns) != MaxColumns || sel.cut != 5 || sel.leftOut != 10 {
 		t.Errorf("%d columns are bound, %d cut off, %d devices left out", len(b.columns), sel.cut, sel.leftOut)
 	}
-	if _, err := s.bind([]collector.Source{&stub{devices: devices(1), columns: []collector.Column{{Field: 60001}}}}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := s.bind([]collector.Source{&stub{devices: devices(1), columns: []collector.Column{{Field: 60001}}}})
+	must(t, err)
 	if lines := logs.FilterMessageSnippet("skipping them").All(); len(lines) != 1 || lines[0].ContextMap()["devices"] != int64(44) || s.Costs().LeftOut != 44 {
 		t.Errorf("log %v, want that the collector has left out 44 devices", logs.All())
 	}

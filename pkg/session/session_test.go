@@ -33,12 +33,9 @@ func TestSamplesOnTheGrid(t *testing.T) {
 				t.Errorf("%s: latest row is %+v, want 42, under a tick old", src.Devices[0].ID, row)
 			}
 		}
-		if _, err := s.stop(); err != nil {
-			t.Errorf("Run returned %v", err)
-		}
-		if n.Opens != 1 || n.Closes != 1 {
-			t.Errorf("opened %d times and closed %d times", n.Opens, n.Closes)
-		}
+		_, err := s.stop()
+		must(t, err)
+		testkit.Equal(t, "calls of Open and Close", [2]int{1, 1}, [2]int{n.Opens, n.Closes})
 	})
 }
 
@@ -108,9 +105,7 @@ func TestWhatOpenReturns(t *testing.T) {
 				if !ended || !errors.Is(err, want) || CauseOf(err) != cause || n.Closes != closes {
 					t.Errorf("Run: %v, %v, cause %q, closed %d times, want %v, %q and %d", ended, err, CauseOf(err), n.Closes, want, cause, closes)
 				}
-				if s.Sources() != nil {
-					t.Error("there are sources")
-				}
+				testkit.Equal(t, "sources", 0, len(s.Sources()))
 			})
 		})
 	}
@@ -140,9 +135,7 @@ func TestHungCall(t *testing.T) {
 			t.Errorf("the device that hangs is %+v, want stalled by a hung call", st)
 		}
 		n.Set(func() {
-			if n.Inside > 1 {
-				t.Errorf("%d calls in progress, want 1", n.Inside)
-			}
+			testkit.AtMost(t, "calls in progress", 1, n.Inside)
 			n.Hang["GPU-0"] = nil
 		})
 		if st := s.state(t, "GPU-1"); st.State != Up || time.Since(st.LastSample) > time.Second {
@@ -150,12 +143,8 @@ func TestHungCall(t *testing.T) {
 		}
 		close(hang)
 		time.Sleep(2 * time.Second)
-		if st := s.state(t, "GPU-0"); st.State != Up {
-			t.Errorf("after the call has returned the device is %+v, want up", st)
-		}
-		if got := s.Costs().Sources["GPU-0"].MissedTicks; got < 57 || got > 60 {
-			t.Errorf("%v missed ticks in a minute, want about 59", got)
-		}
+		testkit.Equal(t, "state after the call has returned", Up, s.state(t, "GPU-0").State)
+		testkit.Between(t, "missed ticks in a minute, about 59", 57, 60, s.Costs().Sources["GPU-0"].MissedTicks)
 	})
 }
 
@@ -194,9 +183,7 @@ func TestFailuresBackOff(t *testing.T) {
 			t.Errorf("the lost device is %+v", st)
 		}
 		n.Set(func() {
-			if got := n.Samples["GPU-0"] - before; got < 12 || got > 20 {
-				t.Errorf("%d calls into a lost device in five minutes, want about 16: one each 30 s in the end", got)
-			}
+			testkit.Between(t, "calls into a lost device in five minutes, about 16: one each 30 s in the end", 12, 20, n.Samples["GPU-0"]-before)
 			n.Failure["GPU-0"] = nil
 		})
 		time.Sleep(maxBackOff)
@@ -258,9 +245,7 @@ func TestScans(t *testing.T) {
 		n.Set(func() { n.ScanHang = hang }) // a call that does not return is not repeated
 		time.Sleep(2 * time.Minute)
 		n.Set(func() {
-			if n.Scans != 5 || n.Inside != 1 {
-				t.Errorf("%d scans, %d in progress, want 5 and 1", n.Scans, n.Inside)
-			}
+			testkit.Equal(t, "scans, and those in progress", [2]int{5, 1}, [2]int{n.Scans, n.Inside})
 		})
 		time.AfterFunc(time.Minute, func() { close(hang) })
 		_, _ = s.stop()
@@ -293,9 +278,8 @@ func TestLastRowHasEvents(t *testing.T) {
 		s := start(t, n.Open, list(desc(60001, field.EachTick), xid, last), Options{})
 		time.Sleep(2300 * time.Millisecond) // between two ticks
 		n.Set(func() { n.Value["GPU-0"] = 79 })
-		if _, err := s.stop(); err != nil {
-			t.Error(err)
-		}
+		_, err := s.stop()
+		must(t, err)
 		var row ring.Row
 		if !s.Sources()[0].Ring.Latest(&row) || row.Cells[1] != 79 || row.Cells[2] != 79 || row.Cells[0] != 42 {
 			t.Errorf("the last row is %v, want the value of before, the event and the last XID", row.Cells)

@@ -54,9 +54,7 @@ func TestSchedule(t *testing.T) {
 	l.Fields[0].Interval = 100 * time.Millisecond
 	columns := []collector.Column{{Field: fast.ID}, {Field: slow.ID}, {Field: static.ID}, {Field: 60009}, {Field: medium.ID}}
 	s := newSchedule(columns, 1, l, Options{}.withDefaults())
-	if s.tick != 100*time.Millisecond {
-		t.Fatalf("tick is %v, want that of the fastest field", s.tick)
-	}
+	testkit.Equal(t, "tick, that of the fastest field", 100*time.Millisecond, s.tick)
 	count := make([]int, len(columns))
 	for n := range uint64(6000) { // ten minutes
 		for i, due := range s.at(n) {
@@ -65,23 +63,15 @@ func TestSchedule(t *testing.T) {
 			}
 		}
 	}
-	if want := []int{6000, 20, 2, 600, 120}; !slices.Equal(count, want) {
-		t.Errorf("columns were due %v times in ten minutes, want %v", count, want)
-	}
+	testkit.Equal(t, "times that columns were due in ten minutes", []int{6000, 20, 2, 600, 120}, count)
 	s.at(6000)
 	if due := s.at(6299); due[1] || !due[0] {
 		t.Errorf("at tick 6299: %v", due)
 	}
-	if due := s.at(6412); !due[1] { // 6300 was skipped
-		t.Error("a column whose tick was skipped is not due on the next")
-	}
-	if due := s.at(6413); due[1] {
-		t.Error("due twice")
-	}
+	testkit.Equal(t, "a column whose tick, 6300, was skipped is due on the next", true, s.at(6412)[1])
+	testkit.Equal(t, "it is due twice", false, s.at(6413)[1])
 	s.retry()
-	if due := s.at(6414); !due[2] {
-		t.Error("not due after a failure")
-	}
+	testkit.Equal(t, "a column is due after a failure", true, s.at(6414)[2])
 }
 
 // Two names of one reading share the shorter interval. A device whose fields are all slower than the deadline is asked
@@ -133,16 +123,10 @@ func TestOnlyDevicesThatAreDueAreFresh(t *testing.T) {
 		t.Helper()
 		err = e
 		w.tick(n, begin.Add(time.Duration(n)*time.Second))
-		if !w.view.Ring.Latest(&row) {
-			t.Fatal("no row")
-		}
+		testkit.Equal(t, "there is a row", true, w.view.Ring.Latest(&row))
 		for i, tick := range want {
-			if at := begin.Add(time.Duration(tick) * time.Second).UnixNano(); row.Stamps[i] != at {
-				t.Errorf("tick %d: device %d has the stamp of %v, want that of tick %d", n, i, time.Unix(0, row.Stamps[i]).Sub(begin), tick)
-			}
-			if st := w.device(i, time.Now()); st.LastSample.UnixNano() != row.Stamps[i] {
-				t.Errorf("tick %d: device %d was sampled at %v, its stamp says %v", n, i, st.LastSample, row.Stamps[i])
-			}
+			testkit.Equal(t, fmt.Sprintf("tick %d: stamp of device %d after the begin", n, i), time.Duration(tick)*time.Second, time.Unix(0, row.Stamps[i]).Sub(begin))
+			testkit.Equal(t, fmt.Sprintf("tick %d: last sample of device %d, as its stamp", n, i), row.Stamps[i], w.device(i, time.Now()).LastSample.UnixNano())
 		}
 	}
 	f(0, nil, 0, 0, 0)
@@ -166,9 +150,7 @@ func TestSourceWithoutColumns(t *testing.T) {
 		s := start(t, func() collector.Collector { return &extended{n.Open(), []collector.Source{lost, fine}} }, oneField, Options{})
 		time.Sleep(3 * time.Second)
 		for id, want := range map[string]State{"GPU-0": Up, "GPU-8": Up, "GPU-9": Lost} {
-			if st := s.state(t, id); st.State != want {
-				t.Errorf("%s is %+v, want %v", id, st, want)
-			}
+			testkit.Equal(t, "state of "+id, want, s.state(t, id).State)
 		}
 	})
 }
@@ -243,9 +225,7 @@ func TestTickDoesNotAllocate(t *testing.T) {
 		n, now := uint64(0), time.Now()
 		for what, sample := range map[string]func([]float64, []bool) error{"good": good, "lost": func([]float64, []bool) error { return lost }} {
 			src.sample = sample
-			if got := testing.AllocsPerRun(100, func() { w.tick(n, now); n++ }); got != 0 {
-				t.Errorf("%s, %s: a tick allocates %v times, want 0", name, what, got)
-			}
+			testkit.Equal(t, fmt.Sprintf("%s, %s: allocations of a tick", name, what), 0.0, testing.AllocsPerRun(100, func() { w.tick(n, now); n++ }))
 		}
 	}
 }
@@ -297,12 +277,8 @@ func TestStampsOfValues(t *testing.T) {
 		if name != "all" {
 			want = want[1:]
 		}
-		if !slices.Equal(w.stamps, want) {
-			t.Errorf("%s: stamps %v, want %v", name, w.stamps, want)
-		}
-		if got := time.Unix(0, w.lastGood[len(want)-1].Load()); !got.Equal(now.Add(-3 * time.Second)) {
-			t.Errorf("%s: last sample %v", name, got)
-		}
+		testkit.Equal(t, name+": stamps", want, w.stamps)
+		testkit.Equal(t, name+": last sample", now.Add(-3*time.Second).UnixNano(), w.lastGood[len(want)-1].Load())
 	}
 }
 
@@ -317,16 +293,12 @@ func TestALabelThatMovesAsksForAnotherSession(t *testing.T) {
 		src.devices[0].Facts = []collector.Label{{Name: "clock_hertz", Value: label}}
 		src.sample = func(row []float64, _ []bool) error { row[1] = reading; return nil }
 		w := testWorker(t, src, l, Selection{})
-		if got := w.schedule.at(1)[1]; !got {
-			t.Errorf("the label's reading is not due")
-		}
+		testkit.Equal(t, "the label's reading is due", true, w.schedule.at(1)[1])
 		var asked []error
 		w.notify = func(err error) { asked = append(asked, err) }
 		begin := w.checked
 		w.tick(1, begin.Add(time.Second))
-		if len(asked) != 0 {
-			t.Errorf("label %s, reading %v: %v after a second", label, reading, asked)
-		}
+		testkit.Equal(t, fmt.Sprintf("label %s, reading %v: sessions asked for after a second", label, reading), 0, len(asked))
 		w.tick(60, begin.Add(time.Minute))
 		w.tick(61, begin.Add(time.Minute+time.Second))
 		if got := len(asked) == 1 && errors.Is(asked[0], collector.ErrColumnsChanged); got != want || len(asked) > 1 {

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
@@ -323,9 +324,7 @@ func TestChildrenThatHang(t *testing.T) {
 	// A reload does not wait for a hanging child, but kills it.
 	begin, pid := time.Now(), v.pid()
 	must(t, v.want(setList(collectortest.Gauges(t, power))))
-	if took := time.Since(begin); v.pid() == pid {
-		t.Errorf("the reload took %v, and the child is the same", took)
-	}
+	testkit.Equal(t, fmt.Sprintf("after a reload of %v the child is the same", time.Since(begin)), false, v.pid() == pid)
 	testkit.Equal(t, "restarts for a reload", 0.0, v.restarts(ReasonHung))
 }
 
@@ -345,12 +344,10 @@ func TestHangsOfTwoDeadlines(t *testing.T) {
 	c.checkHang(begin.Add(-1))
 	states(session.CauseHung)
 	c.checkHang(begin)
-	if c.checkHang(begin.Add(limit)); !c.killed.IsZero() {
-		t.Errorf("killed within %v", limit)
-	}
-	if c.checkHang(begin.Add(limit + 1)); c.killed.IsZero() {
-		t.Errorf("not killed after %v", limit)
-	}
+	c.checkHang(begin.Add(limit))
+	testkit.Equal(t, fmt.Sprintf("killed within %v", limit), false, !c.killed.IsZero())
+	c.checkHang(begin.Add(limit + 1))
+	testkit.Equal(t, fmt.Sprintf("not killed after %v", limit), false, c.killed.IsZero())
 }
 
 // startToy starts a child without a Supervisor.
@@ -435,12 +432,8 @@ func TestAChildWithNothingToSample(t *testing.T) {
 	if opened := v.logs.FilterLevelExact(zap.InfoLevel).FilterMessage("opened").Len(); len(absent) != 1 || opened != 1 {
 		t.Fatalf("%d lines that there is nothing, and %d of the child's, want one each", len(absent), opened)
 	}
-	if absent[0].Level != zap.WarnLevel {
-		t.Errorf("level %v, want a warning: the collector was named", absent[0].Level)
-	}
-	if err := v.want(setList(collectortest.Gauges(t, power))); err != nil {
-		t.Errorf("a reload with nothing to sample: %v", err)
-	}
+	testkit.Equal(t, "level, because the collector was named", zap.WarnLevel, absent[0].Level)
+	must(t, v.want(setList(collectortest.Gauges(t, power))))
 }
 
 // A child that does not react is killed at its end.
@@ -459,10 +452,7 @@ func TestAChildThatMustBeKilled(t *testing.T) {
 	must(t, v.want(resume))
 	v.await()
 	freeze(t, v.pid())
-	begin := time.Now()
-	if err := v.stop(); err != nil {
-		t.Errorf("Run returned %v after %v", err, time.Since(begin))
-	}
+	must(t, v.stop())
 }
 
 // freeze stops a process and waits until none of its threads runs any more.
@@ -497,9 +487,7 @@ func TestAChildThatCannotBeKilled(t *testing.T) {
 	})
 	done := v.Change(setList(collectortest.Gauges(t, power)))
 	eventually.True(t, "the status", func() bool { st := v.Status(); return st.Cause == session.CauseStuck })
-	if st := v.Status(); !strings.Contains(st.Reason, fmt.Sprint(pid)) {
-		t.Errorf("status %+v, want the number of the process", st)
-	}
+	testkit.Has(t, "reason, with the number of the process", v.Status().Reason, fmt.Sprint(pid))
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 		t.Fatal(err)
 	}
@@ -537,9 +525,7 @@ func TestForkedProcessesDieWithTheirChild(t *testing.T) {
 	defer func() { _ = f.Close() }()
 	gone := func(when string, pids []int) {
 		t.Helper()
-		if left := slices.DeleteFunc(pids, func(pid int) bool { return !alive(pid) }); len(left) > 0 {
-			t.Errorf("%s the forked processes %v are still there", when, left)
-		}
+		testkit.Equal(t, when+": forked processes", []int{}, slices.DeleteFunc(pids, func(pid int) bool { return !alive(pid) }))
 		if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 			t.Errorf("%s the device is in use: %v", when, err)
 		}
@@ -553,17 +539,11 @@ func TestForkedProcessesDieWithTheirChild(t *testing.T) {
 	pids = forked()
 	must(t, syscall.Kill(v.pid(), syscall.SIGKILL))
 	eventually.True(t, "a restart", func() bool { return v.restarts(ReasonSignal) == 1 })
-	if left := slices.DeleteFunc(pids, func(pid int) bool { return !alive(pid) }); len(left) > 0 {
-		t.Errorf("the forked processes %v of a killed child are still there", left)
-	}
+	testkit.Equal(t, "forked processes of a killed child", []int{}, slices.DeleteFunc(pids, func(pid int) bool { return !alive(pid) }))
 	pids = forked() // which locks the device again
 	must(t, v.stop())
 	gone("after the end", pids)
-	for _, pid := range others {
-		if !alive(pid) {
-			t.Error("a process that is not of a library was ended")
-		}
-	}
+	testkit.Equal(t, "processes that are not of a library and were ended", []int{}, slices.DeleteFunc(others, alive))
 }
 
 // bystander starts another process of this one.
@@ -601,9 +581,7 @@ func TestEnvironmentOfAChild(t *testing.T) {
 		t.Errorf("the environment is %q", all)
 	}
 	all = []string{"PATH=/bin", "KUBERNETES_TOKEN=x", "LD_LIBRARY_PATH=/l", "PASSWORD=y", "LC_ALL=C", "HSA_X=1", "XPATH=/", "WARPGAUGE_X=1"}
-	if got := environment(all, []string{"HSA_"}); !slices.Equal(got, []string{"MALLOC_ARENA_MAX=1", "PATH=/bin", "LD_LIBRARY_PATH=/l", "LC_ALL=C", "HSA_X=1"}) {
-		t.Errorf("of %v a child gets %v", all, got)
-	}
+	testkit.Equal(t, "environment", []string{"MALLOC_ARENA_MAX=1", "PATH=/bin", "LD_LIBRARY_PATH=/l", "LC_ALL=C", "HSA_X=1"}, environment(all, []string{"HSA_"}))
 }
 
 // keeper is a collector whose event sets cannot be closed.
@@ -637,17 +615,14 @@ func TestAChildWithoutAParent(t *testing.T) {
 			}, asItIs, session.Options{Interval: 10 * time.Millisecond})
 		}()
 		must(t, writeFrame(parent.conn, inputOf(collectortest.Gauges(t, temperature), nil), -1))
-		if _, err := parent.next(); err != nil {
-			t.Errorf("%s: %v", mode, err)
-		}
+		_, err = parent.next()
+		must(t, err)
 		eventually.True(t, "the call that hangs", func() (is bool) {
 			l.Set(func() { is = want == nil || l.Hanging > 0 })
 			return is
 		})
 		parent.close()
-		if err := <-ended; !errors.Is(err, want) {
-			t.Errorf("%s: the child returned %v, want %v", mode, err, want)
-		}
+		testkit.Equal(t, mode+": the end of the child", want, <-ended, cmpopts.EquateErrors())
 		close(hangs)
 	}
 }

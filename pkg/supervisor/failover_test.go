@@ -153,9 +153,7 @@ func (r *rig) want(serving string, resting bool, pages ...string) {
 	if pause, _ := r.pause(); resting && pause != 4*failoverPeriod {
 		r.t.Errorf("the next decision is in %v although nothing changes", pause)
 	}
-	if !slices.Equal(r.shown, pages) {
-		r.t.Errorf("pages:\ngot  %q\nwant %q", r.shown, pages)
-	}
+	testkit.Equal(r.t, "pages", pages, r.shown)
 	r.shown = nil
 }
 
@@ -181,9 +179,7 @@ func TestTakeoverAndReturn(t *testing.T) {
 		pass(2900 * time.Millisecond) // half a second after the last row
 		r.want("dcgm", false)
 		r.pass(2, r.nvml...)
-		if took := time.Since(begin); took > 8*time.Second {
-			t.Errorf("NVML took over after %v", took)
-		}
+		testkit.AtMost(t, "time until NVML took over", 8*time.Second, time.Since(begin))
 		r.want("nvml", false, pageNVML)
 		// It advances again, stalls again, and then advances for good.
 		r.pass(8, r.both()...)
@@ -196,9 +192,7 @@ func TestTakeoverAndReturn(t *testing.T) {
 		r.primary.Publish(nil)
 		r.want("nvml", false, "nvml:a nvml:b")
 		r.mu.Lock()
-		if !slices.Equal(r.calls, []bool{true, false}) {
-			t.Errorf("Standby was called with %v, want once each", r.calls)
-		}
+		testkit.Equal(t, "calls of Standby, one each", []bool{true, false}, r.calls)
 		r.mu.Unlock()
 	})
 }
@@ -225,9 +219,7 @@ func TestValuesThatMoveNowAndThen(t *testing.T) {
 				if served[want] < 100 {
 					t.Errorf("served %v, want %s nearly always", served, want)
 				}
-				if changes := r.changesOf("nvml") + r.changesOf("dcgm"); changes > 1 {
-					t.Errorf("%v changes, want one at most", changes)
-				}
+				testkit.AtMost(t, "changes", 1, r.changesOf("nvml")+r.changesOf("dcgm"))
 			})
 		})
 	}
@@ -302,9 +294,7 @@ func TestHealthySourcesFirst(t *testing.T) {
 		r.want("nvml", false)
 		pass(2 * time.Second) // b and c have no rows yet, or never get one
 		r.want("nvml", false, "nvml:a nvml:b")
-		if took := time.Since(begin); took > 9*time.Second {
-			t.Errorf("the healthy GPUs were taken over after %v", took)
-		}
+		testkit.AtMost(t, "time until the healthy GPUs were taken over", 9*time.Second, time.Since(begin))
 		appendRow(r.nvml[2], 1, time.Now())
 		pass(time.Second)
 		r.want("nvml", false, "nvml:a nvml:b nvml:c")
@@ -410,9 +400,7 @@ func TestSlowListsAreNoStall(t *testing.T) {
 		}
 		r.want("dcgm", true, pageDCGM)
 		pass(70 * time.Second)
-		if r.resting {
-			t.Error("the secondary rests although the primary has missed two readings")
-		}
+		testkit.Equal(t, "the secondary rests although the primary has missed two readings", false, r.resting)
 	})
 }
 

@@ -81,6 +81,14 @@ func (b *bubble) want(change func(*Wanted)) (time.Duration, error) {
 	return time.Since(begin), err
 }
 
+// change is want of a change that succeeds.
+func (b *bubble) change(change func(*Wanted)) {
+	b.t.Helper()
+	if _, err := b.want(change); err != nil {
+		b.t.Error(err)
+	}
+}
+
 // stop ends Run and returns how long that took and its error.
 func (b *bubble) stop() (time.Duration, error) {
 	begin := time.Now()

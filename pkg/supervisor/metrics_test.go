@@ -13,9 +13,7 @@ func gather(t *testing.T, s *Supervisor) map[string]*dto.MetricFamily {
 	r := prometheus.NewRegistry()
 	r.MustRegister(s)
 	all, err := r.Gather()
-	if err != nil {
-		t.Error(err)
-	}
+	must(t, err)
 	out := make(map[string]*dto.MetricFamily)
 	for _, f := range all {
 		out[f.GetName()] = f

@@ -103,9 +103,7 @@ func TestLibraryOutputIsShown(t *testing.T) {
 		if len(shown) != shownLines+1 || logs.FilterLevelExact(zapcore.DebugLevel).Len() != 3 {
 			t.Fatalf("%d entries at level info, %d in all", len(shown), logs.Len())
 		}
-		if last := shown[shownLines]; last.ContextMap()["lines"] != int64(3) {
-			t.Errorf("the last entry is %v, want that 3 lines more were written", last)
-		}
+		testkit.Equal(t, "lines more that were written", any(int64(3)), shown[shownLines].ContextMap()["lines"])
 	}
 	logs.TakeAll()
 	write(t, o, "before\npanic: boom\n\ngoroutine 1 [running]:\nmain.main()\n")

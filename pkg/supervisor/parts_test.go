@@ -130,9 +130,7 @@ func TestAListWithoutSwitchesLosesNone(t *testing.T) {
 	}{{other, 1}, {one, 2}} {
 		v := inventory{absent: map[string]departed{}, numbers: map[string]string{}}
 		v.update([]*view.Source{{Fields: tt.list, Devices: old[0].Devices[:1]}}, old, before, zap.NewNop(), time.Now())
-		if got := v.missing(time.Now()); len(got) != tt.want {
-			t.Errorf("%d devices are absent, want %d: %v", len(got), tt.want, got)
-		}
+		testkit.Equal(t, "devices that are absent", tt.want, len(v.missing(time.Now())))
 	}
 }
 

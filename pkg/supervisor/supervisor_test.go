@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
@@ -36,26 +38,18 @@ func TestTheNextViewLeavesNoGap(t *testing.T) {
 				change(b, l)
 				pass(10 * time.Second)
 				stop()
-				if got := b.Board().Load().Version; got == version {
-					t.Error("the view was not replaced")
-				}
+				testkit.Equal(t, "the view was replaced", true, b.Board().Load().Version != version)
 				if l.Opens < 2 || !b.Status().Up {
 					t.Errorf("opened %d times, status %+v", l.Opens, b.Status())
 				}
 				_, _ = b.stop()
-				if l.Held() {
-					t.Error("a collector is left open")
-				}
+				testkit.Equal(t, "a collector is left open", false, l.Held())
 			})
 		})
 	}
 	reload := func(b *bubble, _ *sessiontest.Library) {
-		if _, err := b.want(setList(list(3))); err != nil {
-			b.t.Errorf("reload: %v", err)
-		}
-		if got := shownColumns(b.Board()); !slices.Equal(got, []int{3, 3, 3}) {
-			b.t.Errorf("after a reload the sources have %v columns, want 3 each", got)
-		}
+		b.change(setList(list(3)))
+		testkit.Equal(b.t, "columns after a reload", []int{3, 3, 3}, shownColumns(b.Board()))
 	}
 	f("a reload", 1100*time.Millisecond, reload)
 	f("a reload with a slow Open", 3200*time.Millisecond, reload, func(l *sessiontest.Library) { l.OpenFor = 2 * time.Second })
@@ -64,9 +58,7 @@ func TestTheNextViewLeavesNoGap(t *testing.T) {
 	f("two reloads at once", 1100*time.Millisecond, func(b *bubble, l *sessiontest.Library) {
 		first := b.Change(setList(list(2)))
 		reload(b, l)
-		if err := <-first; err != nil {
-			b.t.Errorf("the first reload: %v", err)
-		}
+		must(b.t, <-first)
 	})
 	f("a device that vanishes", 1100*time.Millisecond, func(_ *bubble, l *sessiontest.Library) { l.Set(func() { l.IDs = l.IDs[:2] }) })
 	f("a device that is new", 1100*time.Millisecond, func(_ *bubble, l *sessiontest.Library) { l.Set(func() { l.IDs = []string{"0", "a", "b", "c"} }) })
@@ -109,13 +101,9 @@ func TestAListThatCannotBeOpened(t *testing.T) {
 		pass(3 * time.Second)
 		stop := b.watch(1100*time.Millisecond, "a")
 		_, err := b.want(setList(list(2)))
-		if err == nil || !strings.Contains(err.Error(), "engine refused") || !strings.Contains(err.Error(), "the former one stays") {
-			t.Errorf("the reload: %v, want the error of Open and that the former list stays", err)
-		}
+		testkit.Has(t, "error of the reload", fmt.Sprint(err), "engine refused", "the former one stays")
 		pass(2 * time.Second)
-		if got := shownColumns(b.Board()); !slices.Equal(got, []int{1}) {
-			t.Errorf("columns are %v, want the 1 of the former list", got)
-		}
+		testkit.Equal(t, "columns, those of the former list", []int{1}, shownColumns(b.Board()))
 		if st := b.Status(); !st.Up || st.Cause != session.CauseError || b.Serves() {
 			t.Errorf("status %+v, want up, with a problem and without the new list", st)
 		}
@@ -127,15 +115,9 @@ func TestAListThatCannotBeOpened(t *testing.T) {
 		pass(time.Second)
 		l.Set(func() { delete(l.Failure, "a") })
 		pass(5 * time.Second)
-		if got := shownColumns(b.Board()); !slices.Equal(got, []int{1}) {
-			t.Errorf("columns of a later session are %v, want 1", got)
-		}
-		if _, err := b.want(setList(list(3))); err != nil {
-			t.Errorf("another list: %v", err)
-		}
-		if st := b.Status(); st.Cause != session.CauseNone {
-			t.Errorf("status with another list is %+v, want no problem", st)
-		}
+		testkit.Equal(t, "columns of a later session", []int{1}, shownColumns(b.Board()))
+		b.change(setList(list(3)))
+		testkit.Equal(t, "problem with another list", session.CauseNone, b.Status().Cause)
 	})
 }
 
@@ -146,13 +128,10 @@ func TestTheFirstListIsTriedAgain(t *testing.T) {
 		tries := 0
 		l.OpenErr = func(field.List) error { tries++; return errRefused }
 		b := start(t, l, Options{RestartMax: 10 * time.Second})
-		if _, err := b.want(setList(list(1))); !strings.Contains(fmt.Sprint(err), "engine refused") {
-			t.Errorf("Want: %v", err)
-		}
+		_, err := b.want(setList(list(1)))
+		testkit.Has(t, "Want", fmt.Sprint(err), "engine refused")
 		pass(time.Minute)
-		if tries < 8 || tries > 14 {
-			t.Errorf("%d tries in a minute, want about 11: after 0.1 s, 0.2 s … 10 s", tries)
-		}
+		testkit.Between(t, "tries in a minute, about 11: after 0.1 s, 0.2 s … 10 s", 8, 14, tries)
 		if st := b.Status(); st.Up || st.Cause != session.CauseError || !strings.Contains(st.Reason, "engine refused") {
 			t.Errorf("status %+v", st)
 		}
@@ -198,9 +177,7 @@ func TestReleaseStandbyAndResume(t *testing.T) {
 		f("standby", standby, session.CauseStandby, 0)
 		f("a list while it rests", setList(list(2)), session.CauseStandby, 0)
 		f("the end of standby", wakeUp, session.CauseNone, 2)
-		if got := shownColumns(b.Board()); !slices.Equal(got, []int{2, 2}) {
-			t.Errorf("columns are %v, want those of the list that came meanwhile", got)
-		}
+		testkit.Equal(t, "columns, those of the list that came meanwhile", []int{2, 2}, shownColumns(b.Board()))
 		f("nothing", func(*Wanted) {}, session.CauseNone, 2)
 		f("release", release, session.CauseReleased, 2)
 		f("resume", resume, session.CauseNone, 2)
@@ -222,24 +199,18 @@ func TestConcurrentChanges(t *testing.T) {
 				wg.Go(func() {
 					for range 25 {
 						time.Sleep(time.Duration(random.IntN(1500)) * time.Millisecond)
-						if _, err := b.want(changes[random.IntN(len(changes))]); err != nil {
-							t.Errorf("seed %d: %v", seed, err)
-						}
+						b.change(changes[random.IntN(len(changes))])
 						_ = b.Status()
 					}
 				})
 			}
 			wg.Wait()
-			if _, err := b.want(func(w *Wanted) { *w = Wanted{List: list(5)} }); err != nil {
-				t.Error(err)
-			}
+			b.change(func(w *Wanted) { *w = Wanted{List: list(5)} })
 			if got := shownColumns(b.Board()); !slices.Equal(got, []int{5, 5}) || !b.Status().Up {
 				t.Errorf("seed %d: columns are %v, status %+v, want the last list", seed, got, b.Status())
 			}
 			_, _ = b.stop()
-			if l.Held() {
-				t.Errorf("seed %d: a collector is left open", seed)
-			}
+			testkit.Equal(t, fmt.Sprintf("seed %d: a collector is left open", seed), false, l.Held())
 		})
 	}
 }
@@ -270,9 +241,7 @@ func TestAnAbsentVendorStartsNothing(t *testing.T) {
 		}
 		testkit.Equal(t, "lines of log", 1, b.logs.Len())
 		pass(20 * time.Second)
-		if !b.Status().Up {
-			t.Errorf("status %+v, want up now that it is there", b.Status())
-		}
+		testkit.Equal(t, "it is up now that it is there", true, b.Status().Up)
 	})
 }
 
@@ -283,15 +252,11 @@ func TestACollectorWithNothingToSampleIsQuiet(t *testing.T) {
 		l.OpenErr = func(field.List) error { tries++; return fmt.Errorf("look for it: %w", collector.ErrNoDevices) }
 		b := start(t, l, Options{})
 		pass(5 * time.Minute)
-		if tries < 8 || tries > 20 {
-			t.Errorf("%d tries in five minutes, want about 14", tries)
-		}
+		testkit.Between(t, "tries in five minutes, about 14", 8, 20, tries)
 		if st := b.Status(); st.Up || st.Cause != session.CauseNoDevices {
 			t.Errorf("status %+v", st)
 		}
-		if got := b.logs.Len(); got != 1 {
-			t.Errorf("%d lines of log, want one: %v", got, b.logs.All())
-		}
+		testkit.Equal(t, fmt.Sprint("lines of log in ", b.logs.All()), 1, b.logs.Len())
 		for _, change := range []func(*Wanted){setList(list(2)), func(*Wanted) {}, release, standby, resume, wakeUp} {
 			if took, err := b.want(change); took > time.Second || err != nil {
 				t.Errorf("a change: %v after %v", err, took)
@@ -300,12 +265,8 @@ func TestACollectorWithNothingToSampleIsQuiet(t *testing.T) {
 		// A list without fields removes the former list's fields from the page.
 		l.Set(func() { l.OpenErr = nil })
 		pass(time.Minute)
-		if !b.Status().Up {
-			t.Fatalf("status %+v, want up", b.Status())
-		}
-		if _, err := b.want(setList(field.List{})); err != nil {
-			t.Errorf("a list without fields: %v", err)
-		}
+		testkit.Equal(t, "it is up", true, b.Status().Up)
+		b.change(setList(field.List{}))
 		if st := b.Status(); st.Cause != session.CauseNothing || len(b.Board().Load().Sources) != 0 || l.Held() {
 			t.Errorf("without fields the status is %+v with %d sources", st, len(b.Board().Load().Sources))
 		}
@@ -321,13 +282,11 @@ func TestAChangeDuringAnOpenIsAnswered(t *testing.T) {
 			l.OpenErr = func(field.List) error { return err }
 			b := start(t, l, Options{})
 			pass(time.Second)
-			if took, _ := b.want(func(*Wanted) {}); took != time.Second {
-				t.Errorf("%v: answered after %v, want when the session ends", err, took)
-			}
+			took, _ := b.want(func(*Wanted) {})
+			testkit.Equal(t, fmt.Sprintf("%v: time until an answer, when the session ends", err), time.Second, took)
 			_, _ = b.stop()
-			if _, err := b.want(release); !errors.Is(err, context.Canceled) {
-				t.Errorf("a change after the end: %v, want %v", err, context.Canceled)
-			}
+			_, err = b.want(release)
+			testkit.Equal(t, "a change after the end", context.Canceled, err, cmpopts.EquateErrors())
 		}
 	})
 }
@@ -367,32 +326,24 @@ func TestStopWithACallThatHangs(t *testing.T) {
 		pass(10 * time.Second)
 		select {
 		case err := <-early:
-			if err == nil || !strings.Contains(err.Error(), "library calls for b have not returned") {
-				t.Errorf("a reload shortly after the hang: %v", err)
-			}
+			testkit.Has(t, "a reload shortly after the hang", fmt.Sprint(err), "library calls for b have not returned")
 		default:
 			t.Error("a reload shortly after the hang has no answer")
 		}
 		if st := b.state("a"); st.State != session.Up || time.Since(st.LastSample) > time.Second {
 			t.Errorf("after a reload the other device is %+v, want up", st)
 		}
-		if st := b.state("b"); st.Cause != session.CauseHung {
-			t.Errorf("the device that hangs is %+v", st)
-		}
+		testkit.Equal(t, "the device that hangs", session.CauseHung, b.state("b").Cause)
 		// A call in this process cannot be ended: the former list stays.
 		if took, err := b.want(setList(list(2))); err == nil || !strings.Contains(err.Error(), "library calls for b have not returned") || took > 2*time.Second {
 			t.Errorf("a reload: %v after %v, want the device that hangs", err, took)
 		}
-		if st := b.state("a"); st.State != session.Up {
-			t.Errorf("the other device is %+v, want up", st)
-		}
+		testkit.Equal(t, "the other device", session.Up, b.state("a").State)
 		took, err := b.stop()
 		if err == nil || !strings.Contains(err.Error(), "library calls for b") || took != 2*time.Second+stopSlack {
 			t.Errorf("Run returned %v after %v, want the device that hangs after 2.25 s", err, took)
 		}
-		if !l.Held() {
-			t.Error("the collector was closed during a call")
-		}
+		testkit.Equal(t, "the collector is open during the call", true, l.Held())
 		close(hang)
 		synctest.Wait()
 	})
@@ -416,12 +367,8 @@ func TestReleaseWithACallThatHangs(t *testing.T) {
 		l.Set(func() { delete(l.Hang, "a") })
 		close(hang)
 		pass(time.Second)
-		if l.Held() {
-			t.Error("the library is held although the call has returned")
-		}
-		if _, err := b.want(resume); err != nil {
-			t.Errorf("resume: %v", err)
-		}
+		testkit.Equal(t, "the library is held although the call has returned", false, l.Held())
+		b.change(resume)
 	})
 }
 
@@ -451,9 +398,7 @@ func TestInventory(t *testing.T) {
 		if st := b.state("b"); st.State != session.Absent || st.Cause != session.CauseVanished || st.Device.GPU != "1" || st.Device.PCIBusID != "bus b" || st.LastSample.IsZero() {
 			t.Errorf("the GPU that is gone is %+v", st)
 		}
-		if _, err := b.want(setList(list(2))); err != nil { // a reload does not change that
-			t.Error(err)
-		}
+		b.change(setList(list(2))) // a reload does not change that
 		numbers("a0 c2")
 		expected(3)
 		testkit.Equal(t, "warnings that it is absent", 1, b.count("device has disappeared"))
@@ -464,18 +409,12 @@ func TestInventory(t *testing.T) {
 			t.Errorf("the GPU that is back is %+v", st)
 		}
 		// A released GPU is not missing; it is when the release ends.
-		if _, err := b.want(release); err != nil {
-			t.Error(err)
-		}
+		b.change(release)
 		expected(3)
 		l.Set(func() { l.IDs = []string{"b", "c"} })
-		if _, err := b.want(resume); err != nil {
-			t.Error(err)
-		}
+		b.change(resume)
 		numbers("b1 c2")
-		if st := b.state("a"); st.State != session.Absent {
-			t.Errorf("the GPU that went while it was released is %+v", st)
-		}
+		testkit.Equal(t, "the GPU that went while it was released", session.Absent, b.state("a").State)
 		pass(absentFor + time.Minute)
 		expected(2)
 	})

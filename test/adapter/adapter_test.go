@@ -46,17 +46,13 @@ type adapter struct {
 func newAdapter(t *testing.T, rules, prometheus string) *adapter {
 	t.Helper()
 	c, err := config.FromFile(rules)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{corev1.SchemeGroupVersion})
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Service"), meta.RESTScopeNamespace)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
 	scheme := runtime.NewScheme()
-	if err := corev1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	must(t, corev1.AddToScheme(scheme))
 	var objects []runtime.Object
 	for _, p := range append(pods([8]string{}), pod("monitoring", "warpgauge-x7k2p"), pod("ml", "inference-cpu")) {
 		app, _, _ := strings.Cut(p.Name, "-")
@@ -66,15 +62,11 @@ func newAdapter(t *testing.T, rules, prometheus string) *adapter {
 		})
 	}
 	at, err := url.Parse(prometheus)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	asks := client.NewClient(&http.Client{Timeout: 10 * time.Second}, at, nil, http.MethodGet)
 	rule := func(r []config.DiscoveryRule) []naming.MetricNamer {
 		namers, err := naming.NamersFromConfig(r, mapper)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return namers
 	}
 	stop := make(chan struct{})

@@ -24,18 +24,14 @@ func startKubelet(t *testing.T, pods []*v1.PodResources) (socket string) {
 	t.Helper()
 	socket = filepath.Join(t.TempDir(), "k.sock")
 	listener, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	server := grpc.NewServer()
 	v1.RegisterPodResourcesListerServer(server, &kubelet{pods: pods})
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
 	t.Cleanup(func() {
 		server.Stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		must(t, <-ended)
 	})
 	return socket
 }

@@ -29,9 +29,7 @@ func documents(t *testing.T, pattern string) (out [][]byte) {
 	}
 	for _, f := range files {
 		text, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		out = append(out, bytes.Split(text, []byte("\n---\n"))...)
 	}
 	return out
@@ -108,9 +106,7 @@ func testKEDA(t *testing.T, prometheus string) {
 				}
 			}
 		}
-		if err := yaml.Unmarshal(text, &o); err != nil {
-			t.Fatal(err)
-		}
+		must(t, yaml.Unmarshal(text, &o))
 		if o.Kind != "ScaledObject" || len(o.Spec.Triggers) != len(want) {
 			t.Fatalf("%s with %d triggers, want ScaledObject with %d", o.Kind, len(o.Spec.Triggers), len(want))
 		}

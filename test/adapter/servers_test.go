@@ -14,6 +14,13 @@ import (
 	"time"
 )
 
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // program finds a program. If it is missing, the test is skipped, or fails if the program is required.
 func program(t *testing.T, name string) string {
 	t.Helper()
@@ -33,16 +40,12 @@ func program(t *testing.T, name string) string {
 func start(t *testing.T, address *regexp.Regexp, name string, args ...string) (found string) {
 	t.Helper()
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer log.Close()
 	cmd := exec.Command(name, args...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	ended := make(chan struct{})
 	go func() {
 		_ = cmd.Wait() // it is killed
@@ -100,9 +103,7 @@ func build(t *testing.T) string {
 func file(t *testing.T, name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -158,9 +159,7 @@ func startPrometheus(t *testing.T, exporter string, honor, native bool) (url str
 	t.Helper()
 	exe, dir := program(t, "prometheus"), t.TempDir()
 	rules, err := os.ReadFile("../../deploy/prometheus/rules/recording.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	often := regexp.MustCompile(`(?m)^    interval: .*$`).ReplaceAll(rules, []byte("    interval: 2s"))
 	pod, drop := "exported_pod", ""
 	if honor {

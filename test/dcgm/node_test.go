@@ -69,9 +69,7 @@ func find(n *nvmltest.Node) []string {
 func (n *node) startEngineOn(hidden ...int) {
 	n.tb.Helper()
 	part, err := nvmltest.Write(n.tb.TempDir(), n.config, func(err error) { n.tb.Error(err) })
-	if err != nil {
-		n.tb.Fatal(err)
-	}
+	testkit.Must(n.tb, err)
 	n.tb.Cleanup(func() { _ = part.Close() })
 	for _, gpu := range hidden {
 		part.Remove(gpu)

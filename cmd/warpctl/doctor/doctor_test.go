@@ -15,8 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"golang.org/x/sys/unix"
 
-	"warpgauge/internal/testkit"
 	"warpgauge/extensions/live/apiv1"
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/tree"
 	"warpgauge/pkg/field"
 )

@@ -232,9 +232,7 @@ func send(t testing.TB, h http.Handler, r *http.Request) *httptest.ResponseRecor
 func detailOf(t testing.TB, w *httptest.ResponseRecorder) string {
 	t.Helper()
 	var p apiv1.Problem
-	if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil {
-		t.Fatalf("%q: %v", w.Body, err)
-	}
+	must(t, json.Unmarshal(w.Body.Bytes(), &p))
 	return p.Detail
 }
 

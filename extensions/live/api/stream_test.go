@@ -57,9 +57,8 @@ func (r *reader) next() (events []string) {
 	for len(r.part) == 0 {
 		time.Sleep(r.interval)
 		var err error
-		if r.part, _, err = r.f.next(); err != nil {
-			r.t.Fatal(err)
-		}
+		r.part, _, err = r.f.next()
+		must(r.t, err)
 	}
 	part := r.part
 	r.part = nil
@@ -114,9 +113,8 @@ func TestStream(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		w.sample()
 		got := strings.Join(r.next(), "\n")
-		if strings.Count(got, `"v":[null,null]`) != 1 || strings.Count(got, `"v":[null,1980000000]`) != 1 {
-			t.Errorf("got %s", got)
-		}
+		testkit.Times(t, 1, got, `"v":[null,null]`)
+		testkit.Times(t, 1, got, `"v":[null,1980000000]`)
 
 		// The stream omits events of other devices but sends events of the node.
 		w.gpus[0].Row[0] = 62
@@ -160,11 +158,7 @@ func TestStreamOfHealth(t *testing.T) {
 		if len(got) != 2 || !strings.HasPrefix(got[0], "devices {") || !strings.Contains(got[0], `"word":"failed"`) || !strings.HasPrefix(got[1], "health {") {
 			t.Fatalf("got events %q", got)
 		}
-		for _, want := range []string{`"state":"failed"`, `"action":"reboot"`, `"source":"nvml"`} {
-			if !strings.Contains(got[1], want) {
-				t.Errorf("got event %s, want one with %s", got[1], want)
-			}
-		}
+		testkit.Has(t, "event", got[1], `"state":"failed"`, `"action":"reboot"`, `"source":"nvml"`)
 		store(3, events.Failed) // this device's verdict does not change
 		w.bus.Publish(events.Event{Kind: events.Reload, Text: "reloaded"})
 		r.want("event {")

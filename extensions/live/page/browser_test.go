@@ -106,11 +106,7 @@ func check(t *testing.T, p *browser.Page, what string, no []string) {
 	t.Helper()
 	var text string
 	p.Eval("document.body.innerText", &text)
-	for _, n := range no {
-		if strings.Contains(text, n) {
-			t.Errorf("%s: the page has %q", what, n)
-		}
-	}
+	testkit.Lacks(t, what, text, no...)
 	var wrong []string
 	p.Eval("("+audit+")()", &wrong)
 	for _, w := range wrong {

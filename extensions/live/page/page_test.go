@@ -32,11 +32,7 @@ func TestIndex(t *testing.T) {
 		t.Helper()
 		w := ask(h, "/", accept, "")
 		testkit.Equal(t, "Content-Type for Accept: "+accept, contentType, w.Header().Get("Content-Type"))
-		for _, s := range want {
-			if !strings.Contains(w.Body.String(), s) {
-				t.Errorf("Accept %q: %q is missing in\n%s", accept, s, w.Body)
-			}
-		}
+		testkit.Has(t, "Accept: "+accept, w.Body.String(), want...)
 	}
 	const text, html = "text/plain; charset=utf-8", "text/html; charset=utf-8"
 	f("", text, "/metrics ", "/health ", "/livez ", "/readyz ", "/api/v1/openapi.json ", "/debug/pprof/ ", "1.2.3 <&>")
@@ -46,11 +42,7 @@ func TestIndex(t *testing.T) {
 	f("TEXT/HTML", html)
 
 	off := ask(Handler(Options{}), "/", browser, "").Body.String()
-	for _, no := range []string{"<script", "api/v1", "pprof", "<dialog"} {
-		if strings.Contains(off, no) {
-			t.Errorf("without the live part, the page has %q:\n%s", no, off)
-		}
-	}
+	testkit.Lacks(t, "without the live part", off, "<script", "api/v1", "pprof", "<dialog")
 }
 
 // TestNothingFromElsewhere: the served files name no other server, have no inline script or style,
@@ -84,11 +76,8 @@ func TestNothingFromElsewhere(t *testing.T) {
 			}
 		}
 	}
-	for _, want := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'", "img-src 'self' data:", "frame-ancestors 'none'"} {
-		if csp := page.Header().Get("Content-Security-Policy"); !strings.Contains(csp, want) {
-			t.Errorf("Content-Security-Policy %q lacks %q", csp, want)
-		}
-	}
+	testkit.Has(t, "Content-Security-Policy", page.Header().Get("Content-Security-Policy"),
+		"default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'", "img-src 'self' data:", "frame-ancestors 'none'")
 }
 
 func TestFiles(t *testing.T) {

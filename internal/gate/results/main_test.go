@@ -2,8 +2,11 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
+
+	"warpgauge/internal/testkit"
 )
 
 // TestReport checks that a package is printed when it ends, failures with their output, and that each skip is
@@ -34,9 +37,7 @@ func TestReport(t *testing.T) {
 	r := newReport(&out)
 	err := r.read(strings.NewReader(strings.TrimSpace(events)))
 	r.end(1)
-	if err == nil || err.Error() != "1 packages failed" {
-		t.Errorf("error %v, want that one package failed", err)
-	}
+	testkit.Equal(t, "error", "1 packages failed", fmt.Sprint(err))
 	const want = `broken.go:1: no
     bad_test.go:3: wrong
 panic: oh
@@ -47,7 +48,5 @@ slowest tests (including the time they waited for parallel tests):
     2.0 s pass p/a TestGood
 2 passed, 1 failed, 1 skipped
 `
-	if got := out.String(); got != want {
-		t.Errorf("got:\n%swant:\n%s", got, want)
-	}
+	testkit.Equal(t, "report", want, out.String())
 }

@@ -1,6 +1,11 @@
 package main
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+
+	"warpgauge/internal/testkit"
+)
 
 func TestLayers(t *testing.T) {
 	for name, want := range map[string]string{
@@ -22,9 +27,7 @@ func TestLayers(t *testing.T) {
 		"internal/testkit/browser/browser.go":           testLines,
 		"collectors/internal/simulated/lib/simulated.h": testLines,
 	} {
-		if got := layerOf(name); got != want {
-			t.Errorf("layerOf(%q) = %q, want %q", name, got, want)
-		}
+		testkit.Equal(t, "layer of "+name, want, layerOf(name))
 	}
 }
 
@@ -38,9 +41,7 @@ func TestNeighbours(t *testing.T) {
 		{"pkg/ring", "pkg/view"}:                               false,
 		{"cmd/warpgauge", "extensions/live"}:                   false,
 	} {
-		if got := neighbours(pair[0], pair[1]); got != want {
-			t.Errorf("neighbours%q is %v", pair, got)
-		}
+		testkit.Equal(t, fmt.Sprintf("neighbours%q", pair), want, neighbours(pair[0], pair[1]))
 	}
 }
 
@@ -50,9 +51,8 @@ func TestParseLimits(t *testing.T) {
 		t.Errorf("got %v, %v", got, err)
 	}
 	for _, bad := range []string{"10 5\n", "x 5 pkg\n"} {
-		if _, err := parseLimits(bad); err == nil {
-			t.Errorf("parseLimits(%q) has no error", bad)
-		}
+		_, err := parseLimits(bad)
+		testkit.Equal(t, fmt.Sprintf("parseLimits(%q) has an error", bad), true, err != nil)
 	}
 }
 
@@ -60,13 +60,9 @@ func TestParseLimits(t *testing.T) {
 func TestTree(t *testing.T) {
 	t.Chdir("../../..")
 	files, err := readTree()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	counts, err := files.counts()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if counts[coreLines] < 10_000 || counts[testLines] < 10_000 || counts["packages of the core"] < 10 {
 		t.Errorf("counts of this tree: %v", counts)
 	}

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/programtest"
 )
 
@@ -50,13 +51,9 @@ func Open(tb testing.TB) *Browser {
 		program = programtest.Find(tb, "chromium")
 	}
 	theirs, in, err := os.Pipe()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testkit.Must(tb, err)
 	out, theirOut, err := os.Pipe()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testkit.Must(tb, err)
 	cmd := exec.CommandContext(tb.Context(), program, "--headless=new", //nolint:gosec // a program from PATH or CHROMIUM
 		"--remote-debugging-pipe", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
 		"--no-first-run", "--disable-extensions", "--disable-background-networking", "--disable-component-update", "--disable-default-apps",
@@ -67,9 +64,7 @@ func Open(tb testing.TB) *Browser {
 	cmd.Env = append(os.Environ(), "TZ=UTC")
 	cmd.ExtraFiles = []*os.File{theirs, theirOut} // descriptors 3 and 4
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		tb.Fatal(err)
-	}
+	testkit.Must(tb, cmd.Start())
 	_, _ = theirs.Close(), theirOut.Close() // the browser has its own copies
 	tb.Cleanup(func() {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
@@ -135,9 +130,7 @@ func (b *Browser) Page(tb testing.TB, width, height int) *Page {
 		}},
 		{"Target.attachToTarget", func() map[string]any { return map[string]any{"targetId": made.TargetID, "flatten": true} }},
 	} {
-		if err := b.call("", step.method, step.params(), &made); err != nil {
-			tb.Fatal(err)
-		}
+		testkit.Must(tb, b.call("", step.method, step.params(), &made))
 	}
 	p := &Page{tb: tb, b: b, session: made.SessionID}
 	b.mu.Lock()
@@ -154,9 +147,7 @@ func (b *Browser) Page(tb testing.TB, width, height int) *Page {
 // call sends a command and fails the test if the browser refuses it.
 func (p *Page) call(method string, params, result any) {
 	p.tb.Helper()
-	if err := p.b.call(p.session, method, params, result); err != nil {
-		p.tb.Fatal(err)
-	}
+	testkit.Must(p.tb, p.b.call(p.session, method, params, result))
 }
 
 // Resize gives the tab another size.
@@ -238,9 +229,7 @@ func (p *Page) Open(url string) {
 // Eval evaluates an expression, awaits a promise, and stores the value in result unless result is nil.
 func (p *Page) Eval(expression string, result any) {
 	p.tb.Helper()
-	if err := p.eval(expression, result); err != nil {
-		p.tb.Fatal(err)
-	}
+	testkit.Must(p.tb, p.eval(expression, result))
 }
 
 func (p *Page) eval(expression string, result any) error {
@@ -310,9 +299,7 @@ func (p *Page) Screenshot(file string) {
 	p.tb.Helper()
 	var shot struct{ Data []byte }
 	p.call("Page.captureScreenshot", map[string]any{"format": "webp", "quality": 72}, &shot)
-	if err := os.WriteFile(file, shot.Data, 0o644); err != nil { //nolint:gosec // anyone may read the picture
-		p.tb.Fatal(err)
-	}
+	testkit.Must(p.tb, os.WriteFile(file, shot.Data, 0o644)) //nolint:gosec // anyone may read the picture
 }
 
 // Node is an element as assistive technology sees it.

@@ -8,6 +8,8 @@ import (
 	"encoding/csv"
 	"strings"
 	"testing"
+
+	"warpgauge/internal/testkit"
 )
 
 //go:embed nvidia.csv
@@ -26,9 +28,7 @@ type Board struct {
 func NVIDIA(t testing.TB) []Board {
 	t.Helper()
 	rows, err := csv.NewReader(strings.NewReader(nvidia)).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var out []Board
 	for i, name := range rows[0][1:] {
 		b := Board{Name: name, Source: rows[1][i+1], Readings: map[string]string{}}

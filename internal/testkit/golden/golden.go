@@ -8,9 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	dto "github.com/prometheus/client_model/go"
 	"google.golang.org/protobuf/encoding/protodelim"
+
+	"warpgauge/internal/testkit"
 )
 
 var update = flag.Bool("update", false, "write the files that tests compare with")
@@ -19,17 +20,11 @@ var update = flag.Bool("update", false, "write the files that tests compare with
 func Check(t testing.TB, path, got string) {
 	t.Helper()
 	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o600); err != nil { //nolint:gosec // the test names the file
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(path, []byte(got), 0o600)) //nolint:gosec // the test names the file
 	}
 	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s is out of date (-file +now), write it with -update:\n%s", path, diff)
-	}
+	testkit.Must(t, err)
+	testkit.Equal(t, path+", which -update writes", string(want), got)
 }
 
 var section = regexp.MustCompile(`(?s)(<!-- made: (\w+) -->\n).*?(<!-- end -->\n)`)
@@ -39,9 +34,7 @@ var section = regexp.MustCompile(`(?s)(<!-- made: (\w+) -->\n).*?(<!-- end -->\n
 func Fill(t testing.TB, path string, texts map[string]string) string {
 	t.Helper()
 	page, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	used := 0
 	out := section.ReplaceAllStringFunc(string(page), func(s string) string {
 		m := section.FindStringSubmatch(s)
@@ -52,9 +45,7 @@ func Fill(t testing.TB, path string, texts map[string]string) string {
 		used++
 		return m[1] + text + m[3]
 	})
-	if used != len(texts) {
-		t.Errorf("%s has %d sections, want %d", path, used, len(texts))
-	}
+	testkit.Equal(t, "sections of "+path, len(texts), used)
 	Check(t, path, out)
 	return out
 }
@@ -69,9 +60,7 @@ func Protobuf(t testing.TB, page string) string {
 	}
 	for in := strings.NewReader(page); in.Len() > 0; {
 		var f dto.MetricFamily
-		if err := protodelim.UnmarshalFrom(in, &f); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, protodelim.UnmarshalFrom(in, &f))
 		metrics := f.Metric
 		f.Metric = nil
 		line(&f)

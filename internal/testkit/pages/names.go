@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"warpgauge/pkg/field" //nolint:depguard // the catalogue knows which names are fields
+
+	"warpgauge/internal/testkit"
 )
 
 // ownMetric matches the metrics of the exporter and of warpgauge-fleet in tables of name, type and set.
@@ -21,9 +23,7 @@ func Metrics(t testing.TB, root string) map[string]bool {
 	out := map[string]bool{}
 	for _, page := range []string{"metrics.md", "fleet.md"} {
 		text, err := os.ReadFile(filepath.Join(root, "docs", page))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for _, m := range ownMetric.FindAllStringSubmatch(string(text), -1) {
 			out[m[1]] = page == "fleet.md" || m[2] == "lean"
 		}

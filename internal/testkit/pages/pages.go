@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/urfave/cli/v3"
+
+	"warpgauge/internal/testkit"
 )
 
 // Read returns every Markdown file below root, the repository, by relative path.
@@ -35,9 +37,7 @@ func Read(t testing.TB, root string) map[string]string {
 		out[name] = string(text)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if len(out) < 10 {
 		t.Fatalf("found %d pages only", len(out))
 	}

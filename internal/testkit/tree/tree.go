@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"warpgauge/internal/testkit"
 )
 
 // Write writes files (path → text) below a new directory and returns it. A path that ends in a slash becomes a
@@ -26,9 +28,7 @@ func Write(t testing.TB, files map[string]string) string {
 		default:
 			err = os.WriteFile(full, []byte(text), 0o600)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 	}
 	return root
 }

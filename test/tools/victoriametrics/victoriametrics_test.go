@@ -29,12 +29,17 @@ func files(t *testing.T, pattern string) []string {
 	return found
 }
 
-func read(t *testing.T, path string) []byte {
+func must(t *testing.T, err error) {
 	t.Helper()
-	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	must(t, err)
 	return text
 }
 
@@ -119,18 +124,12 @@ func TestNumbers(t *testing.T) {
 	if tool == "" {
 		t.Skip("make victoriametrics-test builds vmalert-tool")
 	}
-	if err := os.CopyFS(filepath.Join(dir, "rules"), os.DirFS(deploy+"/rules")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.CopyFS(filepath.Join(dir, "rules"), os.DirFS(deploy+"/rules")))
 	other := strings.NewReplacer("promql_expr_test", "metricsql_expr_test", ", ../rules/"+nativeRules, "", "warpgauge-bursts-native, ", "")
 	for _, path := range files(t, deploy+"/tests/*_test.yml") {
 		test := filepath.Join(dir, "tests", filepath.Base(path))
-		if err := os.MkdirAll(filepath.Dir(test), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(test, []byte(other.Replace(string(read(t, path)))), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Dir(test), 0o700))
+		must(t, os.WriteFile(test, []byte(other.Replace(string(read(t, path)))), 0o600))
 		cmd := exec.Command(tool, "unittest", "--disableAlertgroupLabel", "--files="+filepath.Base(test))
 		cmd.Dir = filepath.Dir(test)
 		if out, err := cmd.CombinedOutput(); err != nil {

@@ -8,15 +8,15 @@ import (
 
 	v1 "github.com/prometheus/client_golang/api/prometheus/v1"
 	"github.com/prometheus/common/model"
+
+	"warpgauge/internal/testkit"
 )
 
 // Query returns the results of an instant query.
 func (s *Server) Query(tb testing.TB, expr string) model.Vector {
 	tb.Helper()
 	v, err := s.query(tb, expr)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testkit.Must(tb, err)
 	return v
 }
 
