@@ -6,7 +6,7 @@ import "time"
 const windowSlots = 60
 
 // window counts the events of a span that ends now, in a fixed number of slots. Times are positions of the
-// Store's axis, in nanoseconds. The zero window is empty.
+// Store's axis, in nanoseconds, and never negative. The zero window is empty.
 type window struct {
 	slots  [windowSlots + 1]uint32 // one more, for the slot that is being left
 	newest int64                   // number of the slot with now
@@ -18,9 +18,9 @@ func slotWidth(span time.Duration) int64 { return max(int64(span)/windowSlots, 1
 // add counts n events at position at, which is not after now.
 func (w *window) add(at, now, width int64, n uint32) {
 	w.move(now, width)
-	slot := floorDiv(at, width)
+	slot := at / width
 	if slot > w.newest-int64(len(w.slots)) {
-		w.slots[w.index(slot)] += n
+		w.slots[slot%int64(len(w.slots))] += n
 		w.sum += uint64(n)
 	}
 }
@@ -35,29 +35,13 @@ func (w *window) count(now, width int64) uint64 {
 
 // move empties the slots that now has reached.
 func (w *window) move(now, width int64) {
-	slot := floorDiv(now, width)
+	slot := now / width
 	for n := min(slot-w.newest, int64(len(w.slots))); n > 0; n-- {
-		i := w.index(slot - n + 1)
+		i := (slot - n + 1) % int64(len(w.slots))
 		w.sum -= uint64(w.slots[i])
 		w.slots[i] = 0
 	}
 	w.newest = max(w.newest, slot)
-}
-
-func (w *window) index(slot int64) int {
-	i := slot % int64(len(w.slots))
-	if i < 0 {
-		i += int64(len(w.slots))
-	}
-	return int(i)
-}
-
-func floorDiv(a, b int64) int64 {
-	q := a / b
-	if a%b < 0 {
-		q--
-	}
-	return q
 }
 
 // axis maps the wall-clock times of rows to a scale without steps of the clock. It measures a row's age by
@@ -65,18 +49,21 @@ func floorDiv(a, b int64) int64 {
 type axis struct {
 	epoch time.Time
 	wall  int64 // Unix ns of now
-	now   int64 // position of now: ns since epoch, never falls
+	now   int64 // position of now: axisStart and the ns since epoch; never falls
 }
+
+// axisStart is the position of the epoch: 36 years, so that rows from before have positions, too.
+const axisStart = 1 << 60
 
 func (a *axis) advance(now time.Time) {
 	if a.epoch.IsZero() {
 		a.epoch = now
 	}
 	a.wall = now.UnixNano()
-	a.now = max(a.now, int64(now.Sub(a.epoch)))
+	a.now = max(a.now, axisStart+int64(now.Sub(a.epoch)))
 }
 
-// position returns the position of a row's time (Unix ns): at most now, and far in the past if the time makes no sense.
+// position returns the position of a row's time (Unix ns): at most now, and 0 if the time makes no sense.
 func (a *axis) position(rowTime int64) int64 {
-	return a.now - max(a.wall-max(rowTime, 0), 0)
+	return max(a.now-max(a.wall-max(rowTime, 0), 0), 0)
 }

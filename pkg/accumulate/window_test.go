@@ -13,7 +13,7 @@ func TestWindowModel(t *testing.T) {
 		span := width * windowSlots
 		var w window
 		var events []int64
-		now := random.Int64N(1e6)
+		now := span + random.Int64N(1e6)
 		for range 3000 {
 			now += random.Int64N(width * 3)
 			if random.IntN(3) == 0 {

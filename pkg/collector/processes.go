@@ -1,6 +1,7 @@
 package collector
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -82,7 +83,8 @@ func AppendProcessColumns(to []Column, device int) []Column {
 // failed). PutProcesses may sort list and does not keep it. It allocates nothing.
 func PutProcesses(block []float64, count int, list []Process) {
 	if len(list) > ProcessSlots {
-		slices.SortFunc(list, byMemory)
+		// In descending order, unknown memory last, and then by PID, so that every row keeps the same processes.
+		slices.SortFunc(list, func(a, b Process) int { return cmp.Or(cmp.Compare(b.Memory, a.Memory), cmp.Compare(a.PID, b.PID)) })
 		list = list[:ProcessSlots]
 	}
 	block[0] = float64(count)
@@ -177,16 +179,4 @@ func flags(v float64) ProcessFlags {
 		return ProcessFlags(v)
 	}
 	return 0
-}
-
-// byMemory sorts by memory in descending order, unknown last, and then by PID, so that every row keeps the same
-// processes.
-func byMemory(a, b Process) int {
-	switch {
-	case a.Memory > b.Memory, !math.IsNaN(a.Memory) && math.IsNaN(b.Memory):
-		return -1
-	case b.Memory > a.Memory, !math.IsNaN(b.Memory) && math.IsNaN(a.Memory):
-		return 1
-	}
-	return a.PID - b.PID
 }

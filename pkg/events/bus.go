@@ -94,7 +94,7 @@ func (b *Bus) Publish(e Event) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	for _, s := range b.subscribers {
-		if !s.wants(e.Kind) {
+		if len(s.kinds) > 0 && !slices.Contains(s.kinds, e.Kind) {
 			continue
 		}
 		select {
@@ -103,10 +103,6 @@ func (b *Bus) Publish(e Event) {
 			s.dropped.Add(1)
 		}
 	}
-}
-
-func (s *Subscription) wants(k Kind) bool {
-	return len(s.kinds) == 0 || slices.Contains(s.kinds, k)
 }
 
 // Dropped returns how many events found the queue full.

@@ -69,7 +69,7 @@ func check(ctx context.Context, a *Program, path string, guarded bool, timeout t
 		}
 		_ = p.Sample(ctx, timeout, func(ctx context.Context) error {
 			found.sample(ctx, p)
-			if wrong, err := problems(p.Engine.Board().Load()); err != nil { // the guard repeats the check, with devices
+			if wrong, err := problems(p.Board.Load()); err != nil { // the guard repeats the check, with devices
 				found.setProblems(wrong)
 				broken = true
 			}

@@ -46,7 +46,8 @@ func RootCommand(a *Program) *cli.Command {
 		}
 	}
 	root.Commands = append(root.Commands, pingCommand(a), a.Build.VersionCommand(a.Out, notice), config.ManCommand(a.Out, "warpgauge", a.Build.Version, manualTail), childCommand(a))
-	root.CustomRootCommandHelpTemplate = rootHelp(root, a.Flags)
+	root.CustomRootCommandHelpTemplate = helpHead + config.CommandList(root) + // printed unchanged, because it holds no template text
+		"\nA flag beats its environment variable ($NAME), which beats the default.\n\n" + config.FlagHelp(a.Flags)
 	config.Prepare(root, "\nAll flags of warpgauge --help work as well.\n")
 	return root
 }
@@ -64,12 +65,6 @@ Usage:
 
 Commands:
 `
-
-// rootHelp returns the help text of the program. The library prints it unchanged, because it holds no template text.
-func rootHelp(root *cli.Command, flags *config.Set) string {
-	return helpHead + config.CommandList(root) +
-		"\nA flag beats its environment variable ($NAME), which beats the default.\n\n" + config.FlagHelp(flags)
-}
 
 // relax removes unknown flags in front of any command, if an extension allows that. It treats a word behind
 // one as its value.

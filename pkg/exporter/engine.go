@@ -41,7 +41,7 @@ type processReader struct {
 	of string // the collector
 }
 
-// NewEngine returns an engine of these collectors. It registers their metrics with reg, unless reg is nil.
+// NewEngine returns an engine of these collectors. It registers their metrics with reg.
 func (a *Program) NewEngine(cfg *config.Config, all []Vendor, list field.List, reg prometheus.Registerer, log *zap.Logger) *Engine {
 	var page, processes view.Merger
 	e := &Engine{board: page.Board(), table: all, interval: sessionOptions(cfg, "", log).IntervalOf, takenOver: func(string) {}}
@@ -76,25 +76,19 @@ func (a *Program) NewEngine(cfg *config.Config, all []Vendor, list field.List, r
 	}
 	for _, v := range all {
 		s := add(&v, v.Name, v.Open, supervisor.Wanted{List: e.listed(v.Name, list)}, pages[v.Name])
-		register(reg, s)
+		reg.MustRegister(s)
 		e.collectors = append(e.collectors, s)
 		if v.Processes != nil {
 			e.processes = processes.Board()
 			always := cfg.Kubernetes.ProcessValuesWanted()
 			s := add(&v, v.Processes().Name(), v.Processes, supervisor.Wanted{Standby: !always}, processes.Part())
 			if always { // else viewers read them now and then, so nothing needs watching
-				register(reg, s)
+				reg.MustRegister(s)
 			}
 			e.readers = append(e.readers, processReader{s, v.Name})
 		}
 	}
 	return e
-}
-
-func register(reg prometheus.Registerer, c ...prometheus.Collector) {
-	if reg != nil {
-		reg.MustRegister(c...)
-	}
 }
 
 // Processes are read once a second at any page interval, because their values are shares of the time since
@@ -148,7 +142,7 @@ func (e *Engine) pages(cfg *config.Config, all []Vendor, page *view.Merger, reg 
 			Primary: v.Name, Secondary: v.Fallback,
 			Patience: patience(cfg), Logger: log,
 		})
-		register(reg, e.failover.Metrics()...)
+		reg.MustRegister(e.failover.Metrics()...)
 		out[v.Name], out[v.Fallback] = e.failover.Ends()
 	}
 	for _, v := range all {

@@ -134,18 +134,14 @@ func (r *fieldRow) meaning() string {
 	if r.Of != "" {
 		text += fmt.Sprintf(" (%s × %v)", r.Of, r.Factor)
 	}
-	if means := r.means(); means != "" {
-		text += " [averaged: " + means + "]"
-	}
-	return text
-}
-
-func (r *fieldRow) means() string {
-	var out []string
+	var means []string
 	for _, w := range r.Windows {
 		if w.Mean != "" {
-			out = append(out, w.Library+" "+w.Mean)
+			means = append(means, w.Library+" "+w.Mean)
 		}
 	}
-	return strings.Join(out, "; ")
+	if len(means) > 0 {
+		text += " [averaged: " + strings.Join(means, "; ") + "]"
+	}
+	return text
 }

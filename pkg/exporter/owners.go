@@ -12,7 +12,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
-	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/kube"
@@ -74,9 +73,7 @@ func newOwners(a *Program, cfg *config.Config, e *Engine, reg prometheus.Registe
 		o.addProcesses(cfg, e, &table, changed, log)
 	}
 	o.keeper = owner.New(e.Board(), table)
-	if reg != nil {
-		reg.MustRegister(o.Health)
-	}
+	reg.MustRegister(o.Health)
 	return o
 }
 
@@ -146,28 +143,15 @@ func (o *Owners) stages() (out []Stage) {
 		return nil
 	}
 	for _, c := range o.clients {
-		out = append(out, Stage{Name: c.name, Run: o.asStage(c), Grace: ShortGrace})
+		out = append(out, Stage{Name: c.name, Grace: ShortGrace, Run: func(ctx context.Context) error {
+			if err := c.run(ctx); err != nil && ctx.Err() == nil {
+				o.log.Error(c.name+" has ended, its last answer is kept", zap.Error(err))
+			}
+			<-ctx.Done() // the exporter runs without it
+			return nil
+		}})
 	}
 	return append(out, Stage{Name: "owner table", Run: o.keeper.Run, Grace: ShortGrace})
-}
-
-// asStage wraps a client in a stage that keeps running if the client fails.
-func (o *Owners) asStage(c client) func(context.Context) error {
-	return func(ctx context.Context) error {
-		if err := c.run(ctx); err != nil && ctx.Err() == nil {
-			o.log.Error(c.name+" has ended, its last answer is kept", zap.Error(err))
-		}
-		<-ctx.Done()
-		return nil
-	}
-}
-
-// Describe describes the users of a device; nil returns "".
-func (o *Owners) Describe(d *collector.Device) []string {
-	if o == nil {
-		return nil
-	}
-	return o.keeper.Describe(d)
 }
 
 // WriteProblems writes the failed mappings with their reasons, and the kubelet's devices that the exporter

@@ -62,8 +62,8 @@ func TestClientsOfAConfiguration(t *testing.T) {
 func TestAMappingThatEndsIsNotTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zap.InfoLevel)
-		o := &Owners{log: zap.New(core)}
-		run := o.asStage(client{name: "pods", run: func(context.Context) error { return errors.New("broken") }})
+		o := &Owners{log: zap.New(core), clients: []client{{name: "pods", run: func(context.Context) error { return errors.New("broken") }}}}
+		run := o.stages()[0].Run
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- run(ctx) }()

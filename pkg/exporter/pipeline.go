@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"warpgauge/pkg/accumulate"
@@ -27,29 +26,22 @@ const samplerStop = 1500 * time.Millisecond
 
 // Pipeline connects all parts between the libraries and the page. It does not run yet.
 type Pipeline struct {
-	program  *Program
-	cfg      *config.Config
-	table    []Vendor
-	list     field.List // the first
-	log      *zap.Logger
-	Hostname string
+	core
+	program *Program
+	list    field.List // the first
+	store   *accumulate.Store
+	Owners  *Owners // nil: the mappings are off, or not wanted
+	files   *lists.Files
 
-	Registry *prometheus.Registry
-	Engine   *Engine
-	Events   *events.Bus
-	Rows     *rows.Reader
-	store    *accumulate.Store
-	verdicts *events.Board
-	states   *States
-	Owners   *Owners // nil: the mappings are off, or not wanted
-	Renderer *exposition.Renderer
-	self     *selfmetrics.Page // nil if own metrics are off
-	files    *lists.Files
-	desk     *lists.Desk
+	*exposition.Renderer                   // extensions start before it exists, see Page
+	self                 *selfmetrics.Page // nil if own metrics are off
 
 	Extended []Stage // of extensions
 	Routes   []server.Route
 }
+
+// core holds the parts that extensions see. Core returns a copy.
+type core = Core
 
 // NewPipeline builds everything from the libraries to the rings and the accumulated series.
 func (a *Program) NewPipeline(cfg *config.Config, list field.List, log *zap.Logger) (*Pipeline, error) {
@@ -61,27 +53,34 @@ func (a *Program) NewPipeline(cfg *config.Config, list field.List, log *zap.Logg
 	if err != nil {
 		return nil, err
 	}
-	p := &Pipeline{
-		program: a, cfg: cfg, table: all, list: list, log: log, Hostname: hostname,
-		Registry: selfmetrics.NewRegistry(a.Build.Version, a.Build.Revision),
-		Events:   new(events.Bus), verdicts: new(events.Board),
-	}
-	p.Engine = a.NewEngine(cfg, all, list, p.Registry, log)
+	registry := selfmetrics.NewRegistry(a.Build.Version, a.Build.Revision)
+	engine := a.NewEngine(cfg, all, list, registry, log)
+	p := &Pipeline{program: a, list: list, core: Core{
+		Config: cfg, Lookup: a.Lookup, Hostname: hostname, Version: a.Build.Version,
+		Board: engine.Board(), Engine: engine, Events: new(events.Bus), Past: new(rows.Past), Verdicts: new(events.Board),
+		Registry: registry, Log: log,
+	}}
+	p.core.Page = p
+	p.NotReady = func() []string { return reasons(cfg, all, engine.Status()) }
 	p.Engine.takenOver = func(collector string) {
 		p.Events.Publish(events.Event{Kind: events.Failover, Text: "collector " + collector + " serves the GPUs now"})
 	}
-	p.states = NewStates(p.Events, time.Now)
-	p.Rows = rows.New(p.Engine.Board(), p.Events)
+	p.States = NewStates(p.Events, time.Now)
+	p.Rows = rows.New(p.Board, p.Events)
 	p.store = accumulate.New(accumulate.Options{XIDWindow: cfg.XIDWindow, ClockEventWindow: cfg.ClockEventWindow, Rows: p.Rows})
 	p.Registry.MustRegister(p.store)
 	if cfg.AbsentFields {
-		p.Registry.MustRegister(&absentMetric{View: p.Engine.Board().Load, Status: p.Engine.Status, StaleAfter: cfg.EffectiveStaleAfter()})
+		p.Registry.MustRegister(&absentMetric{View: p.Board.Load, Status: p.Engine.Status, StaleAfter: cfg.EffectiveStaleAfter()})
 	}
 	return p, nil
 }
 
 // FindOwners makes the configured mappings.
-func (p *Pipeline) FindOwners() { p.Owners = newOwners(p.program, p.cfg, p.Engine, p.Registry, p.log) }
+func (p *Pipeline) FindOwners() {
+	if p.Owners = newOwners(p.program, p.Config, p.Engine, p.Registry, p.Log); p.Owners != nil {
+		p.core.Owners = p.Owners.keeper
+	}
+}
 
 // ReadHere returns a Pipeline for the configured list with a quiet log. It does not start extensions.
 func (a *Program) ReadHere(ctx context.Context, cfg *config.Config) (*Pipeline, error) {
@@ -101,10 +100,10 @@ func (a *Program) ReadHere(ctx context.Context, cfg *config.Config) (*Pipeline, 
 // ServeLists puts the desk in front of the engine: from now on lists can change.
 func (p *Pipeline) ServeLists(first *lists.Parsed, files *lists.Files) {
 	p.files = files
-	p.desk = lists.New(first, lists.Options{
-		Local: files, Engine: p.Engine, Events: reloads{p.Events}, Usual: p.cfg.ReleaseTimeout, Logger: p.log, Tick: view.Tick,
+	p.Lists = lists.New(first, lists.Options{
+		Local: files, Engine: p.Engine, Events: reloads{p.Events}, Usual: p.Config.ReleaseTimeout, Logger: p.Log, Tick: view.Tick,
 	})
-	p.Registry.MustRegister(p.desk)
+	p.Registry.MustRegister(p.Lists)
 }
 
 // reloads implements lists.Events.
@@ -117,7 +116,7 @@ func (r reloads) Publish(text string, bad bool) {
 // AddPages builds the last part. It gathers own metrics for the first time, so all parts with metrics must be
 // registered before.
 func (p *Pipeline) AddPages() {
-	cfg := p.cfg
+	cfg := p.Config
 	o := exposition.Options{
 		Hostname:             p.Hostname,
 		HostnameLabel:        cfg.HostnameLabel,
@@ -127,33 +126,22 @@ func (p *Pipeline) AddPages() {
 		Store:                p.store,
 		Registerer:           p.Registry,
 	}
-	if p.Owners != nil { // a nil *Keeper in the interface would not be nil
-		o.Owners = p.Owners.keeper
+	if p.core.Owners != nil { // a nil *Keeper in the interface would not be nil
+		o.Owners = p.core.Owners
 	}
 	if own := cfg.OwnMetrics(); own != config.MetricsNone {
-		p.self = selfmetrics.New(p.Registry, selfmetrics.Options{Lean: own == config.MetricsLean, Registerer: p.Registry, Logger: p.log})
+		p.self = selfmetrics.New(p.Registry, selfmetrics.Options{Lean: own == config.MetricsLean, Registerer: p.Registry, Logger: p.Log})
 		o.Self = p.self // as above
 	}
-	p.Renderer = exposition.New(p.Engine.Board(), o)
+	p.Renderer = exposition.New(p.Board, o)
 }
-
-// Counts, Sync and Series call the page for extensions, which start before it exists.
-
-// Counts returns the series that count events.
-func (p *Pipeline) Counts() []exposition.Count { return p.Renderer.Counts() }
-
-// Sync brings the page's layout up to date.
-func (p *Pipeline) Sync(now time.Time) { p.Renderer.Sync(now) }
-
-// Series returns how many series the page had at the last Sync.
-func (p *Pipeline) Series() int { return p.Renderer.Series() }
 
 // Stages lists the stages in the order of the data flow.
 func (p *Pipeline) Stages() []Stage {
 	out := []Stage{
 		{Name: "sampler", Run: p.Engine.Run, Grace: samplerStop + 400*time.Millisecond},
 		{Name: "rows", Run: p.Rows.Run, Grace: ShortGrace},
-		{Name: "states", Run: func(ctx context.Context) error { return p.states.Run(ctx, p.Engine.Board(), p.Engine.Status) }, Grace: ShortGrace},
+		{Name: "states", Run: func(ctx context.Context) error { return p.States.Run(ctx, p.Board, p.Engine.Status) }, Grace: ShortGrace},
 	}
 	out = append(out, p.Owners.stages()...)
 	out = append(out, Stage{Name: "renderer", Run: p.Renderer.Run, Grace: ShortGrace})
@@ -170,7 +158,7 @@ func (p *Pipeline) watches() (out []Stage) {
 			Name: "watch of " + path, Grace: ShortGrace,
 			Run: func(ctx context.Context) error {
 				seen := func() ([]byte, bool) { return p.files.Seen(path) }
-				return config.Watch(ctx, path, seen, func() { p.desk.RequestReload("file change") })
+				return config.Watch(ctx, path, seen, func() { p.Lists.RequestReload("file change") })
 			},
 		})
 	}
@@ -178,25 +166,12 @@ func (p *Pipeline) watches() (out []Stage) {
 }
 
 // Core returns the exporter for extensions.
-func (p *Pipeline) Core() Core {
-	c := Core{
-		Config: p.cfg, Lookup: p.program.Lookup, Hostname: p.Hostname, Version: p.program.Build.Version,
-		Board: p.Engine.Board(), Engine: p.Engine, States: p.states, Events: p.Events, Rows: p.Rows, Past: new(rows.Past),
-		Verdicts: p.verdicts, Lists: p.desk, Page: p,
-		NotReady: func() []string { return reasons(p.cfg, p.table, p.Engine.Status()) },
-		Registry: p.Registry, Log: p.log,
-	}
-	if p.Owners != nil {
-		c.Owners = p.Owners.keeper
-	}
-	return c
-}
+func (p *Pipeline) Core() Core { return p.core }
 
 // Extend starts the extensions: their stages are in Extended, their paths in Routes.
 func (p *Pipeline) Extend() error {
-	c := p.Core()
 	for _, e := range p.program.Extensions {
-		stages, routes, err := e.Start(c)
+		stages, routes, err := e.Start(p.core)
 		if err != nil {
 			return err
 		}
@@ -208,5 +183,5 @@ func (p *Pipeline) Extend() error {
 
 // Added returns the names of the fields that devices of a collector have in addition to the list, for extensions.
 func (p *Pipeline) Added(collector string, dialect bool) []string {
-	return view.Added(slices.DeleteFunc(slices.Clone(p.Engine.Board().Load().Sources), func(s *view.Source) bool { return s.Collector != collector }), dialect)
+	return view.Added(slices.DeleteFunc(slices.Clone(p.Board.Load().Sources), func(s *view.Source) bool { return s.Collector != collector }), dialect)
 }

@@ -61,32 +61,22 @@ func (a *Program) Lookup(name string) (string, bool) {
 func (a *Program) Config() (*config.Config, error) {
 	cfg, err := a.Flags.Config()
 	if err != nil {
-		return nil, &configError{err}
+		if text := err.Error(); strings.Contains(text, "\n") { // several problems, one per line
+			err = errors.New("configuration:\n  " + strings.ReplaceAll(text, "\n", "\n  "))
+		}
+		return nil, err
 	}
 	cfg.DefaultFiles = a.Defaults
 	return cfg, nil
 }
 
-// configError lists the problems of flags and variables, one per line.
-type configError struct{ err error }
-
-func (e *configError) Error() string {
-	text := e.err.Error()
-	if !strings.Contains(text, "\n") {
-		return text
-	}
-	return "configuration:\n  " + strings.ReplaceAll(text, "\n", "\n  ")
-}
-
-func (e *configError) Unwrap() error { return e.err }
-
 // QuietLogger returns the logger of commands with output for people: errors only, unless the user set a level.
 func (a *Program) QuietLogger(cfg *config.Config) *zap.Logger {
-	quiet := *cfg
+	level := cfg.LogLevel()
 	if cfg.Source("log-level") == config.FromDefault {
-		quiet.Log.Level = zapcore.ErrorLevel
+		level = zapcore.ErrorLevel
 	}
-	return NewLogger(&quiet, a.Log)
+	return newLoggerAt(cfg, a.Log, level)
 }
 
 // logNotices logs the settings without effect.
@@ -265,7 +255,7 @@ func (a *Program) stages(ctx context.Context, cfg *config.Config, log *zap.Logge
 	stages := append(p.Stages(), Stage{
 		Name: "lists", Grace: ShortGrace,
 		Run: func(ctx context.Context) error {
-			return p.desk.Run(ctx, lists.Signals{Reload: sig.hangup, Release: sig.letGo, Resume: sig.resume})
+			return p.Lists.Run(ctx, lists.Signals{Reload: sig.hangup, Release: sig.letGo, Resume: sig.resume})
 		},
 	})
 	stages = append(stages, p.Extended...)

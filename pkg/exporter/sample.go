@@ -43,10 +43,13 @@ const ValuesPatience = 3 * time.Second
 
 // UsedBy describes the users of the device with an ID.
 func (p *Pipeline) UsedBy(id string) []string {
+	if p.Owners == nil {
+		return nil
+	}
 	for _, c := range p.Engine.Status() {
 		for i := range c.Devices {
 			if d := &c.Devices[i].Device; d.ID == id {
-				return p.Owners.Describe(d)
+				return p.Owners.keeper.Describe(d)
 			}
 		}
 	}
@@ -63,7 +66,7 @@ func (p *Pipeline) AwaitValues(ctx context.Context, samples int, patience time.D
 	ctx, stop := context.WithTimeout(ctx, patience)
 	defer stop()
 	for n := 1; ; n++ {
-		r := session.NewReport(p.Engine.Board().Load(), p.Engine.Status(), p.list, session.ReportOptions{StaleAfter: p.cfg.EffectiveStaleAfter(), Now: time.Now()})
+		r := session.NewReport(p.Board.Load(), p.Engine.Status(), p.list, session.ReportOptions{StaleAfter: p.Config.EffectiveStaleAfter(), Now: time.Now()})
 		if ctx.Err() != nil || n >= samples && (n >= enoughSamples || !r.Waits()) {
 			return r
 		}
@@ -107,15 +110,12 @@ func (e *Engine) sampledAgain() func() bool {
 	}
 }
 
-// start runs the clients until stop. A nil Owners has none.
+// start runs the stages until stop.
 func (o *Owners) start(ctx context.Context) (stop func()) {
-	if o == nil {
-		return func() {}
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
-	for _, c := range o.clients {
-		running.Go(func() { _ = o.asStage(c)(ctx) })
+	for _, s := range o.stages() {
+		running.Go(func() { _ = s.Run(ctx) }) // a client's error is logged
 	}
 	return func() {
 		cancel()

@@ -12,7 +12,7 @@ const DrainTimeout = 2 * time.Second
 
 // NewServer returns the HTTP server of the pipeline's pages, with the flags of the configuration.
 func (p *Pipeline) NewServer() *server.Server {
-	cfg, desk := p.cfg, p.desk
+	cfg := p.Config
 	return server.New(p.Renderer, server.Options{
 		Address:              cfg.Web.Address,
 		SystemdSocket:        cfg.Web.SystemdSocket,
@@ -22,16 +22,15 @@ func (p *Pipeline) NewServer() *server.Server {
 		DrainTimeout:         DrainTimeout,
 		MaxConcurrentScrapes: cfg.Web.MaxConcurrentScrapes,
 		Pprof:                cfg.Web.Pprof,
-		Desk:                 desk,
+		Desk:                 p.Lists,
 		Reload:               cfg.Web.Reload,
 		Release:              cfg.Web.Release,
 		Routes:               p.Routes,
-		Logger:               p.log,
+		Logger:               p.Log,
 		Registerer:           p.Registry,
 		Status: func() server.Status {
-			all := p.Engine.Status()
-			st := server.Status{Available: true, Reloading: desk.Changing(), NotReady: reasons(cfg, p.table, all)}
-			if cfg.Web.HealthRequireGPUs && !slices.ContainsFunc(all, hasGPU) {
+			st := server.Status{Available: true, Reloading: p.Lists.Changing(), NotReady: p.NotReady()}
+			if cfg.Web.HealthRequireGPUs && !slices.ContainsFunc(p.Engine.Status(), hasGPU) {
 				st.Unhealthy = "no GPU is up"
 			}
 			return st

@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -10,10 +11,8 @@ import (
 	"time"
 
 	authentication "k8s.io/api/authentication/v1"
+	metainternal "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 )
 
@@ -27,7 +26,7 @@ const (
 type reviewer struct {
 	account  string // system:serviceaccount:NAMESPACE:NAME
 	audience string
-	api      dynamic.ResourceInterface
+	api      rest.Interface
 	slots    chan struct{} // requests to the API server at once
 
 	mu    sync.Mutex
@@ -45,12 +44,19 @@ func NewReview(account, audience string, config *rest.Config) (func(context.Cont
 	if !ok || namespace == "" || name == "" {
 		return nil, fmt.Errorf("%q is no service account: write NAMESPACE/NAME", account)
 	}
-	client, err := dynamic.NewForConfig(config)
+	config = rest.CopyConfig(config)
+	config.QPS = -1 // the slots limit requests
+	config.NegotiatedSerializer = metainternal.Codecs.WithoutConversion()
+	hc, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	api, err := rest.UnversionedRESTClientForConfigAndClient(config, hc)
 	if err != nil {
 		return nil, err
 	}
 	r := &reviewer{
-		account: "system:serviceaccount:" + namespace + ":" + name, audience: audience, api: client.Resource(authentication.SchemeGroupVersion.WithResource("tokenreviews")),
+		account: "system:serviceaccount:" + namespace + ":" + name, audience: audience, api: api,
 		slots: make(chan struct{}, 16), known: map[[sha256.Size]byte]review{},
 	}
 	return r.review, nil
@@ -86,15 +92,16 @@ func (r *reviewer) review(ctx context.Context, token string) (string, error) {
 func (r *reviewer) ask(ctx context.Context, token string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, reviewWithin)
 	defer cancel()
-	question := map[string]any{
-		"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": map[string]any{"token": token, "audiences": []any{r.audience}},
-	}
-	answer, err := r.api.Create(ctx, &unstructured.Unstructured{Object: question}, meta.CreateOptions{})
+	question, err := json.Marshal(&authentication.TokenReview{
+		TypeMeta: meta.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "TokenReview"},
+		Spec:     authentication.TokenReviewSpec{Token: token, Audiences: []string{r.audience}},
+	})
 	if err != nil {
 		return "", err
 	}
 	var t authentication.TokenReview
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(answer.Object, &t); err != nil {
+	err = read(ctx, r.api.Post().AbsPath("apis/authentication.k8s.io/v1/tokenreviews").SetHeader("Content-Type", "application/json").Body(question), &t)
+	if err != nil {
 		return "", err
 	}
 	user := t.Status.User

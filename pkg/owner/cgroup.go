@@ -15,16 +15,14 @@ type location struct {
 }
 
 // rank orders locations by how much they identify.
-func (l location) rank() int {
-	switch {
-	case l.pod != "" && l.container != "":
-		return 3
-	case l.pod != "":
-		return 2
-	case l.container != "":
-		return 1
+func (l location) rank() (n int) {
+	if l.pod != "" {
+		n += 2
 	}
-	return 0
+	if l.container != "" {
+		n++
+	}
+	return n
 }
 
 // surroundings are our own control groups, from /proc/self/cgroup.

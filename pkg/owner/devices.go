@@ -2,6 +2,7 @@ package owner
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 
 	"warpgauge/pkg/collector"
@@ -188,16 +189,9 @@ func (n *devices) onlyPart(gpu *collector.Device, matches func(*collector.Device
 	if gpu == nil {
 		return nil, reasonDevice
 	}
-	for _, d := range n.parts[gpu.ID] {
-		if matches(d) {
-			if found != nil {
-				return nil, reasonInstance
-			}
-			found = d
-		}
-	}
-	if found == nil {
+	parts := slices.DeleteFunc(slices.Clone(n.parts[gpu.ID]), func(d *collector.Device) bool { return !matches(d) })
+	if len(parts) != 1 {
 		return nil, reasonInstance
 	}
-	return found, ""
+	return parts[0], ""
 }

@@ -4,7 +4,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/kube"
@@ -133,9 +132,6 @@ func reservedLabels(old bool, hostname string) map[string]bool {
 // podLabels returns a pod's labels with valid names, sorted by name. If two labels get the same name, the one whose
 // original name sorts first wins.
 func podLabels(of map[string]string, reserved map[string]bool, lost *losses) []collector.Label {
-	if len(of) == 0 {
-		return nil
-	}
 	taken := make(map[string]bool, len(of))
 	var out []collector.Label
 	for _, key := range slices.Sorted(maps.Keys(of)) {
@@ -153,7 +149,7 @@ func podLabels(of map[string]string, reserved map[string]bool, lost *losses) []c
 			lost.many++
 			continue
 		case len(value) > maxPodText:
-			value = cut(value)
+			value = strings.ToValidUTF8(value[:maxPodText], "")
 			lost.cut++
 		}
 		taken[name] = true
@@ -182,13 +178,4 @@ func labelName(key string) string {
 		name = "_" + strings.TrimLeft(name, "_")
 	}
 	return name
-}
-
-// cut shortens a text to the maximum length, between two characters.
-func cut(s string) string {
-	end := maxPodText
-	for end > 0 && !utf8.RuneStart(s[end]) {
-		end--
-	}
-	return s[:end]
 }

@@ -1,6 +1,7 @@
 package owner
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -83,16 +84,14 @@ func (k *Keeper) podSums(t *table, d *collector.Device, on DeviceUse) (sums map[
 
 // publish publishes the values if they have changed.
 func (k *Keeper) publish(series []view.Share, values []float64) {
-	last := k.shares.Load()
-	switch {
-	case last == nil && len(series) == 0:
-	case last == nil:
-		k.shares.Store(&view.Shares{Set: 1, Series: series, Values: values})
-	case !slices.EqualFunc(last.Series, series, func(a, b view.Share) bool {
+	last := cmp.Or(k.shares.Load(), &view.Shares{})
+	next := &view.Shares{Set: last.Set, Series: last.Series, Values: values}
+	if !slices.EqualFunc(last.Series, series, func(a, b view.Share) bool {
 		return a.Device == b.Device && a.Field == b.Field && equalOwners(a.Owner, b.Owner)
-	}):
-		k.shares.Store(&view.Shares{Set: last.Set + 1, Series: series, Values: values})
-	case slices.Compare(last.Values, values) != 0:
-		k.shares.Store(&view.Shares{Set: last.Set, Series: last.Series, Values: values})
+	}) {
+		next.Set, next.Series = last.Set+1, series
+	}
+	if next.Set != last.Set || slices.Compare(last.Values, values) != 0 {
+		k.shares.Store(next)
 	}
 }

@@ -47,7 +47,11 @@ func prepare(fd, size int) error {
 	}
 	// The kernel creates a missing page when it is touched, and sends SIGBUS if there is no memory. So create all
 	// pages now.
-	if err := retry(func() error { return unix.Fallocate(fd, 0, 0, int64(size)) }); err != nil {
+	err := unix.Fallocate(fd, 0, 0, int64(size))
+	for errors.Is(err, unix.EINTR) { // by a signal of the Go runtime
+		err = unix.Fallocate(fd, 0, 0, int64(size))
+	}
+	if err != nil {
 		return os.NewSyscallError("fallocate", err)
 	}
 	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
@@ -86,12 +90,3 @@ func mapWords(f *os.File, words int) ([]byte, []atomic.Uint64, error) {
 
 func protect(b []byte) error { return os.NewSyscallError("mprotect", unix.Mprotect(b, unix.PROT_READ)) }
 func unmap(b []byte) error   { return os.NewSyscallError("munmap", unix.Munmap(b)) }
-
-// retry repeats f while a signal interrupts it. The Go runtime sends such signals.
-func retry(f func() error) error {
-	for {
-		if err := f(); !errors.Is(err, unix.EINTR) {
-			return err
-		}
-	}
-}

@@ -11,6 +11,7 @@ package ring
 import (
 	"fmt"
 	"math"
+	"math/bits"
 	"runtime"
 	"sync/atomic"
 )
@@ -164,10 +165,4 @@ func stride(stamps, cells int) int {
 	return (words + lineWords - 1) / lineWords * lineWords
 }
 
-func pow2(rows int) uint64 {
-	p := uint64(2)
-	for p < uint64(max(rows, 2)) {
-		p <<= 1
-	}
-	return p
-}
+func pow2(rows int) uint64 { return 1 << bits.Len(uint(max(rows, 2)-1)) }

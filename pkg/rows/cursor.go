@@ -59,7 +59,7 @@ type Cursor struct {
 	bound      []*bound
 	sources    []Source
 	progress   map[string]*progress // by device
-	at, left   int                  // the ring that Next reads, and its remaining rows
+	at, read   int                  // the ring that Next reads, and how many of its rows it has read
 	gone       uint64               // overruns of former rings
 	forgetters []Forgetter          // hear when progress loses a device
 }
@@ -125,7 +125,7 @@ func (c *Cursor) Bind(v *view.View, now time.Time) []Source {
 		c.gone += b.rows.Overruns()
 	}
 	c.retire(now)
-	c.rewind()
+	c.at, c.read = 0, 0
 	return c.sources
 }
 
@@ -187,30 +187,17 @@ func (c *Cursor) Skip() {
 
 // Next reads the next row. It returns false if there is none; the next call begins again with the first ring.
 func (c *Cursor) Next(row *Row) bool {
-	for c.at < len(c.bound) {
+	for ; c.at < len(c.bound); c.at, c.read = c.at+1, 0 {
 		b := c.bound[c.at]
-		if c.left > 0 && b.rows.Next(&row.Row) {
-			c.left-- // a fast writer must not keep the reader here
+		if c.read < 2*b.Ring.Rows() && b.rows.Next(&row.Row) { // a fast writer must not keep the reader here
+			c.read++
 			row.Source = c.at
 			b.decide(row)
 			return true
 		}
-		c.at++
-		c.limit()
 	}
-	c.rewind()
-	return false
-}
-
-func (c *Cursor) rewind() {
 	c.at = 0
-	c.limit()
-}
-
-func (c *Cursor) limit() {
-	if c.at < len(c.bound) {
-		c.left = 2 * c.bound[c.at].Ring.Rows()
-	}
+	return false
 }
 
 // Overruns returns how many rows the writers overwrote before they were read.

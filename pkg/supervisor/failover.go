@@ -422,23 +422,15 @@ func (f *Failover) ready(s *view.Source, now time.Time) bool {
 }
 
 // sampled returns the sources that have a session. The source of an absent GPU has no interval.
-func sampled(sources []*view.Source) (out []*view.Source) {
-	for _, s := range sources {
-		if s.Interval > 0 {
-			out = append(out, s)
-		}
-	}
-	return out
+func sampled(sources []*view.Source) []*view.Source {
+	return slices.DeleteFunc(slices.Clone(sources), func(s *view.Source) bool { return s.Interval == 0 })
 }
 
 // gpusOf returns the sources with sampled GPUs.
-func gpusOf(sources []*view.Source) (out []*view.Source) {
-	for _, s := range sampled(sources) {
-		if slices.ContainsFunc(s.Devices, func(d collector.Device) bool { return d.Level == field.GPU }) {
-			out = append(out, s)
-		}
-	}
-	return out
+func gpusOf(sources []*view.Source) []*view.Source {
+	return slices.DeleteFunc(sampled(sources), func(s *view.Source) bool {
+		return !slices.ContainsFunc(s.Devices, func(d collector.Device) bool { return d.Level == field.GPU })
+	})
 }
 
 func devicesOf(sources []*view.Source) map[string]bool {

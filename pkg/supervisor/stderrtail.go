@@ -12,7 +12,6 @@ import (
 type stderrTail struct {
 	lines []string
 	crash int // index in lines + 1 of the crash report; 0: none
-	after int // number of lines since the crash report
 }
 
 const (
@@ -30,17 +29,13 @@ var (
 // appendLine records a line.
 func (w *stderrTail) appendLine(line string) {
 	switch {
-	case w.crash > 0:
-		if w.after < wordsAfter {
-			w.after++
-			w.lines = append(w.lines, line)
-		}
+	case w.crash > 0 && len(w.lines) == w.crash+wordsAfter:
 		return
-	case len(w.lines) == wordsLines:
+	case w.crash == 0 && len(w.lines) == wordsLines:
 		w.lines = slices.Delete(w.lines, 0, 1)
 	}
 	w.lines = append(w.lines, line)
-	if crashLine.MatchString(line) {
+	if w.crash == 0 && crashLine.MatchString(line) {
 		w.crash = len(w.lines)
 	}
 }
