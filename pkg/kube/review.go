@@ -38,11 +38,11 @@ type review struct {
 	at   time.Time
 }
 
-// NewReview returns a function that reports for which node a token of the service account NAMESPACE/NAME is, else for which pod.
+// NewReview returns a function that reports the node of a token of the service account NAMESPACE/NAME, or its pod.
 func NewReview(account, audience string, config *rest.Config) (func(context.Context, string) (string, error), error) {
 	namespace, name, ok := strings.Cut(account, "/")
 	if !ok || namespace == "" || name == "" {
-		return nil, fmt.Errorf("%q is no service account: write NAMESPACE/NAME", account)
+		return nil, fmt.Errorf("%q names no service account: write NAMESPACE/NAME", account)
 	}
 	config = rest.CopyConfig(config)
 	config.QPS = -1 // the slots limit requests

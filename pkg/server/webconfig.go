@@ -115,7 +115,7 @@ func (c *WebConfig) read() (*webCopy, error) {
 		}
 		text, err := c.files.Read(context.Background(), *f.path)
 		switch {
-		case errors.Is(err, fs.ErrNotExist): // exporter-toolkit reports what is missing
+		case errors.Is(err, fs.ErrNotExist): // exporter-toolkit reports it
 			continue
 		case err != nil:
 			return nil, err

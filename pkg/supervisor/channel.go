@@ -38,7 +38,7 @@ const (
 	maxText     = 1024     // bytes of a reason
 	usualTexts  = 512      // bytes of the texts of a series
 	maxTexts    = 16 << 10 // bytes of all texts of a device, or of all labels of a column, as JSON
-	maxPage     = 64 << 20 // bytes of the texts of all series, of which each has those of its device, beyond usualTexts
+	maxPage     = 64 << 20 // bytes of the texts of all series beyond usualTexts; each series repeats its device's
 
 	headerBytes = 4
 	maxMessage  = 16 << 20 // bytes of a message

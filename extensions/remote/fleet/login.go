@@ -32,7 +32,7 @@ type Login struct {
 	tokens map[[sha256.Size]byte]bool // of many agents
 }
 
-// credential is what an agent has shown.
+// credential identifies an agent.
 type credential struct {
 	name   string // has no secret; "" for none
 	shared bool   // many agents may have it
