@@ -96,17 +96,17 @@ func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.So
 	}
 	gpus := found.GPUs
 	out := make([]collector.Source, len(gpus))
-	unknown := 0
+	unknown, unread := 0, []string(nil)
 	for i, metrics := range c.peekAll(ctx, gpus) {
-		if metrics != nil {
-			unknown = max(unknown, metrics.Unknown())
+		if metrics != nil && metrics.Unknown() > unknown {
+			unknown, unread = metrics.Unknown(), metrics.Unread()
 		}
 		s := c.source(node{i, len(gpus)}, &gpus[i], &found, fields, metrics)
 		c.sources = append(c.sources, s)
 		out[i] = s
 	}
 	if unknown > 0 {
-		c.o.Log.Warn("gpu_metrics has attributes that this version does not read", zap.Int("attributes", unknown))
+		c.o.Log.Warn("gpu_metrics has attributes that this version does not read, or not all values of", zap.Int("attributes", unknown), zap.Strings("first", unread))
 	}
 	if c.added != nil {
 		c.added.begin(ctx)

@@ -204,12 +204,9 @@ func (s *source) divided() error {
 // value returns the value of the first term that has one.
 func (c *cell) value(f *frame) float64 {
 	for i := range c.terms {
-		v := c.terms[i].value(f)
-		switch {
-		case math.IsNaN(v):
-		case c.whole:
+		if v := c.terms[i].value(f); c.whole && !math.IsNaN(v) {
 			return math.Round(v)
-		default:
+		} else if !math.IsNaN(v) {
 			return v
 		}
 	}

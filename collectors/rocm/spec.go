@@ -1,6 +1,7 @@
 package rocm
 
 import (
+	"cmp"
 	"math"
 
 	"warpgauge/collectors/rocm/internal/gpumetrics"
@@ -17,11 +18,12 @@ const (
 	opSum                // sum of raw readings; a missing one keeps its last value
 	opFree               // first raw reading minus the second
 	opShare              // first raw reading divided by the second
-	opAny                // 1 if the raw reading is above 0
+	opAny                // 1 if the raw reading, a number of things, is above 0
 	opMetric             // the first element of gpu_metrics
 	opCount              // opMetric for a counter; continued when 32 bits wrap
 	opMax                // maximum of the available elements
 	opMean               // their mean
+	opTotal              // their sum
 	opRate               // growth of the sum of counters per second
 	opMeanRate           // growth of the mean of counters per second
 	opMask               // 1 if one of the mask's bits is set in the throttle status
@@ -54,6 +56,11 @@ type term struct {
 	mask    uint64
 	maxRate float64 // maximum growth of a counter per second
 	nonzero bool    // 0 means "not reported"
+	// Of a rate over links: bytes per second of its unit (0: it has no limit), links, width (behind it the speed) in
+	// gpu_metrics, and what a link carries otherwise.
+	bytes, most float64
+	links       int
+	width       gpumetrics.Field
 	// confirm lists the throttle bits that count only near a temperature's limit, with the temperature of gpu_metrics.
 	// The limits are in raw.
 	confirm []confirmation
@@ -108,6 +115,12 @@ func counter(f gpumetrics.Field, scale, most float64) term {
 // over returns the term of op over the elements first … first+count-1 of members of gpu_metrics.
 func over(op op, scale float64, first, count int, f ...gpumetrics.Field) term {
 	return term{op: op, metric: f, first: first, count: count, scale: scale}
+}
+
+// within limits a rate over links, each direction as one, to what they carry: see term.
+func (t term) within(bytes float64, links int, width gpumetrics.Field, most float64) term {
+	t.bytes, t.links, t.width, t.most = bytes, links, width, cmp.Or(most, math.Inf(1))
+	return t
 }
 
 // orElse marks a term as an alternative to the terms of lower groups.

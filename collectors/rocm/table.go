@@ -49,7 +49,7 @@ var residencies = []struct { //nolint:gochecknoglobals // a constant
 func boardSpecs(g *sysfs.GPU, n node, more boardFacts) []spec {
 	return slices.Concat(
 		identitySpecs(g, n), clockSpecs(g), temperatureSpecs(), powerSpecs(g), utilisationSpecs(), memorySpecs(more),
-		busSpecs(), errorSpecs(), throttleSpecs(g), fabricSpecs(), hardwareSpecs(g), processSpecs(-1, units(g)), addedSpecs(more),
+		busSpecs(g), errorSpecs(), throttleSpecs(g), fabricSpecs(), hardwareSpecs(g), processSpecs(-1, units(g)), addedSpecs(more),
 	)
 }
 
@@ -95,7 +95,7 @@ func clockSpecs(g *sysfs.GPU) []spec {
 		metric term // used if the driver has no file
 	}{
 		{"gfx", sysfs.ClockGraphics, true, over(opMax, 1, 0, gm.GfxClocks, gm.CurrentGfxclk)},
-		{"mem", sysfs.ClockMemory, true, metric(gm.CurrentUclk, 0, 1)},
+		{"mem", sysfs.ClockMemory, true, over(opMax, 1, 0, gm.Dies, gm.CurrentUclk)},
 		{"fabric", sysfs.ClockFabric, false, metric(gm.CurrentFclk, 0, 1)},
 		{"soc", sysfs.ClockSystem, false, over(opMax, 1, 0, gm.Clocks, gm.CurrentSocclk)},
 		{"video", sysfs.ClockVideo, false, over(opMax, 1, 0, gm.Clocks, gm.CurrentVclk0)},
@@ -266,8 +266,10 @@ func memorySpecs(more boardFacts) []spec {
 	return out
 }
 
-func busSpecs() []spec {
-	bus := func(direction int, scale float64) term { return term{op: opBus, first: direction, scale: scale} }
+func busSpecs(g *sysfs.GPU) []spec {
+	bus := func(first int, scale float64) term {
+		return term{op: opBus, first: first, scale: scale}.within(1, 1, gm.PCIeLinkWidth, g.Bus)
+	}
 	return []spec{
 		one(field.PCIeReplays, rawTerm(sysfs.Replays, 0, 1), metric(gm.PCIeReplay, 0, 1)),
 		one(field.PCIeGeneration, rawTerm(sysfs.LinkSpeed, 0, 1).generation(), metric(gm.PCIeLinkSpeed, 0, 1).generation()),
@@ -280,7 +282,7 @@ func busSpecs() []spec {
 		one(dcgmPCIeRx, bus(1, 1)),
 		one(dcgmPCIeTxKB, bus(0, toKB)),
 		one(dcgmPCIeRxKB, bus(1, toKB)),
-		one(field.AMDPCIeThroughput, metric(gm.PCIeBandwidthInst, 0, fromMbit)),
+		one(field.AMDPCIeThroughput, over(opTotal, fromMbit, 0, gm.Dies, gm.PCIeBandwidthInst).within(fromMbit, 2, gm.PCIeLinkWidth, g.Bus)),
 		one(field.AMDPCIeRecoveries, metric(gm.PCIeL0ToRecovery, 0, 1)),
 		one(field.AMDPCIeRollovers, metric(gm.PCIeReplayRover, 0, 1)),
 		{field.AMDPCIeNAKs, label("direction", "received"), []term{metric(gm.PCIeNAKReceived, 0, 1)}},
@@ -390,15 +392,22 @@ func confirmations() (list []confirmation, limits []sysfs.Reading) {
 	return list, limits
 }
 
-// fabricSpecs returns the columns of XGMI. Writes count as sent.
+// xgmiRate returns the growth of counters of XGMI links. An MI300's link carries 64 GB/s.
+func xgmiRate(scale float64, first, links int, f ...gm.Field) term {
+	return over(opRate, scale, first, links, f...).within(toBytes, links*len(f), gm.XGMILinkWidth, 64e9)
+}
+
+// fabricSpecs returns the columns of XGMI. Writes count as sent. The element behind the links is SMU 15's sum over all.
 func fabricSpecs() []spec {
-	rate := func(scale float64, f ...gm.Field) term { return over(opRate, scale, 0, gm.XGMILinks, f...) }
+	rate := func(scale float64, f ...gm.Field) term { return xgmiRate(scale, 0, gm.XGMILinks+1, f...) }
 	out := []spec{
 		one(dcgmLinksTotal, rate(toMB, gm.XGMIReadAcc, gm.XGMIWriteAcc)),
 		one(dcgmLinksTx, rate(toMB, gm.XGMIWriteAcc)),
 		one(dcgmLinksRx, rate(toMB, gm.XGMIReadAcc)),
 		one(dcgmLinksTxBytes, rate(toBytes, gm.XGMIWriteAcc)),
 		one(dcgmLinksRxBytes, rate(toBytes, gm.XGMIReadAcc)),
+		{field.AMDXGMIBytes, label("direction", "read"), []term{metric(gm.XGMIReadAcc, gm.XGMILinks, toBytes)}},
+		{field.AMDXGMIBytes, label("direction", "write"), []term{metric(gm.XGMIWriteAcc, gm.XGMILinks, toBytes)}},
 		one(field.AMDXGMILinkWidth, metric(gm.XGMILinkWidth, 0, 1)),
 		one(field.AMDXGMILinkSpeed, metric(gm.XGMILinkSpeed, 0, fromGB)),
 	}
@@ -414,7 +423,7 @@ func fabricSpecs() []spec {
 
 // linkSpecs returns the columns of XGMI link i as a separate device.
 func linkSpecs(i int) []spec {
-	rate := func(f ...gm.Field) term { return over(opRate, toMB, i, 1, f...) }
+	rate := func(f ...gm.Field) term { return xgmiRate(toMB, i, 1, f...) }
 	return []spec{
 		one(dcgmLink, rate(gm.XGMIReadAcc, gm.XGMIWriteAcc)),
 		one(dcgmLinkTx, rate(gm.XGMIWriteAcc)),

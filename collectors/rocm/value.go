@@ -49,13 +49,26 @@ type history struct {
 // value computes the term. NaN means blank.
 func (b *bound) value(f *frame) float64 {
 	v := b.compute(f)
-	if b.nonzero && v == 0 {
+	switch {
+	case b.nonzero && v == 0:
 		return math.NaN()
+	case b.bytes > 0 && v*b.bytes > b.carried(&f.metrics):
+		return math.Inf(1) // beyond every plausible range: the session drops and counts it
 	}
 	if b.speed {
 		return pcieGeneration(v)
 	}
 	return v*b.scale + b.plus
+}
+
+// carried returns how many bytes per second the links carry, and a quarter more, because a sample's time jitters. A rate
+// may be from a time before its idle link became slow or narrow.
+func (b *bound) carried(m *gpumetrics.Metrics) float64 {
+	one := m.Float(b.width, 0) * m.Float(b.width+1, 0) * fromGB / 8
+	if now := b.op == opTotal; !(one > 0) || one < b.most && !now {
+		one = b.most
+	}
+	return 1.25 * one * float64(b.links)
 }
 
 func (b *bound) compute(f *frame) float64 {
@@ -69,10 +82,10 @@ func (b *bound) compute(f *frame) float64 {
 	case opShare:
 		return f.values[b.slots[0]] / positive(f.values[b.slots[1]])
 	case opAny:
-		return oneIf(f.values[b.slots[0]], f.values[b.slots[0]] > 0)
+		return min(f.values[b.slots[0]], 1)
 	case opMetric:
 		return f.metrics.Float(b.metric[0], b.first)
-	case opMax, opMean:
+	case opMax, opMean, opTotal:
 		return b.among(&f.metrics)
 	case opCount:
 		return b.counted(f)
@@ -114,17 +127,6 @@ func positive(v float64) float64 {
 	return math.NaN()
 }
 
-// oneIf returns NaN if v is NaN, or else 1 if on and 0 if not.
-func oneIf(v float64, on bool) float64 {
-	switch {
-	case math.IsNaN(v):
-		return v
-	case on:
-		return 1
-	}
-	return 0
-}
-
 // known sums the last known readings, so that an error count does not go back while a block is unreadable.
 func (b *bound) known(f *frame) float64 {
 	known, sum := false, 0.0
@@ -140,23 +142,24 @@ func (b *bound) known(f *frame) float64 {
 	return sum
 }
 
-// among returns the maximum of the available elements, or their mean.
+// among returns the maximum, the mean or the sum of the available elements.
 func (b *bound) among(m *gpumetrics.Metrics) float64 {
-	largest, sum, n := math.NaN(), 0.0, 0.0
+	largest, sum, n := math.Inf(-1), 0.0, 0.0
 	for _, f := range b.metric {
 		for i := b.first; i < b.first+b.count; i++ {
 			if v := m.Float(f, i); !math.IsNaN(v) {
-				sum, n = sum+v, n+1
-				if !(v <= largest) {
-					largest = v
-				}
+				sum, n, largest = sum+v, n+1, max(largest, v)
 			}
 		}
 	}
-	if b.op == opMean {
-		return sum / n // NaN if there are none
+	switch mean := sum / n; b.op { // NaN if there are none
+	case opMean:
+		return mean
+	case opTotal:
+		return mean * n
+	default:
+		return largest + 0*mean
 	}
-	return largest
 }
 
 // rate returns the growth of the term's counters, or of their mean, per second. It returns NaN for the first sample of an

@@ -2,6 +2,7 @@ package rocm
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"slices"
@@ -356,26 +357,57 @@ func TestClockWithoutLevel(t *testing.T) {
 	s.want(0, "DCGM_FI_DEV_SM_CLOCK", "", 2605)
 }
 
-// TestKernelsLists checks that the lists of three kernels give the same values.
+// TestKernelsLists checks that the lists of three kernels give the same values. SMU 15 has XGMI's data over all links only.
 func TestKernelsLists(t *testing.T) {
 	of := func(revision string) *simulated {
 		s := simulate(t, rocmtest.Options{Model: rocmtest.MI300X, Metrics: revision, GPUs: 1})
-		s.state(func(s *rocmtest.State) { s.GfxAcc, s.MemAcc, s.PPT, s.PCIeMbits = 123_000, 45_000, 678, 283 })
-		s.sample()
+		for range 2 { // rates need two samples
+			s.state(func(s *rocmtest.State) {
+				s.GfxAcc, s.MemAcc, s.PPT, s.PCIeMbits, s.Nanos = 123_000, 45_000, 678, 283, s.Nanos+1e9
+				s.XGMIRead[2], s.XGMIWrite[5] = s.XGMIRead[2]+8e6, s.XGMIWrite[5]+24e6
+			})
+			s.sample()
+		}
 		return s
 	}
 	before, wide, smu15 := of("1.9"), of("1.9, wide"), of("1.9, SMU 15")
+	sums := map[string]float64{}
 	for _, c := range before.sources[0].Columns() {
 		d, _ := field.ByID(c.Field)
 		labels, id := text(c.Labels), before.sources[0].Devices()[c.Device].ID
 		want, _ := before.value(id, d.Name, labels)
 		wide.wantOf(id, d.Name, labels, want)
-		if !strings.Contains(d.Name, "xgmi") && !strings.Contains(d.Name, "NVLINK") && c.Field != field.AMDPCIeThroughput && labels != "what=attributes" {
+		if direction, _, perLink := strings.Cut(labels, ",link="); perLink {
+			sums[direction] += want
+		} else if d.Level != field.Link && labels != "what=attributes" && c.Field != field.AMDXGMIBytes {
 			smu15.wantOf(id, d.Name, labels, want)
 		}
 	}
-	smu15.want(0, "amd_gpu_unread", "what=attributes", 5)
+	for direction, sum := range sums {
+		smu15.want(0, "amd_gpu_xgmi_bytes_total", direction, sum)
+	}
+	before.want(0, "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL", "", 8*4e6*1024/1024000)
+	smu15.want(0, "amd_gpu_temperature_celsius", "sensor=hbm11", float64(smu15.tree.GPUs[0].State.HBMC[3]))
+	smu15.want(0, "amd_gpu_unread", "what=attributes", 3)
 	before.want(0, "amd_gpu_pcie_throughput_bytes_per_second", "", 283e6/8) // an MI325X's mean; as GB/s more than twice what its link carries
+}
+
+// TestLinkLimits checks that the session drops rates that links of 64 GB/s in each direction cannot carry.
+func TestLinkLimits(t *testing.T) {
+	s := simulate(t, rocmtest.Options{Model: rocmtest.MI300X, Metrics: "1.9", GPUs: 1})
+	for mbits, want := range map[uint64]string{1e6: "[1.25e+11 2.8672e+11]", 1.3e6: "[+Inf +Inf]"} {
+		for range 2 { // rates need two samples; kB in a second
+			s.state(func(s *rocmtest.State) {
+				s.PCIeMbits, s.Nanos, s.XGMIRead[3] = mbits, s.Nanos+1e9, s.XGMIRead[3]+map[uint64]uint64{1e6: 280e6, 1.3e6: 800e6}[mbits]
+			})
+			s.sample()
+		}
+		pcie, _ := s.value(uuidOf(s.tree.GPUs[0]), "amd_gpu_pcie_throughput_bytes_per_second", "")
+		xgmi, _ := s.value(uuidOf(s.tree.GPUs[0]), "DCGM_FI_PROF_NVLINK_RX_BYTES", "")
+		if got := fmt.Sprint([]float64{pcie, xgmi}); got != want {
+			t.Errorf("%d Mb/s over PCIe, and over XGMI: %s, want %s", mbits, got, want)
+		}
+	}
 }
 
 // TestHiddenPartitions checks partitions that the device control group hides: the others keep number

@@ -45,7 +45,7 @@ const (
 	AMDFan                                  //
 	AMDMemoryUsed                           // by memory
 	AMDMemorySize                           // by memory
-	AMDXGMIBytes                            // by direction, link
+	AMDXGMIBytes                            // by direction, link; SMU 15 by direction
 	AMDXGMILinkUp                           // by link
 	AMDXGMILinkWidth                        //
 	AMDXGMILinkSpeed                        //
@@ -98,7 +98,7 @@ const (
 
 // amdFields lists these fields by ascending id.
 var amdFields = [...]Descriptor{
-	{ID: AMDTemperature, Name: "amd_gpu_temperature_celsius", Kind: Double, Level: GPU, Meanings: []Meaning{{Role: RoleTemperature, Label: "edge"}, {Role: RoleTemperature, Label: "junction"}, {Role: RoleMemoryTemperature, Label: "mem"}}, Unit: "celsius", Min: -50, Max: maxCelsius, Help: "Temperature by sensor: edge, junction, mem, hbm0 to hbm7, vrgfx, vrsoc, vrmem, soc"},
+	{ID: AMDTemperature, Name: "amd_gpu_temperature_celsius", Kind: Double, Level: GPU, Meanings: []Meaning{{Role: RoleTemperature, Label: "edge"}, {Role: RoleTemperature, Label: "junction"}, {Role: RoleMemoryTemperature, Label: "mem"}}, Unit: "celsius", Min: -50, Max: maxCelsius, Help: "Temperature by sensor: edge, junction, mem, hbm0 to hbm11, vrgfx, vrsoc, vrmem, soc"},
 	{ID: AMDBusySeconds, Name: "amd_gpu_busy_seconds_total", Kind: Double, Level: GPU, Unit: "s", Max: maxSeconds, Help: "Busy time as the firmware adds it up every millisecond; by engine: gfx, umc"},
 	{ID: AMDVCNBusy, Name: "amd_gpu_vcn_busy_ratio", Kind: Double, Level: Instance, Unit: "ratio", Max: 1.1, Help: "Utilisation of a video engine, which encodes and decodes"},
 	{ID: AMDJPEGBusy, Name: "amd_gpu_jpeg_busy_ratio", Kind: Double, Level: Instance, Unit: "ratio", Max: 1.1, Help: "Utilisation of a JPEG engine"},
@@ -110,11 +110,11 @@ var amdFields = [...]Descriptor{
 	{ID: AMDFan, Name: "amd_gpu_fan_speed_rpm", Kind: Double, Level: GPU, Unit: "1/min", Max: 1e5, Help: "Revolutions of the fan per minute"},
 	{ID: AMDMemoryUsed, Name: "amd_gpu_memory_used_bytes", Kind: Double, Level: GPU, Meanings: []Meaning{{Role: RoleMemoryUsed, Label: "vram"}}, Unit: "bytes", Max: maxBytes, Help: "Memory in use: vram; visible, the part of it that the CPU reaches; gtt, the host's as the GPU maps it"},
 	{ID: AMDMemorySize, Name: "amd_gpu_memory_size_bytes", Kind: Double, Level: GPU, Meanings: []Meaning{{Role: RoleMemoryTotal, Label: "vram"}}, Unit: "bytes", Max: maxBytes, Cost: Slow, Help: "Size of memory: vram, visible, gtt"},
-	{ID: AMDXGMIBytes, Name: "amd_gpu_xgmi_bytes_total", Kind: Double, Level: GPU, Meanings: []Meaning{{Role: RoleLinkSent, Label: "write"}, {Role: RoleLinkReceived, Label: "read"}}, Unit: "bytes", Max: maxBytes, Help: "Data over an XGMI link by direction: read, write"},
+	{ID: AMDXGMIBytes, Name: "amd_gpu_xgmi_bytes_total", Kind: Double, Level: GPU, Meanings: []Meaning{{Role: RoleLinkSent, Label: "write"}, {Role: RoleLinkReceived, Label: "read"}}, Unit: "bytes", Max: maxBytes, Help: "Data over an XGMI link by direction: read, write; without a link, over all of them"},
 	{ID: AMDXGMILinkUp, Name: "amd_gpu_xgmi_link_up", Kind: Int64, Level: GPU, Meanings: []Meaning{{Role: RoleLinkUp, Label: AnyLabel}}, Unit: "bool", Max: 1, Help: "The XGMI link is up"},
 	{ID: AMDXGMILinkWidth, Name: "amd_gpu_xgmi_link_width_lanes", Kind: Int64, Level: GPU, Unit: "lanes", Max: 1024, Help: "Lanes of an XGMI link"},
 	{ID: AMDXGMILinkSpeed, Name: "amd_gpu_xgmi_link_speed_bits_per_second", Kind: Double, Level: GPU, Unit: "bit/s", Max: 1e15, Help: "Speed of a lane of XGMI"},
-	{ID: AMDPCIeThroughput, Name: "amd_gpu_pcie_throughput_bytes_per_second", Kind: Double, Level: GPU, Unit: "bytes/s", Max: 3e11, Help: "PCIe data in both directions, as firmware estimates it"},
+	{ID: AMDPCIeThroughput, Name: "amd_gpu_pcie_throughput_bytes_per_second", Kind: Double, Level: GPU, Unit: "bytes/s", Max: 2.8e11, Help: "PCIe data in both directions, as firmware estimates it"},
 	{ID: AMDPCIeRecoveries, Name: "amd_gpu_pcie_recoveries_total", Kind: Int64, Level: GPU, Max: maxCycles, Help: "Times the PCIe link had to recover"},
 	{ID: AMDPCIeRollovers, Name: "amd_gpu_pcie_replay_rollovers_total", Kind: Int64, Level: GPU, Max: maxCycles, Help: "PCIe replays that were repeated so often that the link was trained again"},
 	{ID: AMDPCIeNAKs, Name: "amd_gpu_pcie_naks_total", Kind: Int64, Level: GPU, Max: maxCycles, Help: "PCIe packets that were refused, by direction of the refusal: sent, received"},
@@ -129,7 +129,7 @@ var amdFields = [...]Descriptor{
 	{ID: AMDComputeUnits, Name: "amd_gpu_compute_units", Kind: Int64, Level: Instance, Cost: Static, Max: 1e5, Help: "Compute units"},
 	{ID: AMDOccupancy, Name: "amd_gpu_compute_unit_occupancy_ratio", Kind: Double, Level: Instance, Unit: "ratio", Cost: Slow, Max: 1.1, Help: "Compute units that have waves of a process, as a share of all"},
 	{ID: AMDPartition, Name: "amd_gpu_partition_info", Kind: Int64, Level: GPU, Cost: Static, Max: 1, Help: "How the GPU is divided: label compute is SPX, DPX, TPX, QPX or CPX; memory is NPS1, NPS2, NPS4 or NPS8"},
-	{ID: AMDUnread, Name: "amd_gpu_unread", Kind: Int64, Level: GPU, Max: 1e4, Help: "What is there and not read: gpu_metrics, 1 if its revision is not known; attributes, those of it that are not known; partitions, those that the device control group hides"},
+	{ID: AMDUnread, Name: "amd_gpu_unread", Kind: Int64, Level: GPU, Max: 1e4, Help: "What is there and not read: gpu_metrics, 1 if its revision is not known; attributes, those of it that are not known or not read whole; partitions, those that the device control group hides"},
 	{ID: AMDUniqueID, Name: "amd_gpu_unique_id", Kind: String, Level: GPU, Cost: Static, Help: "Unique id, 16 hexadecimal digits"},
 	{ID: AMDComputePartition, Name: "amd_gpu_compute_partition", Kind: String, Level: GPU, Cost: Static, Help: "Compute partition mode"},
 	{ID: AMDMemoryPartition, Name: "amd_gpu_memory_partition", Kind: String, Level: GPU, Cost: Static, Help: "Memory partition mode"},

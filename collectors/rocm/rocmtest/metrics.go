@@ -111,8 +111,9 @@ func lists() map[string]string {
 	wide := strings.NewReplacer(":9:0:4:1", ":9:0:8:1", ":10:0:4:1", ":10:0:8:1", ":11:0:4:1", ":11:0:8:1", ":12:0:4:1", ":12:0:8:1", ":13:0:4:1", ":13:0:8:1",
 		":14:0:4:1", ":14:0:8:1", ":20:10:4:1", ":20:0:8:1", ":21:10:4:1", ":21:0:8:1", ":22:10:8:1", ":22:0:8:1", ":27:0:4:1", ":27:0:8:1", ":28:0:4:1", ":28:0:8:1",
 		":39:0:4:1", ":39:0:8:1", ":43:10:8:8", ":43:0:8:8").Replace(list1_9)
-	smu15 := strings.NewReplacer(":22:0:8:1", ":22:0:8:2", ":23:8:8:1", ":23:8:4:2", ":29:9:8:8", ":29:9:8:1", ":30:9:8:8", ":30:9:8:1", ":34:1:2:4", ":34:1:2:2",
-		":37:1:2:1", ":37:1:2:2").Replace(wide) + " temperature_hbm:48:2:2:12 temperature_mid:49:2:2:2"
+	smu15 := strings.NewReplacer("pcie_bandwidth_acc:22:0:8:1", "pcie_bandwidth_acc:22:0:8:2", "inst:23:8:8:1", "inst_mid:23:8:8:2", "read_data_acc:29:9:8:8", "read_data_sum:29:9:8:1",
+		"write_data_acc:30:9:8:8", "write_data_sum:30:9:8:1", ":34:1:2:4", ":34:1:2:2", ":37:1:2:1", ":37:1:2:2").Replace(wide) +
+		" temperature_hbm_12:48:2:2:12 temperature_mid:49:2:2:2 temperature_aid:50:2:2:2 temperature_xcd:51:2:2:8"
 	return map[string]string{"1.9": list1_9, "1.9, wide": wide, "1.9, SMU 15": smu15}
 }
 
@@ -241,6 +242,11 @@ func (g *GPU) members() Members {
 	}
 	if m.ras {
 		out["temperature_hbm"] = s.HBMC[:]
+	}
+	out["pcie_bandwidth_inst_mid"], out["temperature_hbm_12"] = []uint64{s.PCIeMbits / 2, s.PCIeMbits - s.PCIeMbits/2}, slices.Repeat(s.HBMC[:], 3)
+	for i, sums := 0, [2]uint64{}; i < len(s.XGMIRead); i++ {
+		sums[0], sums[1] = sums[0]+s.XGMIRead[i], sums[1]+s.XGMIWrite[i]
+		out["xgmi_read_data_sum"], out["xgmi_write_data_sum"] = []uint64{sums[0]}, []uint64{sums[1]}
 	}
 	out["vcn_activity"], out["jpeg_activity"] = s.VCN[:], s.JPEG[:]
 	out["xgmi_read_data_acc"], out["xgmi_write_data_acc"], out["xgmi_link_status"] = s.XGMIRead[:], s.XGMIWrite[:], s.XGMIUp[:]

@@ -3,6 +3,7 @@ package gpumetrics
 import (
 	"cmp"
 	"encoding/binary"
+	"fmt"
 )
 
 // Revision 1.9, and the files of partitions from 1.1 on, are a list: header, number of attributes, and for each
@@ -89,19 +90,36 @@ func width(word uint64) int {
 	return 1 << (kind / 2)
 }
 
-// wanted returns the field of an attribute, and how many of its values there is room for. ok is false if the attribute is
+// wanted returns the field of an attribute, and the elements of it that its values become. ok is false if the attribute is
 // unknown, or has another unit or kind than expected.
-func wanted(word uint64) (f Field, count int, ok bool) {
+func wanted(word uint64) (f Field, first, count int, ok bool) {
 	n := number(word)
 	if n >= len(attributes) || word>>32 != 0 || sameScale(unit(word)) != sameScale(attributes[n].unit) || word>>20&1 != 0 {
-		return none, 0, false
+		return none, 0, 0, false
 	}
 	f = attributes[n].field
-	perLink, ofBoard := f == XGMIReadAcc || f == XGMIWriteAcc, f == PCIeBandwidthAcc || f == PCIeBandwidthInst
-	if perLink && instances(word) == 1 || ofBoard && instances(word) > 1 { // SMU 15: the sum of all links; parts of the traffic
-		return none, 0, false
+	if perLink := f == XGMIReadAcc || f == XGMIWriteAcc; perLink && instances(word) == 1 { // SMU 15
+		return f, XGMILinks, 1, true
+	} else if perLink {
+		return f, 0, min(instances(word), XGMILinks), true
 	}
-	return f, min(instances(word), cmp.Or(f.perPartition(), f.Len())), true
+	return f, 0, min(instances(word), cmp.Or(f.perPartition(), f.Len())), true
+}
+
+// leaveOut counts an attribute that is not decoded, or only in part.
+func (m *Metrics) leaveOut(word uint64) {
+	if m.unknown < len(m.unread) {
+		m.unread[m.unknown] = word
+	}
+	m.unknown++
+}
+
+// Unread names the first attributes that Unknown counts, by amdgpu_metrics_attr_id and amdgpu_metrics_attr_unit.
+func (m *Metrics) Unread() (out []string) {
+	for _, word := range m.unread[:min(m.unknown, len(m.unread))] {
+		out = append(out, fmt.Sprintf("id %d, unit %d, %d values", number(word), unit(word), instances(word)))
+	}
+	return out
 }
 
 // sameScale returns the unit without the difference between percent and none: kernels disagree about sums of activities,
@@ -121,7 +139,7 @@ func (d *Decoder) DecodePartition(file []byte, partition int, m *Metrics) error 
 	case err != nil:
 		return err
 	case h.Format != 1 || h.Content != 1, partition < 0, partition >= Partitions, !m.Listed():
-		m.unknown++
+		m.leaveOut(0)
 		return ErrRevision
 	}
 	if err = m.attributes(file, partition, func(f Field) bool { return f.perPartition() > 0 }); err != nil {
@@ -152,18 +170,19 @@ func (m *Metrics) attributes(file []byte, partition int, keep func(Field) bool) 
 			return ErrShort
 		}
 		list = rest
-		f, count, ok := wanted(word)
-		if !ok || seen[f] {
-			m.unknown++
-			continue
+		f, first, count, ok := wanted(word)
+		if again := ok && seen[f]; !ok || again || count < instances(word) {
+			if m.leaveOut(word); !ok || again {
+				continue
+			}
 		}
 		seen[f] = true
 		if !keep(f) {
 			continue
 		}
 		m.width[f] = uint8(width(word))
-		first := m.start[f] + uint16(partition*f.perPartition())
-		m.widenRun(run{word: first, count: uint8(count), width: m.width[f]}, values)
+		at := m.start[f] + uint16(first+partition*f.perPartition())
+		m.widenRun(run{word: at, count: uint8(count), width: m.width[f]}, values)
 	}
 	return nil
 }

@@ -54,7 +54,7 @@ func TestAttributes(t *testing.T) {
 	f("another unit", attr(watts, u16, hotspot, 1, 42, 0), nan, 1)
 	f("a unit to come", attr(200, u16, hotspot, 1, 42, 0), nan, 1)
 	f("signed", attr(celsius, s16, hotspot, 1, 42, 0), nan, 1)
-	f("more values than there were", attr(celsius, u16, hotspot, 2, 42, 0, 43, 0), 42, 0)
+	f("more values than there were", attr(celsius, u16, hotspot, 2, 42, 0, 43, 0), 42, 1)
 	f("another id", attr(celsius, u16, 49, 1, 42, 0), nan, 1)
 	f("the largest id", attr(celsius, u16, 1023, 3, 1, 2, 3, 4, 5, 6), nan, 1)
 	word := attr(celsius, u16, hotspot, 1, 42, 0)
@@ -65,6 +65,21 @@ func TestAttributes(t *testing.T) {
 	m := new(gpumetrics.Metrics)
 	if err := gpumetrics.New().Decode(twice, m); err != nil || m.Float(gpumetrics.TemperatureHotspot, 0) != 42 || m.Unknown() != 1 {
 		t.Errorf("twice: %v, %v, %d unknown, want the first", err, m.Float(gpumetrics.TemperatureHotspot, 0), m.Unknown())
+	}
+}
+
+// SMU 15 has sums over all links and parts of PCIe's traffic. Unread names the first attributes that are left out or cut.
+func TestSums(t *testing.T) {
+	m := new(gpumetrics.Metrics)
+	attributes := slices.Concat([][]byte{attr(9, 2, 29, 1, 70, 0), attr(8, 2, 23, 2, 1, 0, 2, 0), attr(2, 2, 48, 13, make([]byte, 26)...)},
+		slices.Repeat([][]byte{attr(2, 2, 50, 2, 45, 0, 46, 0)}, 21))
+	must(t, gpumetrics.New().Decode(listOf(9, int32(len(attributes)), attributes...), m))
+	if m.Raw(gpumetrics.XGMIReadAcc, 0) != gpumetrics.NA || m.Raw(gpumetrics.XGMIReadAcc, 8) != 70 || m.Raw(gpumetrics.PCIeBandwidthInst, 1) != 2 {
+		t.Errorf("sum over links %d, second part of PCIe %d, want 70 and 2", m.Raw(gpumetrics.XGMIReadAcc, 8), m.Raw(gpumetrics.PCIeBandwidthInst, 1))
+	}
+	names := m.Unread()
+	if m.Unknown() != 22 || len(names) != 16 || names[0] != "id 48, unit 2, 13 values" || names[1] != "id 50, unit 2, 2 values" {
+		t.Errorf("%d unknown, %q", m.Unknown(), names)
 	}
 }
 

@@ -59,14 +59,8 @@ func New() *Decoder {
 		d.layouts = append(d.layouts, b.done())
 	}
 	add(1, 0, v10)
-	for c := uint8(1); c <= 3; c++ {
-		add(1, c, func(b *builder) { v11(b, c) })
-	}
-	for c := uint8(4); c <= 5; c++ {
-		add(1, c, func(b *builder) { v14(b, c) })
-	}
-	for c := uint8(6); c <= 8; c++ {
-		add(1, c, func(b *builder) { v16(b, c) })
+	for c := uint8(1); c <= 8; c++ {
+		add(1, c, func(b *builder) { [...]func(*builder, uint8){1: v11, v11, v11, v14, v14, v16, v16, v16}[c](b, c) })
 	}
 	for c := range uint8(5) {
 		add(2, c, func(b *builder) { v20(b, c) })

@@ -13,7 +13,7 @@ const (
 	TemperatureVRGfx                // °C, voltage regulator
 	TemperatureVRSoc                // °C
 	TemperatureVRMem                // °C
-	TemperatureHBM                  // °C, [8] stacks
+	TemperatureHBM                  // °C, [12] stacks
 	TemperatureGfx                  // °C, of an APU
 	TemperatureSoc                  // °C, of an APU
 
@@ -44,7 +44,7 @@ const (
 	AverageDclk1  // MHz
 	CurrentGfxclk // MHz, [8] XCCs
 	CurrentSocclk // MHz, [4]
-	CurrentUclk   // MHz
+	CurrentUclk   // MHz, [2] dies
 	CurrentFclk   // MHz
 	CurrentVclk0  // MHz, [4]
 	CurrentDclk0  // MHz, [4]
@@ -65,16 +65,16 @@ const (
 	PCIeLinkSpeed     // GT/s
 	XGMILinkWidth     // lanes
 	XGMILinkSpeed     // Gb/s
-	PCIeBandwidthAcc  // sum of PCIeBandwidthInst
-	PCIeBandwidthInst // Mb/s, both directions, as AMD SMI and the kernel's comment on 1.6 say; as GB/s, its label elsewhere, it would exceed any link
+	PCIeBandwidthAcc  // sum of PCIeBandwidthInst, [2]
+	PCIeBandwidthInst // Mb/s, both directions, [2] dies whose sum is the link's (docs/verified.md has the unit's sources)
 	PCIeL0ToRecovery  // counter
 	PCIeReplay        // counter
 	PCIeReplayRover   // counter, replays that went round
 	PCIeNAKSent       // counter
 	PCIeNAKReceived   // counter
 	PCIeOtherEnd      // counter, recoveries that the link's other end asked for
-	XGMIReadAcc       // counter, kB, [8] links
-	XGMIWriteAcc      // counter, kB, [8] links
+	XGMIReadAcc       // counter, kB, [9]: 8 links, or behind them the sum over all
+	XGMIWriteAcc      // counter, kB, [9]
 	XGMILinkStatus    // 1 = up, 0 = down, [8] links
 
 	MemMaxBandwidth     // GB/s
@@ -103,7 +103,8 @@ const (
 
 // Bounds of the arrays.
 const (
-	HBMStacks  = 8
+	HBMStacks  = 12
+	Dies       = 2
 	XGMILinks  = 8
 	GfxClocks  = 8
 	Clocks     = 4
@@ -123,11 +124,15 @@ func (f Field) Len() int {
 		return VCNs
 	case JPEGActivity:
 		return JPEGs
+	case CurrentUclk, PCIeBandwidthAcc, PCIeBandwidthInst:
+		return Dies
 	case CurrentGfxclk:
 		return GfxClocks
 	case CurrentSocclk, CurrentVclk0, CurrentDclk0:
 		return Clocks
-	case XGMIReadAcc, XGMIWriteAcc, XGMILinkStatus:
+	case XGMIReadAcc, XGMIWriteAcc:
+		return XGMILinks + 1
+	case XGMILinkStatus:
 		return XGMILinks
 	case XCPGfxBusy, XCPGfxBusyAcc, XCPBelowHostLimit, XCPBelowLimitPPT, XCPBelowLimitThm, XCPLowUtilization, XCPBelowLimitTotal:
 		return Partitions * XCCs

@@ -84,7 +84,7 @@ func (b *builder) done() layout {
 }
 
 // words is the sum of Len over all fields.
-const words = 947
+const words = 956
 
 // Metrics is one decoded file. The zero value is empty.
 type Metrics struct {
@@ -94,6 +94,7 @@ type Metrics struct {
 	filled  *layout       // the layout whose members are in words
 	start   *[fields + 1]uint16
 	unknown int
+	unread  [16]uint64 // words of the first of these attributes
 }
 
 // begin prepares m for a file of a layout. Elements that the layout lacks are not available. Each list may have other
@@ -114,7 +115,7 @@ func (m *Metrics) blank(from, to uint16) {
 // Reset makes all values not available.
 func (m *Metrics) Reset() { m.layout, m.unknown = nil, 0 }
 
-// Unknown returns how many attributes of the file were not decoded.
+// Unknown returns how many attributes of the file were not decoded, or only in part.
 func (m *Metrics) Unknown() int { return m.unknown }
 
 // Listed reports whether the file is a list of attributes. Then partitions have their own files.

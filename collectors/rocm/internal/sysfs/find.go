@@ -166,6 +166,9 @@ func (r *Reader) board(card string) (GPU, bool) {
 	b.Compute, b.Memory = text(dir, "current_compute_partition"), text(dir, "current_memory_partition")
 	b.Device = uint16(number(dir, "device"))
 	b.Model = r.model(dir, b.Device)
+	if !strings.HasPrefix(text(dir, "power/runtime_status"), "suspend") { // the link's files would wake it
+		b.Bus = linkSpeed([]byte(text(dir, "max_link_speed"))) * float64(number(dir, "max_link_width")) * 1e9 / 8
+	}
 	for _, n := range names(filepath.Join(dir, "drm")) {
 		if isNode(n, "renderD") {
 			b.Render = n

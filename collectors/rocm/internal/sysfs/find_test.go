@@ -36,7 +36,7 @@ func TestFindMI250X(t *testing.T) {
 			PCI: g.PCI, Card: fmt.Sprintf("card%d", i+1), Render: fmt.Sprintf("renderD%d", 128+i),
 			Path:     filepath.Dir(g.Path("vendor")),
 			UniqueID: g.UniqueID, Serial: g.Serial, Model: "AMD INSTINCT MI250X (MCM) OAM AC MBA",
-			VBIOS: "113-D65201-054", Number: "D65201", Device: 0x7408,
+			VBIOS: "113-D65201-054", Number: "D65201", Device: 0x7408, Bus: 32e9, // 16 lanes of 16 GT/s
 			Instances: []Instance{{Node: i + 2, KFD: g.Instances[0].KFD, Render: g.Render, Units: 110, Memory: 68702699520}},
 		})
 	}

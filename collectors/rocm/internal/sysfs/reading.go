@@ -110,6 +110,7 @@ type GPU struct {
 	Number   string // model number: product_number
 	Virtual  bool   // the node is a virtual machine
 	VBIOS    string
+	Bus      float64 // bytes per second that its PCIe link can carry in each direction; 0 or NaN if unknown
 
 	Compute string // current_compute_partition: "SPX", "DPX", "TPX", "QPX", "CPX"; "" if the board has no such mode
 	Memory  string // current_memory_partition: "NPS1" …
