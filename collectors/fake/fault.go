@@ -22,6 +22,7 @@ const (
 	Hang      FaultKind = "hang"       // Sample does not return
 	Lost      FaultKind = "lost"       // Sample returns ErrDeviceLost
 	Stalled   FaultKind = "stalled"    // Sample returns ErrStalled
+	Fails     FaultKind = "fails"      // Sample returns another error
 	Absurd    FaultKind = "value"      // a field reads Value
 	Blank     FaultKind = "blank"      // a field, or every field, is blank
 	XID       FaultKind = "xid"        // one XID event
@@ -112,7 +113,7 @@ func (f *Fault) validateTimes() error {
 type fault struct {
 	Fault
 	healed chan struct{} // closed when the fault is healed
-	err    error         // of Lost, Stalled, OpenFails; created once, so that Sample does not allocate
+	err    error         // of Lost, Stalled, Fails, OpenFails; created once, so that Sample does not allocate
 	start  time.Time     // of the world
 }
 
@@ -180,6 +181,8 @@ func (f *Fault) sampleError() error {
 		return fmt.Errorf("simulated fault: %w", collector.ErrDeviceLost)
 	case Stalled:
 		return fmt.Errorf("simulated fault: %w", collector.ErrStalled)
+	case Fails:
+		return errors.New("simulated fault: calls fail")
 	case OpenFails:
 		return fmt.Errorf("open simulated node: %s: %w", cmp.Or(f.Message, "no driver"), collector.ErrNotLoaded)
 	}
@@ -191,6 +194,7 @@ var faultKeys = map[FaultKind]string{
 	Hang:      "for device switch",
 	Lost:      "for device switch",
 	Stalled:   "for device switch",
+	Fails:     "for device switch",
 	Absurd:    "for device switch field! value! label",
 	Blank:     "for device switch field label",
 	XID:       "device switch xid!",

@@ -139,7 +139,7 @@ func (s *source) broken(elapsed time.Duration) error {
 		return collector.ErrColumnsChanged
 	}
 	for _, f := range *s.world.faults.Load() {
-		if (f.Kind == Lost || f.Kind == Stalled) && s.concerned(f) && f.active(elapsed) {
+		if (f.Kind == Lost || f.Kind == Stalled || f.Kind == Fails) && s.concerned(f) && f.active(elapsed) {
 			return f.err
 		}
 	}

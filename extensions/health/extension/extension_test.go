@@ -128,7 +128,9 @@ func faultOf(r *health.Rule) (fault, bool) {
 	switch {
 	case r.Name == "lost":
 		return fault{profiles: both, begin: func(n *judgedNode) func() { return n.inject(fake.Fault{Kind: fake.Lost}) }}, true
-	case r.Name == "stalled" || r.Name == "frozen":
+	case r.Name == "calls_fail":
+		return fault{profiles: both, begin: func(n *judgedNode) func() { return n.inject(fake.Fault{Kind: fake.Fails}) }}, true
+	case r.Name == "stalled":
 		return fault{profiles: both, begin: func(n *judgedNode) func() { return n.inject(fake.Fault{Kind: fake.Stalled}) }}, true
 	case r.Name == "hung":
 		return fault{profiles: both, wait: 6 * time.Second, begin: func(n *judgedNode) func() { return n.inject(fake.Fault{Kind: fake.Hang}) }}, true
@@ -260,7 +262,7 @@ func judgeRule(t *testing.T, profile string, r *health.Rule, f *fault) {
 	if other := n.verdict(f.level, "0"); f.level == field.GPU && r.Name != "released" && other.State != events.OK {
 		t.Errorf("the other GPU is %v %q", other.State, other.Reason)
 	}
-	twice := r.Name == "frozen" || r.Name == "missing" // after unknown
+	twice := r.Name == "calls_fail" || r.Name == "missing" // after unknown
 	if e := n.events(before.Device.ID); !twice && len(e) != published {
 		t.Errorf("%d events: %q", len(e), e)
 	}

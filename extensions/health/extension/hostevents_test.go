@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"golang.org/x/sys/unix"
 
 	"warpgauge/collectors/fake"
 	"warpgauge/extensions/health"
@@ -72,7 +73,9 @@ func TestXIDsCountOnce(t *testing.T) {
 			f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
 			must(t, err)
 			seq++
-			fmt.Fprintf(f, "3,%d,%d,-;"+format+"\n", append([]any{seq, seq}, args...)...)
+			var up unix.Timespec
+			must(t, unix.ClockGettime(unix.CLOCK_MONOTONIC, &up)) // the kernel's clock
+			fmt.Fprintf(f, "3,%d,%d,-;"+format+"\n", append([]any{seq, up.Nano() / 1000}, args...)...)
 			must(t, f.Close())
 		}
 		address := func(gpu string) string { return n.verdict(field.GPU, gpu).Device.PCIBusID[4:14] }
