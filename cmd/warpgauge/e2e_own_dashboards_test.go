@@ -91,7 +91,7 @@ func dashboardNodes() []dashboardNode {
 			pods:     map[string][]string{"ml/amd": {"0000:1b:00.0"}, "ml/idle": {"0000:43:00.0"}},
 		},
 		{
-			name: "rtx4090", profile: "rtx4090", list: "default-counters.csv", gpus: 1,
+			name: "rtx4090", profile: "rtx4090", list: "default-counters.csv", gpus: 1, seed: 2,
 			readings: map[string]map[string]float64{"all": {
 				"DCGM_FI_DEV_GPU_UTIL": 20, "DCGM_FI_DEV_POWER_USAGE": 300, "DCGM_FI_DEV_GPU_TEMP": 80, "DCGM_FI_DEV_SM_CLOCK": 2500, "DCGM_FI_DEV_MEM_CLOCK": 10501, "DCGM_FI_DEV_XID_ERRORS": 0,
 				"DCGM_FI_DEV_FB_USED": 6000, "DCGM_FI_DEV_FB_FREE": 18000, "DCGM_FI_DEV_FB_RESERVED": 400, "DCGM_FI_DEV_ENC_UTIL": 5, "DCGM_FI_DEV_DEC_UTIL": 6, "DCGM_FI_DEV_MEM_COPY_UTIL": 15,

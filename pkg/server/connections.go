@@ -16,8 +16,8 @@ import (
 )
 
 // connections evicts a connection when there are more than the limit, so that clients that send or read nothing cannot keep
-// others out: first one whose client has sent no request, then an idle one, then one whose request takes long. One that was
-// answered within the last scrape interval stays; if all such, the newest goes. The victim belongs to the address with most
+// others out: first one whose client has sent no request, then an idle one, then one whose request takes long. One that has just
+// come, or was answered within the last scrape interval, goes only if there are no others. The victim belongs to the address with most
 // connections of its kind, and among those its state has been unchanged for the longest time. Its reads and writes fail, so
 // that net/http closes it now or when its handler returns. Until then it occupies a slot of netutil.LimitListener, which has an
 // eighth more than the limit, so that handlers that do not end are bounded, too.
@@ -43,8 +43,12 @@ type connection struct {
 	asked   bool   // a request was received
 	evicted bool
 
+	since    time.Time // of the last change of state
 	answered time.Time // last
 }
+
+// grace is how long a client may take to send its request, however busy this machine is.
+const grace = 2 * time.Second
 
 // scrapedWithin is the longest usual interval between two scrapes.
 const scrapedWithin = time.Minute
@@ -73,15 +77,15 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	v := c.open[conn]
 	switch {
 	case state == http.StateNew:
-		v = &connection{address: addressOf(conn.RemoteAddr().String()), changed: c.changes}
+		v = &connection{address: addressOf(conn.RemoteAddr().String()), changed: c.changes, since: time.Now()}
 		c.open[conn] = v
 		c.evictLocked(conn)
 	case state == http.StateClosed || state == http.StateHijacked:
 		delete(c.open, conn)
 	case !v.evicted:
-		v.active, v.asked, v.changed = state == http.StateActive, true, c.changes
+		v.active, v.asked, v.changed, v.since = state == http.StateActive, true, c.changes, time.Now()
 		if !v.active {
-			v.answered = time.Now()
+			v.answered = v.since
 		}
 	case state == http.StateActive: // its header was received before the eviction
 		end(conn)
@@ -95,14 +99,17 @@ const (
 	silent = iota
 	idle
 	busy
+	recent // or answered lately
 	kinds
 )
 
-// kind returns the kind of a connection; kinds is for one that stays.
+// kind returns the kind of a connection; kinds is for one that is evicted already.
 func (v *connection) kind(now time.Time) int {
 	switch {
-	case v.evicted || !v.answered.IsZero() && now.Sub(v.answered) < scrapedWithin:
+	case v.evicted:
 		return kinds
+	case now.Sub(v.since) < grace, !v.answered.IsZero() && now.Sub(v.answered) < scrapedWithin:
+		return recent
 	case !v.asked:
 		return silent
 	case !v.active:
@@ -113,11 +120,14 @@ func (v *connection) kind(now time.Time) int {
 
 // evictLocked evicts one connection if there are too many, or too many without a request from the newest's address.
 func (c *connections) evictLocked(newest net.Conn) {
-	now, total, address := time.Now(), 0, c.open[newest].address
+	now, total, unasked, address := time.Now(), 0, 0, c.open[newest].address
 	var of [kinds]map[netip.Prefix]int // but the newest
 	for conn, v := range c.open {
 		if !v.evicted {
 			total++
+		}
+		if !v.evicted && !v.asked && v.address == address {
+			unasked++
 		}
 		if kind := v.kind(now); kind < kinds && conn != newest {
 			if of[kind] == nil {
@@ -126,7 +136,7 @@ func (c *connections) evictLocked(newest net.Conn) {
 			of[kind][v.address]++
 		}
 	}
-	if total <= c.limit && of[silent][address] < c.silent {
+	if total <= c.limit && unasked <= c.silent {
 		return
 	}
 	kind := slices.IndexFunc(of[:], func(m map[netip.Prefix]int) bool { return len(m) > 0 })
@@ -138,7 +148,7 @@ func (c *connections) evictLocked(newest net.Conn) {
 	for conn, v := range c.open {
 		candidate := v.kind(now) == kind && of[kind][v.address] == most
 		if total <= c.limit {
-			candidate = v.address == address && v.kind(now) == silent
+			candidate = v.address == address && !v.asked && !v.evicted
 		}
 		if candidate && conn != newest && (victim == newest || v.changed < c.open[victim].changed) {
 			victim = conn

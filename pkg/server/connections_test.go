@@ -65,19 +65,20 @@ func TestEvictionIsFair(t *testing.T) {
 		time.Sleep(scrapedWithin)
 		honest := []*sock{open("192.0.2.1:1", http.StateActive, http.StateIdle), open("192.0.2.1:2", http.StateActive, http.StateIdle, http.StateActive)}
 		one := open("192.0.2.2:1")
-		cut("one silent, and the newest", true, old)
-		cut("one silent, and the newest", false, slow, one)
+		cut("an idle one for a new one", true, old)
+		cut("an idle one for a new one", false, slow, one)
+		time.Sleep(grace)
 		two := open("192.0.2.3:1")
-		cut("a silent one for a silent one", true, one)
-		c.changed(two, http.StateActive)
+		cut("a silent one for a new one", true, one)
 		three := open("192.0.2.4:1")
-		cut("a slow request", true, slow)
-		c.changed(three, http.StateActive)
-		c.changed(three, http.StateIdle)
-		c.changed(two, http.StateIdle)
+		cut("a slow request, as the silent one has just come", true, slow)
+		for _, s := range []*sock{two, three} {
+			c.changed(s, http.StateActive)
+			c.changed(s, http.StateIdle)
+		}
 		four := open("192.0.2.5:1")
-		cut("all were answered lately", true, four)
-		cut("all were answered lately", false, append(honest, two, three)...)
+		cut("all were answered lately: of the address with two the longest", true, honest[0])
+		cut("all were answered lately", false, honest[1], two, three, four)
 		for _, s := range append(honest, old, slow, one, two, three, four) {
 			c.changed(s, http.StateClosed)
 		}
