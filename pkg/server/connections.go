@@ -2,11 +2,9 @@ package server
 
 import (
 	"crypto/tls"
-	"maps"
 	"net"
 	"net/http"
 	"net/netip"
-	"slices"
 	"sync"
 	"time"
 
@@ -15,12 +13,12 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// connections evicts a connection when there are more than the limit, so that clients that send or read nothing cannot keep
-// others out: first one whose client has sent no request, then an idle one, then one whose request takes long. One that has just
-// come, or was answered within the last scrape interval, goes only if there are no others. The victim belongs to the address with most
-// connections of its kind, and among those its state has been unchanged for the longest time. Its reads and writes fail, so
-// that net/http closes it now or when its handler returns. Until then it occupies a slot of netutil.LimitListener, which has an
-// eighth more than the limit, so that handlers that do not end are bounded, too.
+// connections evicts connections without progress when there are more than the limit, so that clients that send or read
+// nothing cannot keep others out. The victim belongs to the address with the most connections, and among those its
+// state has been unchanged for the longest time: nothing was received, part of a header was received, it is idle, or
+// its request takes long. Its reads and writes fail, so that net/http closes it now or when its handler returns. Until
+// then it occupies a slot of netutil.LimitListener, which has an eighth more than the limit, so that handlers that do
+// not end are bounded, too.
 //
 // With TLS, an address has a lower limit of connections without a request, because each handshake takes at least 1 ms
 // of CPU.
@@ -42,16 +40,7 @@ type connection struct {
 	active  bool   // from the end of a request's header to the end of its answer
 	asked   bool   // a request was received
 	evicted bool
-
-	since    time.Time // of the last change of state
-	answered time.Time // last
 }
-
-// grace is how long a client may take to send its request, however busy this machine is.
-const grace = 2 * time.Second
-
-// scrapedWithin is the longest usual interval between two scrapes.
-const scrapedWithin = time.Minute
 
 // warnEvery bounds the log lines about evicted connections, and about logins.
 const warnEvery = time.Minute
@@ -77,16 +66,13 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	v := c.open[conn]
 	switch {
 	case state == http.StateNew:
-		v = &connection{address: addressOf(conn.RemoteAddr().String()), changed: c.changes, since: time.Now()}
+		v = &connection{address: addressOf(conn.RemoteAddr().String()), changed: c.changes}
 		c.open[conn] = v
-		c.evictLocked(conn)
+		c.evictLocked(v.address)
 	case state == http.StateClosed || state == http.StateHijacked:
 		delete(c.open, conn)
 	case !v.evicted:
-		v.active, v.asked, v.changed, v.since = state == http.StateActive, true, c.changes, time.Now()
-		if !v.active {
-			v.answered = v.since
-		}
+		v.active, v.asked, v.changed = state == http.StateActive, true, c.changes
 	case state == http.StateActive: // its header was received before the eviction
 		end(conn)
 	default: // idle: net/http sets another deadline afterwards
@@ -94,63 +80,30 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// kinds of connections, the first to go first.
-const (
-	silent = iota
-	idle
-	busy
-	recent // or answered lately
-	kinds
-)
-
-// kind returns the kind of a connection; kinds is for one that is evicted already.
-func (v *connection) kind(now time.Time) int {
-	switch {
-	case v.evicted:
-		return kinds
-	case now.Sub(v.since) < grace, !v.answered.IsZero() && now.Sub(v.answered) < scrapedWithin:
-		return recent
-	case !v.asked:
-		return silent
-	case !v.active:
-		return idle
-	}
-	return busy
-}
-
 // evictLocked evicts one connection if there are too many, or too many without a request from the newest's address.
-func (c *connections) evictLocked(newest net.Conn) {
-	now, total, unasked, address := time.Now(), 0, 0, c.open[newest].address
-	var of [kinds]map[netip.Prefix]int // but the newest
-	for conn, v := range c.open {
-		if !v.evicted {
-			total++
+func (c *connections) evictLocked(newest netip.Prefix) {
+	total, most, silent, of := 0, 0, 0, map[netip.Prefix]int{}
+	for _, v := range c.open {
+		if v.evicted {
+			continue
 		}
-		if !v.evicted && !v.asked && v.address == address {
-			unasked++
-		}
-		if kind := v.kind(now); kind < kinds && conn != newest {
-			if of[kind] == nil {
-				of[kind] = map[netip.Prefix]int{}
-			}
-			of[kind][v.address]++
+		total++
+		of[v.address]++
+		most = max(most, of[v.address])
+		if v.address == newest && !v.asked {
+			silent++
 		}
 	}
-	if total <= c.limit && unasked <= c.silent {
+	if total <= c.limit && silent <= c.silent {
 		return
 	}
-	kind := slices.IndexFunc(of[:], func(m map[netip.Prefix]int) bool { return len(m) > 0 })
-	most := 0
-	if kind >= 0 {
-		most = slices.Max(slices.Collect(maps.Values(of[kind])))
-	}
-	victim := newest
+	var victim net.Conn
 	for conn, v := range c.open {
-		candidate := v.kind(now) == kind && of[kind][v.address] == most
+		candidate := of[v.address] == most
 		if total <= c.limit {
-			candidate = v.address == address && !v.asked && !v.evicted
+			candidate = v.address == newest && !v.asked
 		}
-		if candidate && conn != newest && (victim == newest || v.changed < c.open[victim].changed) {
+		if candidate && !v.evicted && (victim == nil || v.changed < c.open[victim].changed) {
 			victim = conn
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -42,55 +41,37 @@ func counterValue(t *testing.T, c prometheus.Counter) float64 {
 	return m.GetCounter().GetValue()
 }
 
-// TestEvictionIsFair: silent connections go first, of the address with most of them, then idle ones, then requests that take
-// long; one that was answered lately stays.
+// TestEvictionIsFair: the address with the most connections loses one.
 func TestEvictionIsFair(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newConnections(4, newStats().evicted, zap.NewNop())
-		open := func(address string, states ...http.ConnState) *sock {
-			s := &sock{address: address}
-			for _, state := range append([]http.ConnState{http.StateNew}, states...) {
-				c.changed(s, state)
-			}
-			return s
+	c := newConnections(4, newStats().evicted, zap.NewNop())
+	open := func(address string) *sock {
+		s := &sock{address: address}
+		c.changed(s, http.StateNew)
+		return s
+	}
+	cut := func(when string, want bool, of ...*sock) {
+		t.Helper()
+		for i, s := range of {
+			testkit.Equal(t, fmt.Sprintf("%s: connection %d of %s is cut off", when, i, s.address), want, s.cut)
 		}
-		cut := func(when string, want bool, of ...*sock) {
-			t.Helper()
-			for i, s := range of {
-				testkit.Equal(t, fmt.Sprintf("%s: connection %d of %s is cut off", when, i, s.address), want, s.cut || s.closed)
-			}
-		}
-		old := open("192.0.2.9:1", http.StateActive, http.StateIdle)
-		slow := open("192.0.2.8:1", http.StateActive)
-		time.Sleep(scrapedWithin)
-		honest := []*sock{open("192.0.2.1:1", http.StateActive, http.StateIdle), open("192.0.2.1:2", http.StateActive, http.StateIdle, http.StateActive)}
-		one := open("192.0.2.2:1")
-		cut("an idle one for a new one", true, old)
-		cut("an idle one for a new one", false, slow, one)
-		time.Sleep(grace)
-		two := open("192.0.2.3:1")
-		cut("a silent one for a new one", true, one)
-		three := open("192.0.2.4:1")
-		cut("a slow request, as the silent one has just come", true, slow)
-		for _, s := range []*sock{two, three} {
-			c.changed(s, http.StateActive)
-			c.changed(s, http.StateIdle)
-		}
-		four := open("192.0.2.5:1")
-		cut("all were answered lately: of the address with two the longest", true, honest[0])
-		cut("all were answered lately", false, honest[1], two, three, four)
-		for _, s := range append(honest, old, slow, one, two, three, four) {
-			c.changed(s, http.StateClosed)
-		}
-		few := open("192.0.2.6:1")
-		many := []*sock{open("192.0.2.7:1"), open("192.0.2.7:2"), open("192.0.2.7:3"), open("192.0.2.7:4")}
-		cut("four of an address", false, append(many[1:], few)...)
-		cut("four of an address", true, many[0])
-		for _, s := range append(many, few) {
-			c.changed(s, http.StateClosed)
-		}
-		testkit.Equal(t, "connections that are open at the end", 0, c.count())
-	})
+	}
+	one := open("192.0.2.1:1") // the oldest
+	many := []*sock{open("192.0.2.2:1"), open("192.0.2.2:2"), open("192.0.2.2:3")}
+	two := open("192.0.2.3:1")
+	cut("five connections", false, one, two, many[1], many[2])
+	cut("five connections", true, many[0])
+	many = append(many, open("192.0.2.2:4"))
+	cut("one more of the same", false, one, two, many[2], many[3])
+	cut("one more of the same", true, many[1])
+	three := open("192.0.2.4:1")
+	cut("another address", true, many[2])
+	four := open("192.0.2.5:1")
+	cut("all have one", true, one)
+	cut("all have one", false, two, many[3], three, four)
+	for _, s := range append(many, one, two, three, four) {
+		c.changed(s, http.StateClosed)
+	}
+	testkit.Equal(t, "connections that are open at the end", 0, c.count())
 }
 
 // TestHandshakesOfAnAddress: TLS allows fewer connections without a request.
