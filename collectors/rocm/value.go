@@ -144,22 +144,23 @@ func (b *bound) known(f *frame) float64 {
 
 // among returns the maximum, the mean or the sum of the available elements.
 func (b *bound) among(m *gpumetrics.Metrics) float64 {
-	largest, sum, n := math.Inf(-1), 0.0, 0.0
+	largest, sum, n := math.Inf(-1), 0.0, 0
 	for _, f := range b.metric {
 		for i := b.first; i < b.first+b.count; i++ {
 			if v := m.Float(f, i); !math.IsNaN(v) {
-				sum, n, largest = sum+v, n+1, max(largest, v)
+				largest, sum, n = max(largest, v), sum+v, n+1
 			}
 		}
 	}
-	switch mean := sum / n; b.op { // NaN if there are none
-	case opMean:
-		return mean
-	case opTotal:
-		return mean * n
-	default:
-		return largest + 0*mean
+	switch {
+	case n == 0:
+		return math.NaN()
+	case b.op == opMean:
+		return sum / float64(n)
+	case b.op == opTotal:
+		return sum
 	}
+	return largest
 }
 
 // rate returns the growth of the term's counters, or of their mean, per second. It returns NaN for the first sample of an

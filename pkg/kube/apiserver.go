@@ -181,7 +181,12 @@ func (s *APIServer) dial(qps float32, burst int) (*client, error) {
 		return nil, err
 	}
 	config := prepared(found, s.o.UserAgent, qps, burst)
-	config.Timeout = 0                                                    // it would end watches, too; each call has its own limit
+	config.Timeout = 0 // it would end watches, too; each call has its own limit
+	return newClient(config)
+}
+
+// newClient creates a client and changes config. It does not contact the API server.
+func newClient(config *rest.Config) (*client, error) {
 	config.NegotiatedSerializer = metainternal.Codecs.WithoutConversion() // for refusals
 	hc, err := rest.HTTPClientFor(config)
 	if err != nil {

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	authentication "k8s.io/api/authentication/v1"
-	metainternal "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 )
@@ -46,12 +45,7 @@ func NewReview(account, audience string, config *rest.Config) (func(context.Cont
 	}
 	config = rest.CopyConfig(config)
 	config.QPS = -1 // the slots limit requests
-	config.NegotiatedSerializer = metainternal.Codecs.WithoutConversion()
-	hc, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return nil, err
-	}
-	api, err := rest.UnversionedRESTClientForConfigAndClient(config, hc)
+	api, err := newClient(config)
 	if err != nil {
 		return nil, err
 	}

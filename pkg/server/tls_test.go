@@ -128,14 +128,14 @@ func TestWebConfigThatIsAFIFO(t *testing.T) {
 	}
 	want("a good file", http.StatusOK)
 	must(t, errors.Join(os.Rename(path, path+".was"), syscall.Mkfifo(path, 0o600)))
-	s.web.refresh()
+	s.web.refresh(s.web.refresh([32]byte{}))
 	want("a FIFO", http.StatusOK)
 	if err := New(nil, Options{WebConfigFile: path}).Run(t.Context()); !errors.Is(err, file.ErrNotRegular) {
 		t.Errorf("start with a FIFO: %v", err)
 	}
 	must(t, os.Remove(path))
 	must(t, os.WriteFile(path, nil, 0o600))
-	s.web.refresh()
+	s.web.refresh(s.web.refresh([32]byte{}))
 	testkit.Equal(t, "without users", http.StatusOK, get(t, client(t), "http://"+address+"/metrics").code)
 }
 
@@ -165,14 +165,14 @@ func TestHostileTLSFiles(t *testing.T) {
 		}
 		must(t, os.Remove(cert))
 		must(t, os.Symlink(hostile, cert))
-		s.web.refresh()
+		s.web.refresh(s.web.refresh([32]byte{}))
 		if err := ask(pool); err != nil {
 			t.Errorf("%s: %v", hostile, err)
 		}
 	}
 	must(t, os.Remove(cert))
 	other := certificate(t, dir)
-	s.web.refresh()
+	s.web.refresh(s.web.refresh([32]byte{}))
 	must(t, ask(other))
 }
 

@@ -131,21 +131,28 @@ func (c *WebConfig) read() (*webCopy, error) {
 		return nil, err
 	}
 	out.tls.Certificates, out.tls.GetCertificate = []tls.Certificate{*certificate}, nil
-	out.tls.NextProtos = []string{"h2", "http/1.1"}[map[bool]int{false: 1}[out.HTTPConfig.HTTP2]:]
+	out.tls.NextProtos = []string{"h2", "http/1.1"}
+	if !out.HTTPConfig.HTTP2 {
+		out.tls.NextProtos = out.tls.NextProtos[1:]
+	}
 	out.sum = [sha256.Size]byte(sum.Sum(nil))
 	return out, nil
 }
 
-// refresh replaces the copy if the files have changed.
-func (c *WebConfig) refresh() {
-	switch next, err := c.read(); {
-	case err != nil:
+// refresh reads the files. It uses their content if the previous reading, whose sum it takes, has found the same: content that has
+// just appeared may be half written, without the users. It returns the sum of this reading.
+func (c *WebConfig) refresh(before [sha256.Size]byte) [sha256.Size]byte {
+	next, err := c.read()
+	if err != nil {
 		c.warn.Do(func() {
 			c.log.Warn("cannot use the web config file; the previous content stays in use", zap.String("path", c.path), zap.Error(err))
 		})
-	case next.sum != c.now.Load().sum:
+		return [sha256.Size]byte{}
+	}
+	if next.sum == before && next.sum != c.now.Load().sum {
 		c.now.Store(next)
 	}
+	return next.sum
 }
 
 // Serve serves a listener as the file says, until the server is shut down.
@@ -158,10 +165,11 @@ func (c *WebConfig) Serve(srv *http.Server, l net.Listener) error {
 	done := make(chan struct{})
 	defer close(done)
 	go func() {
+		var sum [sha256.Size]byte
 		for {
 			select {
 			case <-tick.C:
-				c.refresh()
+				sum = c.refresh(sum)
 			case <-done:
 				return
 			}

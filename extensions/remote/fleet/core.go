@@ -83,7 +83,11 @@ func (c *core) report(r *report, who credential, now time.Time) *protobufs.Serve
 	}
 	if a == nil {
 		if err := c.bind(r.uid, who, now); err != nil {
-			c.totals.refused.WithLabelValues(map[error]string{errFull: refusedFull, errUsed: refusedLogin}[err]).Inc()
+			reason := refusedFull
+			if errors.Is(err, errUsed) {
+				reason = refusedLogin
+			}
+			c.totals.refused.WithLabelValues(reason).Inc()
 			return unable(err)
 		}
 		a = &agent{uid: r.uid, window: newWindow()}
