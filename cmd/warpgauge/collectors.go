@@ -29,7 +29,8 @@ func vendors(cfg *config.Config, start time.Time, log *zap.Logger) ([]exporter.V
 	nvidia := func() (string, bool) {
 		return "no NVIDIA GPU: neither device nodes in /dev nor display controllers in /sys/bus/pci", nvml.Present("")
 	}
-	nvidiaVariables := []string{"NVIDIA_", "CUDA_", "NVML_", "DCGM_", "NV_", "__NVML"}
+	nvidiaVariables := []string{"NVIDIA_VISIBLE_DEVICES=", "NVIDIA_DRIVER_", "DRIVER_ROOT_CTR_PATH=", "KUBERNETES_SERVICE_HOST=", "container=", "CUDA_MPS_",
+		"__NVML_", "__DCGM_", "DCGM_HOME_DIR=", "DCGM_HANGDETECT_", "DCGM_NVML_", "DCGM_NVSWITCH_", "DCGM_SUPPORT_"}
 	out := []exporter.Vendor{
 		{
 			Name: "dcgm", Setting: cfg.DCGM, Maker: field.VendorNVIDIA, Environment: nvidiaVariables, Fallback: nvml.Name, Echo: cfg.HostEngine.Log,
@@ -45,7 +46,7 @@ func vendors(cfg *config.Config, start time.Time, log *zap.Logger) ([]exporter.V
 		},
 		{
 			Name: rocm.Name, Setting: cfg.ROCm, Maker: field.VendorAMD,
-			Environment: []string{"ROCM_", "ROCR_", "RSMI_", "AMDSMI_", "HSA_", "HIP_"},
+			Environment: []string{"ROCM_PATH=", "ROCR_VISIBLE_DEVICES=", "RSMI_", "AMDSMI_"},
 			Isolated:    cfg.ROCmSource == config.ROCmSMI || cfg.ROCmSource == config.ROCmAMDSMI,
 			Present: func() (string, bool) {
 				return "no AMD GPU with the amdgpu driver in /sys/class/kfd or /sys/bus/pci", rocm.Present("")

@@ -33,6 +33,7 @@ import (
 // from another address. At most 1 % of its scrapes may fail, and the exporter's memory stays within
 // a limit. WARPGAUGE_ATTACK_SECONDS is the length of each attack; make attack prints the results.
 func TestE2EAttack(t *testing.T) {
+	const afterRestart = "the same after a restart"
 	exe := build(t)
 	seconds := 2
 	if text := os.Getenv("WARPGAUGE_ATTACK_SECONDS"); text != "" {
@@ -76,12 +77,19 @@ func TestE2EAttack(t *testing.T) {
 			clients(2000, func(ctx context.Context, _ net.Conn) { pause(ctx, 100*time.Millisecond) }),
 			clients(16, func(_ context.Context, c net.Conn) { requests(c, "GET /metrics") }),
 			clients(16, func(_ context.Context, c net.Conn) { requests(c, odd[rand.IntN(len(odd))]) }))},
+		{"2000 addresses, silent", nil, 300, apart(2000, func(ctx context.Context, c net.Conn) { _, _ = c.Read(make([]byte, 1)) })},
+		{"1200 addresses, slow readers of 200 GPUs", []string{"--fake-devices=200"}, 500, apart(1200, slowReader)},
+		{"600 addresses, TLS that stalls", encrypted, 300, apart(600, trickle("\x16\x03\x01"))},
+		{"64 addresses, wrong passwords", users, 300, apart(64, wrongPasswords)},
+		{afterRestart, users, 300, apart(64, wrongPasswords)},
 		{"lists that are FIFOs, devices, 10 GB", []string{"--enable-reload-endpoint", "-f", list}, 300, hostileLists(list)},
 	} {
 		t.Run(strings.ReplaceAll(attack.name, " ", "_"), func(t *testing.T) {
 			e := serve(t, exe, attack.args...)
 			h := newHonest(t, e)
-			h.once(t) // from now on its password is cached
+			if attack.name != afterRestart {
+				h.once(t) // from now on its password is cached
+			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(seconds)*time.Second)
 			defer cancel()
 			var attackers sync.WaitGroup
@@ -182,9 +190,9 @@ func login(password string) string {
 	return "GET /metrics HTTP/1.1\r\nHost: x\r\nAuthorization: " + basic(password) + "\r\n\r\n"
 }
 
-// connect returns a connection from the attackers' own address. The connection ends with ctx.
-func connect(ctx context.Context, address string) (net.Conn, error) {
-	attacker := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}, Timeout: 5 * time.Second}
+// connect returns a connection from an attacker's address. The connection ends with ctx.
+func connect(ctx context.Context, address string, from net.IP) (net.Conn, error) {
+	attacker := net.Dialer{LocalAddr: &net.TCPAddr{IP: from}, Timeout: 5 * time.Second}
 	c, err := attacker.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
@@ -204,14 +212,23 @@ func together(attacks ...func(context.Context, string)) func(context.Context, st
 	}
 }
 
-// clients returns n attackers. Each opens a new connection when attack returns.
+// clients returns n attackers with one address. Each opens a new connection when attack returns.
 func clients(n int, attack func(ctx context.Context, c net.Conn)) func(context.Context, string) {
+	return clientsFrom(func(int) net.IP { return net.IPv4(127, 0, 0, 2) }, n, attack)
+}
+
+// apart returns n attackers, each with an address of its own.
+func apart(n int, attack func(ctx context.Context, c net.Conn)) func(context.Context, string) {
+	return clientsFrom(func(i int) net.IP { return net.IPv4(127, 1, byte(i>>8), byte(i)) }, n, attack)
+}
+
+func clientsFrom(from func(i int) net.IP, n int, attack func(ctx context.Context, c net.Conn)) func(context.Context, string) {
 	return func(ctx context.Context, address string) {
 		var all sync.WaitGroup
-		for range n {
+		for i := range n {
 			all.Go(func() {
 				for ctx.Err() == nil {
-					c, err := connect(ctx, address)
+					c, err := connect(ctx, address, from(i))
 					if err != nil {
 						pause(ctx, 10*time.Millisecond)
 						continue

@@ -39,7 +39,8 @@ var faultsOfGPUs = []struct{ text, fault string }{
 	{"XID 63", "xid, xid: 63"}, {"XID 94", "xid, xid: 94"}, {"XID 48", "xid, xid: 48"}, {"XID 64", "xid, xid: 64"},
 	{"XID 74", "xid, xid: 74"}, {"XID 79", "xid, xid: 79"}, {"XID 95", "xid, xid: 95"}, {"XID 119", "xid, xid: 119"},
 	{"XID 142", "xid, xid: 142"}, {"XID 145 without a line of the kernel", "xid, xid: 145"},
-	{"no call returns", "hang"}, {"the library says that it is lost", "lost"}, {"calls fail", "stalled"},
+	{"no call returns", "hang"}, {"one call does not return", "hang, field: DCGM_FI_DEV_GPU_TEMP"},
+	{"the library says that it is lost", "lost"}, {"calls fail", "stalled"},
 	{"a row could not be remapped", "value, field: DCGM_FI_DEV_ROW_REMAP_FAILURE, value: 1"},
 	{"a row is to be remapped", "value, field: DCGM_FI_DEV_ROW_REMAP_PENDING, value: 1"},
 	{"an uncorrected error", "value, field: DCGM_FI_DEV_ECC_DBE_VOL_TOTAL, value: 1"},
@@ -69,9 +70,9 @@ func TestE2EVerdicts(t *testing.T) {
 		fault.begin(t)
 		var p page
 		var all []string
-		e.await(t, "the verdicts", func(now page) error { // the last to come is the hung GPU's
+		e.await(t, "the verdicts", func(now page) error { // the last to come are those of GPUs that hang
 			p = now
-			return errors.Join(now.want(1, "warpgauge_device_health", "gpu", "14", "state", "failed"), verdictsOf(now, "ok  none", 7))
+			return errors.Join(now.want(1, "warpgauge_device_health", "gpu", "14", "state", "failed"), now.want(1, "warpgauge_device_health", "gpu", "15", "state", "degraded"), verdictsOf(now, "ok  none", 7))
 		})
 		for gpu := range len(faultsOfGPUs) + 1 {
 			for _, s := range p.family("warpgauge_device_health") {

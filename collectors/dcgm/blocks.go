@@ -218,7 +218,7 @@ func newBatch(room int, blocks ...*block) *batch {
 // fails.
 func (x *batch) read(e *engine, s scratch, cost *collector.Meter) error {
 	all, nf := x.blocks[0].entities, len(x.fields)
-	start := time.Now()
+	start := cost.Begin()
 	defer func() { cost.Record((len(all)+x.step-1)/x.step, start) }()
 	for i := 0; i < len(all); i += x.step {
 		end := min(i+x.step, len(all))

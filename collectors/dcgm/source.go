@@ -42,7 +42,7 @@ func (p *partBase) calls() []collector.CallCost { return []collector.CallCost{p.
 // try makes an optional call. It logs the first of consecutive failures and returns an error only if the connection is
 // lost. failed reports whether the call failed.
 func (p *partBase) try(message string, call func() error) error {
-	start := time.Now()
+	start := p.cost.Begin()
 	err := call()
 	p.cost.Record(1, start)
 	if severed(err) {

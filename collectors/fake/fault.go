@@ -19,7 +19,7 @@ type FaultKind string
 
 // The kinds of faults. README.md describes them.
 const (
-	Hang      FaultKind = "hang"       // Sample does not return
+	Hang      FaultKind = "hang"       // Sample does not return; with a field, other calls succeed
 	Lost      FaultKind = "lost"       // Sample returns ErrDeviceLost
 	Stalled   FaultKind = "stalled"    // Sample returns ErrStalled
 	Fails     FaultKind = "fails"      // Sample returns another error
@@ -53,7 +53,7 @@ type Fault struct {
 	GPUs     Spans `yaml:"device"` // affected devices; unused by OpenFails and Devices
 	Switches Spans `yaml:"switch"`
 
-	Field   *field.Descriptor `yaml:"-"` // Absurd, Blank; nil with Blank means every field
+	Field   *field.Descriptor `yaml:"-"` // Absurd, Blank, Hang; nil means every field
 	Value   float64           // Absurd
 	Label   collector.Label   `yaml:"-"` // Absurd, Blank: only columns with this label; the zero Label means all columns of the field
 	XID     int               // XID
@@ -191,7 +191,7 @@ func (f *Fault) sampleError() error {
 
 // faultKeys lists the spec's keys of each kind of fault, except kind, at and while. A required key ends with "!".
 var faultKeys = map[FaultKind]string{
-	Hang:      "for device switch",
+	Hang:      "for device switch field",
 	Lost:      "for device switch",
 	Stalled:   "for device switch",
 	Fails:     "for device switch",

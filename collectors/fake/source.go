@@ -124,13 +124,20 @@ func (s *source) wait() error {
 		if f.Kind == Spin && s.concerned(f) {
 			s.world.spin(f)
 		}
-		if f.Kind == Hang && s.concerned(f) {
+		if f.Kind == Hang && s.concerned(f) && (f.Field == nil || slices.ContainsFunc(s.columns, func(c collector.Column) bool { return c.Field == f.Field.ID })) {
 			if err := s.world.suspend(f); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// Probe implements collector.Prober.
+func (s *source) Probe(string) bool {
+	return !slices.ContainsFunc(*s.world.faults.Load(), func(f *fault) bool {
+		return f.Kind == Hang && f.Field == nil && s.concerned(f) && f.active(s.world.elapsed())
+	})
 }
 
 // broken returns the error of the first fault that makes Sample fail.

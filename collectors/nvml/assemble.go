@@ -102,7 +102,7 @@ func (a *assembly) source(g *gpu) (*source, error) {
 		p, err = newHealth(a.lib, g, mig, a.fields, xids, costs)
 		parts = append(parts, p)
 	}
-	s := newSource(devices, costs, newEventsPart(xids, g, a.fields), append(parts, newPeers(a.lib, g, a.gpus, a.fields, costs))...)
+	s := newSource(g.reader, devices, costs, newEventsPart(xids, g, a.fields), append(parts, newPeers(a.lib, g, a.gpus, a.fields, costs))...)
 	if err != nil {
 		s.close()
 		return nil, fmt.Errorf("read the supported fields of GPU %d: %w", g.index, err)

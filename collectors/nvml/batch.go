@@ -114,7 +114,7 @@ func (b *batch) run() nvml.Return {
 		if !c.due {
 			continue
 		}
-		start := time.Now()
+		start := c.cost.Begin()
 		c.code = c.do(c.arg, c.out)
 		c.cost.Record(1, start)
 		if isFatal(c.code) {
@@ -143,7 +143,7 @@ func (b *batch) askFields() nvml.Return {
 	}
 	all := nvml.SUCCESS
 	for rest := b.scratch; len(rest) > 0 && all == nvml.SUCCESS; rest = rest[min(fieldsAtOnce, len(rest)):] {
-		start := time.Now()
+		start := b.values.Begin()
 		all = b.gpu.values(rest[:min(fieldsAtOnce, len(rest))])
 		b.values.Record(1, start)
 	}

@@ -120,6 +120,7 @@ func (p *bufferedPart) appendSamples(b *driverBuffer, now time.Time) nvml.Return
 	if code != nvml.SUCCESS && code != nvml.ERROR_NOT_FOUND {
 		return code
 	}
+	slices.SortFunc(samples, func(a, b nvml.Sample) int { return cmp.Compare(a.TimeStamp, b.TimeStamp) })
 	last := b.Last()
 	limit := last + (now.Sub(b.heard) + ahead).Microseconds() // later timestamps are from before the clock was set back
 	for i := range samples {
@@ -142,26 +143,22 @@ func (p *bufferedPart) appendSamples(b *driverBuffer, now time.Time) nvml.Return
 // newest returns the timestamp of the last sample in the driver's buffer, 0 if the buffer is empty. After the clock was
 // set back, older samples have later timestamps, so position decides, not the maximum.
 func (p *bufferedPart) newest(b *driverBuffer) (int64, nvml.Return) {
-	start := time.Now()
-	n, _, code := p.read(b.kind, 0, p.scratch)
-	p.cost.Record(1, start)
-	if n = min(n, len(p.scratch)); code != nvml.SUCCESS || n <= 0 {
+	samples, _, code := p.ask(b.kind, 0)
+	if len(samples) == 0 {
 		return 0, code
 	}
-	return int64(p.scratch[n-1].TimeStamp), code
+	return int64(samples[len(samples)-1].TimeStamp), code
 }
 
-// ask returns the samples after a timestamp, oldest first.
+// ask returns the samples after a timestamp, in the driver's order.
 func (p *bufferedPart) ask(kind nvml.SamplingType, since uint64) ([]nvml.Sample, nvml.ValueType, nvml.Return) {
-	start := time.Now()
+	start := p.cost.Begin()
 	n, typ, code := p.read(kind, since, p.scratch)
 	p.cost.Record(1, start)
 	if code != nvml.SUCCESS {
 		return nil, typ, code
 	}
-	samples := p.scratch[:min(max(n, 0), len(p.scratch))]
-	slices.SortFunc(samples, func(a, b nvml.Sample) int { return cmp.Compare(a.TimeStamp, b.TimeStamp) })
-	return samples, typ, code
+	return p.scratch[:min(max(n, 0), len(p.scratch))], typ, code
 }
 
 // value returns a sample in the field's unit, NaN if it is not available.

@@ -256,5 +256,5 @@ func (c *Processes) source(g *gpu) collector.Source {
 		devices = append(devices, in.device)
 	}
 	costs := &costs{}
-	return newSource(devices, costs, nil, newMIGPart(c.lib, g, costs), newProcessPart(c.lib, g, c.o.Log, costs))
+	return newSource(g.reader, devices, costs, nil, newMIGPart(c.lib, g, costs), newProcessPart(c.lib, g, c.o.Log, costs))
 }

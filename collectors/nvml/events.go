@@ -69,7 +69,7 @@ type xids struct {
 	waiting      []xid // for a row, oldest first
 	lost         uint64
 	last         []xid // newest XID of each GPU and compute instance, the newest at the end
-	codes        map[uint64]struct{}
+	codes        map[uint64]bool
 	reconfigured bool // the MIG layout has changed
 	kept         bool // the set stays open for the next session
 }
@@ -100,7 +100,7 @@ func newXIDs(l *library, g *gpu, fields []field.Reading, kept *keptXIDs, log *za
 // openXIDs opens an event set. If the GPU supports events but the set cannot be opened now, openXIDs succeeds and poll
 // tries again.
 func openXIDs(open func() (eventSet, error), log *zap.Logger, cost *collector.Meter) (*xids, error) {
-	x := &xids{open: open, log: log, now: time.Now, codes: map[uint64]struct{}{}, cost: cost}
+	x := &xids{open: open, log: log, now: time.Now, codes: map[uint64]bool{}, cost: cost}
 	set, err := open()
 	switch {
 	case errors.Is(err, errNoEvents):
@@ -192,7 +192,7 @@ func (x *xids) fail(now time.Time, err error) {
 // drain reads the pending events, at most maxWaiting at a time.
 func (x *xids) drain() error {
 	for range maxWaiting {
-		start := time.Now()
+		start := x.cost.Begin()
 		e, ret := x.set.Wait(0)
 		x.cost.Record(1, start)
 		switch {
@@ -220,8 +220,8 @@ func (x *xids) record(e xid) {
 	x.last = slices.DeleteFunc(x.last, func(l xid) bool { return l.gi == e.gi && l.ci == e.ci })
 	x.last = append(x.last, e)
 	x.last = slices.Delete(x.last, 0, max(0, len(x.last)-maxLast))
-	if _, known := x.codes[e.code]; !known && len(x.codes) < maxCodes {
-		x.codes[e.code] = struct{}{}
+	if !x.codes[e.code] && len(x.codes) < maxCodes {
+		x.codes[e.code] = true
 		x.log.Warn("XID", zap.Uint64("xid", e.code), zap.String("meaning", field.XIDText(int(min(e.code, 1<<30)))))
 	}
 }

@@ -234,7 +234,7 @@ func TestEventsInterrupted(t *testing.T) {
 func TestXIDOfALostGPU(t *testing.T) {
 	events := &fakeEvents{}
 	temperature := newStub(map[field.ID]float64{150: 40})
-	s := newSource([]collector.Device{{GPU: "0"}}, nil, newEventsPart(fakeXIDs(t, events, zap.NewNop()), &gpu{}, readings(field.XIDEvent)), temperature)
+	s := newSource(nil, []collector.Device{{GPU: "0"}}, nil, newEventsPart(fakeXIDs(t, events, zap.NewNop()), &gpu{}, readings(field.XIDEvent)), temperature)
 	defer s.close()
 	row, due := make([]float64, len(s.Columns())), slices.Repeat([]bool{true}, len(s.Columns()))
 	f := func(when string, want error, code float64) {

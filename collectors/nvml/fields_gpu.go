@@ -317,6 +317,18 @@ func nvlinkReadings() []reading {
 		{id: 1011, terms: value(nvlinkRawTX, AllLinks), how: perSecond, mul: kibibyte, note: forGPM},
 		{id: 1012, terms: value(nvlinkRawRX, AllLinks), how: perSecond, mul: kibibyte, note: forGPM},
 		{id: 1220, terms: value(160), boards: "Ampere and newer"},
+
+		// of one link
+		{id: 1508, terms: value(165, ThisLink)},
+		{id: 1525, terms: callTerms(getNVLinkErrors, 0, ThisLink, linkCRCFlit), boards: olderLinks},
+		{id: 1526, terms: callTerms(getNVLinkErrors, 0, ThisLink, linkCRCData), boards: olderLinks},
+		{id: 1527, terms: callTerms(getNVLinkErrors, 0, ThisLink, linkReplay), boards: olderLinks},
+		{id: 1528, terms: callTerms(getNVLinkErrors, 0, ThisLink, linkRecovery), boards: olderLinks},
+		{id: 1529, terms: append(value(nvlinkDataTX, ThisLink), value(nvlinkDataRX, ThisLink)...), how: perSecond, div: kilobyte},
+		{id: 1530, terms: value(nvlinkDataTX, ThisLink), how: perSecond, div: kilobyte},
+		{id: 1531, terms: value(nvlinkDataRX, ThisLink), how: perSecond, div: kilobyte},
+		{id: 1532, terms: value(nvlinkRawTX, ThisLink), how: perSecond, mul: kibibyte},
+		{id: 1533, terms: value(nvlinkRawRX, ThisLink), how: perSecond, mul: kibibyte},
 	}
 	for i, id := range []uint32{163, 162, 161} {
 		out = append(out, reading{id: 497 + field.ID(i), terms: linkTerms(id, maxLinks), anyOf: true, boards: olderLinks, note: notAsDCGM})
@@ -324,7 +336,6 @@ func nvlinkReadings() []reading {
 	for n := range uint32(namedLinks) {
 		out = append(out, oneLink(n)...)
 	}
-	out = append(out, perLink()...)
 	return append(out, fifthGeneration()...)
 }
 
@@ -412,20 +423,4 @@ func fifthGeneration() []reading {
 			reading{id: field.NVLinkBER, terms: value(ber.value, ThisLink), how: asBitErrors, boards: blackwellLinks, label: collector.Label{Name: "kind", Value: ber.kind}})
 	}
 	return out
-}
-
-// perLink returns the fields of a link.
-func perLink() []reading {
-	return []reading{
-		{id: 1508, terms: value(165, ThisLink)},
-		{id: 1525, terms: callTerms(getNVLinkErrors, 0, ThisLink, linkCRCFlit), boards: olderLinks},
-		{id: 1526, terms: callTerms(getNVLinkErrors, 0, ThisLink, linkCRCData), boards: olderLinks},
-		{id: 1527, terms: callTerms(getNVLinkErrors, 0, ThisLink, linkReplay), boards: olderLinks},
-		{id: 1528, terms: callTerms(getNVLinkErrors, 0, ThisLink, linkRecovery), boards: olderLinks},
-		{id: 1529, terms: append(value(nvlinkDataTX, ThisLink), value(nvlinkDataRX, ThisLink)...), how: perSecond, div: kilobyte},
-		{id: 1530, terms: value(nvlinkDataTX, ThisLink), how: perSecond, div: kilobyte},
-		{id: 1531, terms: value(nvlinkDataRX, ThisLink), how: perSecond, div: kilobyte},
-		{id: 1532, terms: value(nvlinkRawTX, ThisLink), how: perSecond, mul: kibibyte},
-		{id: 1533, terms: value(nvlinkRawRX, ThisLink), how: perSecond, mul: kibibyte},
-	}
 }

@@ -116,7 +116,7 @@ func (p *gpmPart) sample(row []float64, due []bool) error {
 			continue
 		}
 		g.at = now
-		start := time.Now()
+		start := p.takes.Begin()
 		code := g.takeSample(g.newer)
 		p.takes.Record(1, start)
 		p.fill(g, code, row, due)
@@ -161,7 +161,7 @@ func (p *gpmPart) fill(g *gpmGroup, code nvml.Return, row []float64, due []bool)
 
 // readMetrics computes metrics between the two samples of a group. The result is valid until the next call.
 func (p *gpmPart) readMetrics(g *gpmGroup, metrics []gpmMetric) []nvml.GpmMetric {
-	start := time.Now()
+	start := p.reads.Begin()
 	p.scratch.NumMetrics, p.scratch.Sample1, p.scratch.Sample2 = uint32(len(metrics)), g.older, g.newer
 	out := p.scratch.Metrics[:len(metrics)]
 	for i, m := range metrics {

@@ -64,11 +64,7 @@ func gpuError(call string, code nvml.Return) error {
 
 // lost reports whether a code means that the GPU is unreachable.
 func lost(code nvml.Return) bool {
-	switch code {
-	case nvml.ERROR_GPU_IS_LOST, nvml.ERROR_GPU_NOT_FOUND, nvml.ERROR_IRQ_ISSUE, nvml.ERROR_RESET_REQUIRED:
-		return true
-	}
-	return false
+	return slices.Contains([]nvml.Return{nvml.ERROR_GPU_IS_LOST, nvml.ERROR_GPU_NOT_FOUND, nvml.ERROR_IRQ_ISSUE, nvml.ERROR_RESET_REQUIRED}, code)
 }
 
 // newGPU returns a GPU with only its index known. The device node is a guess from the index, as in dcgm-exporter.
@@ -312,7 +308,7 @@ func (p *migPart) sample([]float64, []bool) error {
 		return nil
 	}
 	p.asked = now
-	start := time.Now()
+	start := p.cost.Begin()
 	changed := p.changed()
 	p.cost.Record(1, start)
 	if changed {

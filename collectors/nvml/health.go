@@ -104,14 +104,12 @@ func newHealthPart(inputs part, x *xids, links func() linkStates, linkCost *coll
 			p.addRule(r.watch, r.code, evaluate)
 		}
 	}
-	for i := range xidRules {
-		r := &xidRules[i]
+	for _, r := range xidRules {
 		if x == nil {
 			break
 		}
 		p.addRule(r.watch, r.code, func(time.Time) float64 {
-			occurred := func(xid uint64) bool { _, known := x.codes[xid]; return known }
-			if slices.ContainsFunc(r.xids, occurred) {
+			if slices.ContainsFunc(r.xids, func(xid uint64) bool { return x.codes[xid] }) {
 				return r.result
 			}
 			if r.watch == allWatch && x.set != nil {
@@ -243,7 +241,7 @@ func (p *healthPart) evaluate(now time.Time) {
 // evaluateLinks fails if a link is not active. If no link ever was, perhaps nothing is connected, so the result is
 // unknown.
 func (p *healthPart) evaluateLinks(time.Time) float64 {
-	start := time.Now()
+	start := p.linkCost.Begin()
 	s := p.links()
 	p.linkCost.Record(1, start)
 	p.linked = p.linked || s.active != 0

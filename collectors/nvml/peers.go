@@ -39,8 +39,8 @@ type peersPart struct {
 var _ part = (*peersPart)(nil)
 
 // peer asks for the status of a pair of GPUs on its own goroutine, at most once at a time, because the call hangs when
-// the other GPU does. Each sample uses the newest answer and starts the next call. Only answer may run concurrently with
-// the calling goroutine.
+// the other GPU does. Each sample uses the newest answer and starts the next call. Only the call runs concurrently with the
+// calling goroutine.
 type peer struct {
 	call   func() int // returns the status or peerUnknown
 	cost   *collector.Meter
@@ -55,19 +55,16 @@ type peer struct {
 func (p *peer) start() {
 	if p.busy.CompareAndSwap(false, true) {
 		p.begun = time.Now()
-		p.all.Go(p.answer)
+		p.all.Go(func() {
+			start := time.Now()
+			status := p.call()
+			p.cost.Record(1, start)
+			if p.newest.Swap(&status) == nil {
+				close(p.first)
+			}
+			p.busy.Store(false)
+		})
 	}
-}
-
-// answer makes the call and stores its answer.
-func (p *peer) answer() {
-	start := time.Now()
-	status := p.call()
-	p.cost.Record(1, start)
-	if p.newest.Swap(&status) == nil {
-		close(p.first)
-	}
-	p.busy.Store(false)
 }
 
 // last returns the newest answer, nil before the first and while the call is overdue.

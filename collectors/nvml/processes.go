@@ -242,7 +242,7 @@ func (s *processSubject) fill(m *collector.Meter, call func(room int) (int, nvml
 		for i := range s.buf {
 			s.buf[i] = filler
 		}
-		start := time.Now()
+		start := m.Begin()
 		count, code := call(s.room())
 		m.Record(1, start)
 		switch {

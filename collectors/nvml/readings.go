@@ -324,29 +324,21 @@ func fatal(call string, code nvml.Return) error {
 // isFatal reports whether an answer concerns every call: further calls are useless, and on a GPU that is gone each may
 // take long.
 func isFatal(code nvml.Return) bool {
-	switch code {
-	case nvml.ERROR_UNINITIALIZED, nvml.ERROR_DRIVER_NOT_LOADED, nvml.ERROR_GPU_IS_LOST, nvml.ERROR_RESET_REQUIRED, nvml.ERROR_LIB_RM_VERSION_MISMATCH:
-		return true
-	}
-	return false
+	return slices.Contains([]nvml.Return{
+		nvml.ERROR_UNINITIALIZED, nvml.ERROR_DRIVER_NOT_LOADED, nvml.ERROR_GPU_IS_LOST, nvml.ERROR_RESET_REQUIRED, nvml.ERROR_LIB_RM_VERSION_MISMATCH,
+	}, code)
 }
 
 // troubled reports whether a crashed GPU or driver answers every call with this code, unlike a code that concerns one
 // unsupported call.
 func troubled(code nvml.Return) bool {
-	switch code {
-	case nvml.ERROR_UNKNOWN, nvml.ERROR_TIMEOUT, nvml.ERROR_IRQ_ISSUE, nvml.ERROR_OPERATING_SYSTEM:
-		return true
-	}
-	return false
+	return slices.Contains([]nvml.Return{nvml.ERROR_UNKNOWN, nvml.ERROR_TIMEOUT, nvml.ERROR_IRQ_ISSUE, nvml.ERROR_OPERATING_SYSTEM}, code)
 }
 
 // never reports whether a code means that the device does not support the reading: an unsupported call, a field that
 // this driver does not know, a link that does not exist.
 func never(code nvml.Return) bool {
-	switch code {
-	case nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_FUNCTION_NOT_FOUND, nvml.ERROR_INVALID_ARGUMENT, nvml.ERROR_ARGUMENT_VERSION_MISMATCH, nvml.ERROR_DEPRECATED:
-		return true
-	}
-	return false
+	return slices.Contains([]nvml.Return{
+		nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_FUNCTION_NOT_FOUND, nvml.ERROR_INVALID_ARGUMENT, nvml.ERROR_ARGUMENT_VERSION_MISMATCH, nvml.ERROR_DEPRECATED,
+	}, code)
 }

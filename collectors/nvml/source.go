@@ -26,9 +26,6 @@ type columnList struct{ cols []collector.Column }
 
 func (l *columnList) columns() []collector.Column { return l.cols }
 
-// A closer is a part that holds something. Its close waits for a call that hangs.
-type closer interface{ close() }
-
 // target is a device that a part reads: a GPU, one of its instances or links.
 type target struct {
 	device int    // index in the source's devices
@@ -45,6 +42,7 @@ type source struct {
 	events  *eventsPart // the last part; nil if there is none
 	*collector.Absences
 	*costs
+	prober
 }
 
 // span is a part with the range of its cells in the row.
@@ -57,6 +55,7 @@ var (
 	_ collector.Source    = (*source)(nil)
 	_ collector.CallMeter = (*source)(nil)
 	_ collector.Explainer = (*source)(nil)
+	_ collector.Prober    = (*source)(nil)
 )
 
 // costs holds the meters of a source's library calls, one for each function. Parts add their meters in Open.
@@ -87,8 +86,8 @@ func (c *costs) Calls() (out []collector.CallCost) {
 
 // newSource joins the parts of a GPU in sampling order and its events, which come last. It skips nil parts. The source
 // owns the parts.
-func newSource(devices []collector.Device, c *costs, events *eventsPart, parts ...part) *source {
-	s := &source{devices: devices, events: events, Absences: &collector.Absences{}, costs: c}
+func newSource(g device, devices []collector.Device, c *costs, events *eventsPart, parts ...part) *source {
+	s := &source{prober: prober{g}, devices: devices, events: events, Absences: &collector.Absences{}, costs: c}
 	if events != nil {
 		parts = append(parts, events)
 	}
@@ -137,9 +136,25 @@ func ends(err error) bool {
 	return errors.Is(err, collector.ErrDeviceLost) || errors.Is(err, collector.ErrOutdated) || errors.Is(err, collector.ErrColumnsChanged)
 }
 
+// prober is a GPU that can be asked something while a call hangs.
+type prober struct{ gpu device } // nil if it has no handle
+
+// Probe implements collector.Prober.
+func (p prober) Probe(running string) bool {
+	if p.gpu == nil {
+		return false
+	}
+	ask, ok := p.gpu.bind(getTemperature) // of sensor 0, the GPU
+	if !ok || ask.name == running {
+		ask, ok = p.gpu.bind(getPowerUsage)
+	}
+	return ok && !isFatal(ask.do([3]uint32{}, make([]float64, ask.results)))
+}
+
+// close closes the parts that hold something. It waits for a call that hangs.
 func (s *source) close() {
 	for i := range s.parts {
-		if c, ok := s.parts[i].part.(closer); ok {
+		if c, ok := s.parts[i].part.(interface{ close() }); ok {
 			c.close()
 		}
 	}
@@ -152,6 +167,7 @@ type silentSource struct {
 	silent  func() bool          // whether it still does not answer; nil if only a rescan can tell
 	took    func() time.Duration // asks it something simple
 	since   time.Time
+	prober
 }
 
 // brisk is how long a call may take for a new Open: it makes about 50 calls and waits a second for them.
@@ -160,14 +176,17 @@ const brisk = 20 * time.Millisecond
 // attaching is how long the driver may take to attach to all GPUs of a node, one after the other.
 const attaching = 30 * time.Second
 
-var _ collector.Source = (*silentSource)(nil)
+var (
+	_ collector.Source = (*silentSource)(nil)
+	_ collector.Prober = (*silentSource)(nil)
+)
 
 func (l *library) silent(g *gpu, err error, silent func() bool) *silentSource {
 	return &silentSource{[]collector.Device{g.device}, err, silent, func() time.Duration {
 		began := time.Now()
 		_, _ = l.api.DeviceGetHandleByIndex(g.index) // any answer counts
 		return time.Since(began)
-	}, time.Now()}
+	}, time.Now(), prober{g.reader}}
 }
 
 func (s *silentSource) Devices() []collector.Device { return s.devices }

@@ -4,7 +4,10 @@ package nvml
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -97,7 +100,7 @@ func TestSourceOfParts(t *testing.T) {
 		t.Helper()
 		first, failing, last := newStub(map[field.ID]float64{150: 1}), newStub(map[field.ID]float64{150: 2}), newStub(map[field.ID]float64{150: 3})
 		failing.err = err
-		s := newSource([]collector.Device{{GPU: "3"}}, nil, nil, first, nil, failing, last)
+		s := newSource(nil, []collector.Device{{GPU: "3"}}, nil, nil, first, nil, failing, last)
 		row := []float64{nan, nan, nan}
 		if got := s.Sample(row, []bool{true, true, true}); !errors.Is(got, err) {
 			t.Errorf("got %v, want %v", got, err)
@@ -115,4 +118,35 @@ func TestSourceOfParts(t *testing.T) {
 	f(collector.ErrDeviceLost, false)
 	f(collector.ErrOutdated, false)
 	f(collector.ErrColumnsChanged, false)
+}
+
+// TestOneCallHangs checks that a source names the call that hangs, and that others can be made meanwhile.
+func TestOneCallHangs(t *testing.T) {
+	const power, temperature = "nvmlDeviceGetPowerUsage", "nvmlDeviceGetTemperature"
+	n := nvmltest.New(t, nvmltest.Config{GPUs: 1})
+	s := openReadings(t, n, "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_POWER_USAGE")[0]
+	p := s.Source.(collector.Prober)
+	for _, c := range []struct{ hangs, fails string }{{power, ""}, {temperature, ""}, {temperature, power}} {
+		let := n.Hang(0, c.hangs)
+		if c.fails != "" {
+			n.Return(0, c.fails, "GPU_IS_LOST")
+		}
+		var all sync.WaitGroup
+		all.Go(func() { _ = s.sample() })
+		eventually.OK(t, "the call that hangs", func() error {
+			var running []string
+			for _, call := range s.Source.(collector.CallMeter).Calls() {
+				if call.Running {
+					running = append(running, call.Call)
+				}
+			}
+			if !slices.Equal(running, []string{c.hangs}) {
+				return fmt.Errorf("%q run", running)
+			}
+			return nil
+		})
+		testkit.Equal(t, "whether another call than "+c.hangs+" succeeds", c.fails == "", p.Probe(c.hangs))
+		let()
+		all.Wait()
+	}
 }

@@ -191,7 +191,8 @@ func (l *amdSMI) refusal(f int) string {
 		return "this libamd_smi has no " + amdFunctions[f].Name
 	case v == nil:
 		return ""
-	case f == fnRecords && recordsCrash(*v):
+	case f == fnRecords && *v == amdVersion{26, 4}:
+		// It frees memory that it did not allocate (https://github.com/ROCm/device-metrics-exporter/pull/532).
 		return "reading records with libamd_smi " + v.String() + " ends the process; 26.5 (ROCm 7.14) does not"
 	case f >= fnBoard && layoutOf(*v) == nil:
 		return fmt.Sprintf("the exporter cannot decode the structures of libamd_smi %v; it supports some versions of %v to %v", v, amdLayouts[0].first, amdLayouts[len(amdLayouts)-1].last)

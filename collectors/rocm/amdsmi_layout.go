@@ -92,10 +92,6 @@ func layoutOf(v amdVersion) *amdLayout {
 	return nil
 }
 
-// recordsCrash reports whether amdsmi_get_gpu_cper_entries crashes the process: 26.4 frees memory that it did not
-// allocate (https://github.com/ROCm/device-metrics-exporter/pull/532).
-func recordsCrash(v amdVersion) bool { return v == amdVersion{26, 4} }
-
 // memoryKinds has the names of amdsmi_vram_type_t, whose numbers have never changed.
 var memoryKinds = map[uint32]string{
 	1: "HBM", 2: "HBM2", 3: "HBM2E", 4: "HBM3", 5: "HBM3E", 10: "DDR2", 11: "DDR3", 12: "DDR4", 13: "DDR5",

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 	"unsafe"
 
 	"warpgauge/collectors/internal/dl"
@@ -99,7 +98,7 @@ func (c *caller) Call(f int, args ...uint64) int32 {
 	}
 	var all [maxArgs]uint64
 	copy(all[:], args)
-	begin := time.Now()
+	begin := c.meters[f].Begin()
 	status := c.call(f, &all)
 	c.meters[f].Record(1, begin)
 	return status

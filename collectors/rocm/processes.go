@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
-	"time"
 
 	"go.uber.org/zap"
 
@@ -120,7 +119,7 @@ func (s *processSource) Columns() []collector.Column { return s.columns }
 // Sample lists the processes. Its allocations grow with their number. Errors: collector.ErrDeviceLost, or a system
 // error.
 func (s *processSource) Sample(row []float64, due []bool) error {
-	begin := time.Now()
+	begin := s.cost.Begin()
 	err := s.list.Scan(true)
 	s.cost.Record(1, begin)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) && !errors.Is(err, sysfs.ErrTooMany) {

@@ -189,16 +189,10 @@ func (s *source) readMetrics() error {
 	if frozen {
 		return fmt.Errorf("read gpu_metrics of GPU %q: the firmware's time stamp does not move: %w", s.gpu.PCI, collector.ErrStalled)
 	}
-	return s.divided()
-}
-
-// divided returns an error if the number of partitions differs from the one in Open.
-func (s *source) divided() error {
-	n := s.frame.metrics.Raw(gpumetrics.NumPartition, 0)
-	if n == gpumetrics.NA || s.partitions == gpumetrics.NA || n == s.partitions {
-		return nil
+	if n := f.metrics.Raw(gpumetrics.NumPartition, 0); n != s.partitions && n != gpumetrics.NA && s.partitions != gpumetrics.NA {
+		return fmt.Errorf("GPU %q has %d partitions, had %d: %w", s.gpu.PCI, n, s.partitions, collector.ErrColumnsChanged)
 	}
-	return fmt.Errorf("GPU %q has %d partitions, had %d: %w", s.gpu.PCI, n, s.partitions, collector.ErrColumnsChanged)
+	return nil
 }
 
 // value returns the value of the first term that has one.

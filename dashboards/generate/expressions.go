@@ -44,6 +44,13 @@ func perGPU(metric, labels string) string {
 	return `(max ` + by + `) (` + metric + `{GPU_I_ID="", ` + labels + `}) or sum ` + by + `) (max ` + by + `, GPU_I_ID) (` + metric + `{GPU_I_ID!="", ` + labels + `})))`
 }
 
+// boards returns one value per board of a series, whose selector is in braces: of two exporters that report it the larger one. A board
+// of AMD's without a UUID has its PCI address there, as boards of other nodes do, so it counts by node. more adds labels.
+func boards(series, more string) string {
+	of := strings.TrimSuffix(series, "}") + `, UUID`
+	return `max by (cluster, UUID` + more + `) (` + of + `!~"|.*:.*"}) or max by (cluster, instance, gpu, UUID` + more + `) (` + of + `=~"|.*:.*"})`
+}
+
 // xidsIn24h returns the XIDs of the last 24 hours, each code of each GPU once, if the GPU did not have it the day
 // before. It includes GPUs that have been lost since.
 func xidsIn24h(labels string) string {
@@ -60,7 +67,7 @@ func orNone(expr, label, witness string) string {
 
 // A histogram is classic (buckets are series) or native, depending on Prometheus' scrape configuration. Each expression
 // covers both; of a server with both the native one counts. Both count a device once, whatever its owners: the largest of its
-// classic series, or one of its native ones, because Prometheus 2 cannot take the maximum of those.
+// classic series, or one of its native ones, because PromQL has no maximum of those.
 
 // rateOnce returns one rate per device, although two exporters may report it: the larger one. Their counters stay apart,
 // because a smaller counter after a larger one looks like a restart.

@@ -7,12 +7,12 @@ const needsRules = "Needs the rules of deploy/prometheus."
 func fleet() *builder {
 	b := newDashboard("warpgauge-fleet", "GPUs / Fleet", "All GPUs of all nodes: how many there are, how busy they are, what is wrong.", model, instance)
 	b.annotate(ofModels)
-	const allocated = `max by (cluster, UUID) (gpu:allocated:ratio{N}) unless on (cluster, UUID) (DCGM_FI_DEV_GPU_TEMP{modelName!~"$model", N})`
-	const utilisation = `max by (cluster, UUID, modelName) (gpu:utilization:ratio{GPU_I_ID="", S})`
+	allocated := `(` + boards(`gpu:allocated:ratio{N}`, "") + `) unless on (cluster, UUID) (DCGM_FI_DEV_GPU_TEMP{modelName!~"$model", N})`
+	utilisation := boards(`gpu:utilization:ratio{GPU_I_ID="", S}`, ", modelName")
 	used, free := perGPU("DCGM_FI_DEV_FB_USED", ofModels), perGPU("DCGM_FI_DEV_FB_FREE", ofModels)
 	b.row("Now")
 	b.stat(3, "GPUs", "Whole GPUs that are sampled. A GPU in MIG mode is one.", "short",
-		fleetWide(`count(count by (cluster, UUID) (DCGM_FI_DEV_GPU_TEMP{S}))`)).empty("No GPUs")
+		fleetWide(`count(`+boards(`DCGM_FI_DEV_GPU_TEMP{S}`, "")+`)`)).empty("No GPUs")
 	b.stat(3, "Nodes", "", "short", fleetWide(`count(count by (cluster, instance) (DCGM_FI_DEV_GPU_TEMP{S}))`)).empty("No nodes")
 	b.stat(3, "Failed", "Devices with the verdict failed.", "short",
 		fleetWide(`count(count by (cluster, instance, device) (`+ofTheModel(`warpgauge_device_health{state="failed", N}`)+`)) or vector(0)`), from(1, "red"))
@@ -20,15 +20,15 @@ func fleet() *builder {
 		fleetWide(`avg(`+utilisation+`)`)).empty(needsRules)
 	b.stat(3, "Allocated", "Share of the GPUs that a pod or a job has. Of a GPU in MIG mode the slices count.", "percentunit",
 		fleetWide(`avg(`+allocated+`)`)).empty(needsRules)
-	b.stat(3, "Power", "", "watt", fleetWide(`sum(max by (cluster, UUID) (DCGM_FI_DEV_POWER_USAGE{S}))`))
+	b.stat(3, "Power", "", "watt", fleetWide(`sum(`+boards(`DCGM_FI_DEV_POWER_USAGE{S}`, "")+`)`))
 	b.stat(3, "Hottest", "", "celsius", fleetWide(`max(DCGM_FI_DEV_GPU_TEMP{S})`), from(83, "yellow"), from(87, "red"))
-	b.stat(3, "XIDs in 24 h", xidsMeaning+"The table below has them.", "short", fleetWide(`count(`+xidsIn24h(ofModels)+`) or vector(0)`), from(1, "orange"))
+	b.stat(3, "XIDs in 24 h", xidsMeaning+"The table below has them.", "short", fleetWide(`count(count by (cluster, UUID, err_code) (`+xidsIn24h(ofModels)+`)) or vector(0)`), from(1, "orange"))
 
 	b.row("Over time")
 	b.lines("Utilisation by model", "Mean of the GPUs of a model; of a GPU in MIG mode that of its instances' engines, by slices.", "percentunit",
 		query{"{{modelName}}", fleetWide(`avg by (modelName) (` + utilisation + `)`)}).empty(needsRules)
 	b.stacked("Power by model", "", "watt",
-		query{"{{modelName}}", fleetWide(`sum by (modelName) (max by (cluster, UUID, modelName) (DCGM_FI_DEV_POWER_USAGE{S}))`)})
+		query{"{{modelName}}", fleetWide(`sum by (modelName) (` + boards(`DCGM_FI_DEV_POWER_USAGE{S}`, ", modelName") + `)`)})
 	b.lines("Allocated and used", "Shares of all GPUs.", "percentunit",
 		query{"allocated", fleetWide(`avg(` + allocated + `)`)}, query{"used", fleetWide(`avg(` + utilisation + `)`)}).empty(needsRules)
 	b.lines("Memory in use", "Of all device memory of a model.", "percentunit",

@@ -97,7 +97,7 @@ type panel struct {
 	Targets         []target         `json:"targets,omitempty"`
 	FieldConfig     fieldConfig      `json:"fieldConfig"`
 	Options         map[string]any   `json:"options,omitempty"`
-	Transformations []transformation `json:"transformations,omitempty"`
+	Transformations []map[string]any `json:"transformations,omitempty"`
 }
 
 type gridPos struct {
@@ -138,13 +138,8 @@ type dataLink struct {
 }
 
 type override struct {
-	Matcher    matcher    `json:"matcher"`
-	Properties []property `json:"properties"`
-}
-
-type matcher struct {
-	ID      string `json:"id"`
-	Options string `json:"options"`
+	Matcher    map[string]string `json:"matcher"`
+	Properties []property        `json:"properties"`
 }
 
 type property struct {
@@ -160,9 +155,4 @@ type thresholds struct {
 type step struct {
 	Color string   `json:"color"`
 	Value *float64 `json:"value"`
-}
-
-type transformation struct {
-	ID      string         `json:"id"`
-	Options map[string]any `json:"options"`
 }

@@ -48,13 +48,13 @@ func (b *builder) table(w int, title, description, unit, expr string, columns ..
 	var overrides []override
 	for i, c := range columns {
 		names, order[c.label], titles[c.label] = append(names, c.label), i, c.title
-		overrides = append(overrides, override{Matcher: matcher{ID: "byName", Options: c.title}, Properties: c.properties(names, unit)})
+		overrides = append(overrides, override{Matcher: map[string]string{"id": "byName", "options": c.title}, Properties: c.properties(names, unit)})
 	}
 	p := b.place(&panel{
 		Type: "table", Title: title, Description: description, Datasource: prometheus, Targets: targets(true, "table", []query{{"", expr}}),
-		Transformations: []transformation{
-			{ID: "filterFieldsByName", Options: map[string]any{"include": map[string]any{"names": names}}},
-			{ID: "organize", Options: map[string]any{"excludeByName": map[string]bool{}, "indexByName": order, "renameByName": titles}},
+		Transformations: []map[string]any{
+			{"id": "filterFieldsByName", "options": map[string]any{"include": map[string]any{"names": names}}},
+			{"id": "organize", "options": map[string]any{"excludeByName": map[string]bool{}, "indexByName": order, "renameByName": titles}},
 		},
 		Options: map[string]any{"showHeader": true, "cellHeight": "sm", "sortBy": sorted},
 	}, w, 9)
@@ -64,7 +64,7 @@ func (b *builder) table(w int, title, description, unit, expr string, columns ..
 
 // coloured colours the numbers of a table by steps.
 func (p *panel) coloured(title string, steps ...step) *panel {
-	p.FieldConfig.Overrides = append(p.FieldConfig.Overrides, override{Matcher: matcher{ID: "byName", Options: title}, Properties: []property{
+	p.FieldConfig.Overrides = append(p.FieldConfig.Overrides, override{Matcher: map[string]string{"id": "byName", "options": title}, Properties: []property{
 		{ID: "custom.cellOptions", Value: map[string]string{"type": "color-text"}},
 		{ID: "thresholds", Value: &thresholds{Mode: "absolute", Steps: append([]step{{Color: "green"}}, steps...)}},
 	}})

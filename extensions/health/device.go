@@ -35,6 +35,7 @@ type tracked struct {
 	unjudged   []events.Unjudged
 	resets     map[string]resetReading // energy, by collector
 	reset      time.Time               // the last detected reset is later
+	named      map[int]time.Time       // when a log line last named the kind of an XID, by code
 
 	verdict  events.Verdict
 	reported reported // last published verdict
@@ -57,6 +58,7 @@ type resetReading struct {
 type reported struct {
 	State  events.State
 	Reason string
+	Action events.Action `json:",omitempty"` // "": none
 }
 
 // condition is the state of a rule on a device, active or not.

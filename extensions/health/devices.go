@@ -62,7 +62,7 @@ func (w *Watch) trackDevice(d *collector.Device, of string) *tracked {
 	if len(w.devices) >= maxDevices {
 		return nil
 	}
-	t := &tracked{device: *d, collector: of, dirty: true, gone: of == ""}
+	t := &tracked{device: *d, collector: of, dirty: true, gone: of == "", named: map[int]time.Time{}}
 	w.devices = append(w.devices, t)
 	w.byID[d.ID] = t
 	w.bindDevice(t, d, of)
@@ -138,16 +138,17 @@ func (w *Watch) judgeState(t *tracked, now time.Time) {
 	starting := d.Cause == session.CauseStarting
 	stalled := d.State == session.Stalled && !starting
 	c := t.find(ruleStalled)
-	// Without values for minutes it does not answer.
-	t.setGone(hung || d.State == session.Lost || d.State == session.Absent || stalled && !c.inactive() && now.Sub(c.since) >= 5*time.Minute)
+	// Without values for minutes it does not answer, unless it answers another call.
+	t.setGone(hung || d.State == session.Lost || d.State == session.Absent || stalled && d.Cause != session.CauseOneCall && !c.inactive() && now.Sub(c.since) >= 5*time.Minute)
 	w.setCondition(t, ruleStarting, starting, now, "")
 	why := d.Reason
 	if d.State == session.Up && t.blank {
 		why = "the library answers, and no reading has a value"
 	}
 	w.setCondition(t, ruleStalled, stalled || d.State == session.Absent && now.Sub(d.LastSample) > handover || d.State == session.Up && t.blank, now, why)
+	w.setCondition(t, ruleOneCall, d.Cause == session.CauseOneCall, now, d.Reason)
 	w.setCondition(t, ruleFails, stalled && d.Cause == session.CauseError, now, d.Reason)
-	if c := t.find(ruleHung); hung || d.State == session.Up && c != nil && (d.LastSample.After(c.last) || c.last.After(now)) {
+	if c := t.find(ruleHung); hung || d.Cause == session.CauseOneCall || d.State == session.Up && c != nil && (d.LastSample.After(c.last) || c.last.After(now)) {
 		w.setCondition(t, ruleHung, hung, now, d.Reason) // until it answers
 	}
 	lost := d.State == session.Lost || d.State == session.Absent && !t.find(ruleLost).inactive() // until it is back

@@ -154,6 +154,7 @@ func TestStates(t *testing.T) {
 		"hung":           {reported(session.Stalled, session.CauseHung), time.Second, events.Failed, "hung"},
 		"all hung":       {both(session.CauseHung), time.Second, events.Failed, "hung"},
 		"engine hung":    {both(session.CauseBlocked), 4 * time.Second, events.Unknown, ruleStalled},
+		"one call hangs": {reported(session.Stalled, session.CauseOneCall), time.Second, events.Degraded, "call_hangs"},
 		"lost":           {reported(session.Lost, session.CauseLost), time.Second, events.Failed, "lost"},
 		"absent":         {reported(session.Absent, session.CauseVanished), MissingFor + time.Second, events.Failed, ReasonMissing},
 		"free":           {reported(session.Released, session.CauseReleased), time.Second, events.Unknown, "released"},

@@ -77,6 +77,7 @@ const (
 	ruleLost      = "lost"
 	ruleHung      = "hung"
 	ruleFails     = "calls_fail"
+	ruleOneCall   = "call_hangs"
 	ruleStalled   = "stalled"
 	ruleReleased  = "released"
 	ruleNotServed = "not_served"
@@ -116,6 +117,7 @@ var table = inOrder(slices.Concat(xidRules(), []Rule{
 	{Name: ReasonMissing, Condition: ofState, State: events.Failed, Action: events.ActionReboot, End: WhenTold, For: MissingFor, Text: "the device was there, or its board is, and no driver serves it", Source: linkStates},
 	{Name: ruleLost, Condition: ofState, State: events.Failed, Action: events.ActionReboot, Quiet: backFor, Text: "the library reports that the device is lost", Source: linkStates},
 	{Name: ruleHung, Condition: ofState, State: events.Failed, Action: events.ActionReboot, Quiet: backFor, Text: "the device does not return from a library call", Source: linkStates},
+	{Name: ruleOneCall, Condition: ofState, State: events.Degraded, Action: events.ActionDrain, Quiet: backFor, Text: "the device does not return from one library call, and answers others", Source: linkStates},
 	{Name: ruleFails, Condition: ofState, State: events.Degraded, Action: events.ActionDrain, For: 5 * time.Minute, Quiet: backFor, Text: "all library calls for the device have failed for minutes", Source: linkStates},
 
 	kernel("ras_poison", events.Degraded, events.ActionReset, "poisoned data was found or used", linkRAS),
@@ -267,7 +269,8 @@ func (r Rules) find(name string) *Rule {
 }
 
 // Readings returns the readings that the rules need in addition to a list: those of GPUs, and of switches if the list has
-// switches, and health watches if they are wanted. Except for XIDs, they have the interval every.
+// switches, and health watches if they are wanted. Without an interval of their
+// own they have the interval every.
 func (r Rules) Readings(list field.List, every time.Duration, watches bool) (out []field.Reading) {
 	switches := slices.ContainsFunc(list.Fields, func(f field.Field) bool { return f.Desc.Level == field.Switch })
 	seen := map[field.ID]bool{field.GPUHealth: !watches}

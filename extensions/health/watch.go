@@ -48,6 +48,8 @@ type Observation struct {
 	Confirms bool   // a library and the kernel's log both report the XID; without Text the library did so second
 }
 
+func (o *Observation) confirmsOnly() bool { return o.Confirms && o.Text == "" }
+
 // SourceKernelLog is the Source of faults that the kernel log reports. Alone it does not fail a device that answers.
 const SourceKernelLog = "kernel log"
 
@@ -68,7 +70,7 @@ type Options struct {
 	Rules   Rules
 	Derived Derived       // early signs, or nil
 	Board   *events.Board // for the verdicts; nil: New creates one
-	// Events supplies the XIDs, and receives each verdict whose state or reason changed. It may be nil.
+	// Events supplies the XIDs, and receives each verdict whose state, reason or action changed. It may be nil.
 	Events *events.Bus
 	Store  *Store // of the conditions; nil keeps them in memory only
 	Booted time.Time
@@ -272,8 +274,16 @@ func (w *Watch) applyObservations(now time.Time) {
 			more = false
 		}
 	}
-	last := map[string]int{SourceKernelLog: 1} // the log's lines say more of the same XIDs
-	slices.SortStableFunc(all, func(a, b Observation) int { return cmp.Or(last[a.Source]-last[b.Source], a.Time.Compare(b.Time)) })
+	last := func(o *Observation) int {
+		switch {
+		case o.confirmsOnly(): // last, because it needs a condition
+			return 2
+		case o.Source == SourceKernelLog: // it says more of the same XIDs
+			return 1
+		}
+		return 0
+	}
+	slices.SortStableFunc(all, func(a, b Observation) int { return cmp.Or(last(&a)-last(&b), a.Time.Compare(b.Time)) })
 	for i := range all {
 		w.applyObservation(&all[i], now)
 	}
@@ -291,6 +301,8 @@ func (w *Watch) applyObservation(o *Observation, now time.Time) {
 		if kind := kindOf(o.Code, o.Text); kind != "" {
 			w.refine(o, name, kind, at)
 			name += "_" + kind
+		} else if t := w.boardNamed(o, false); t != nil && o.Text == "" && at.Sub(t.named[o.Code]).Abs() < time.Minute {
+			o.Confirms = true // a line has named the kind
 		}
 	}
 	rule := w.o.Rules.find(name)
@@ -301,7 +313,7 @@ func (w *Watch) applyObservation(o *Observation, now time.Time) {
 		if at.After(t.reset) {
 			t.recordReset(at)
 		}
-	case o.Confirms && o.Text == "":
+	case o.confirmsOnly():
 		for _, c := range t.conditions {
 			if strings.HasPrefix(c.rule.Name+"_", name+"_") {
 				c.logOnly, t.dirty = false, true
@@ -326,9 +338,13 @@ func (w *Watch) applyObservation(o *Observation, now time.Time) {
 // former one.
 func (w *Watch) refine(o *Observation, name, kind string, at time.Time) {
 	t := w.boardNamed(o, false)
-	for i := 0; t != nil && i < len(t.conditions); i++ {
-		c := t.conditions[i]
-		if c.rule.Name == name && c.since.Sub(at).Abs() < time.Minute || o.Code == recoveryXID && strings.HasPrefix(c.rule.Name, name+"_") && c.rule.Name != name+"_"+kind {
+	if t == nil {
+		return
+	}
+	t.named[o.Code] = at
+	for _, c := range t.conditions {
+		drivers := !slices.ContainsFunc(c.evidence, func(e events.Evidence) bool { return e.Source == SourceKernelLog })
+		if c.rule.Name == name && drivers && c.since.Sub(at).Abs() < time.Minute || o.Code == recoveryXID && strings.HasPrefix(c.rule.Name, name+"_") && c.rule.Name != name+"_"+kind {
 			t.end(c)
 		}
 	}
@@ -409,10 +425,13 @@ func (w *Watch) top(t *tracked) *tracked {
 	return t
 }
 
-// report logs and publishes a verdict whose state or reason differs from the last report. It skips devices without
+// report logs and publishes a verdict whose state, reason or action differs from the last report. It skips devices without
 // values yet, new healthy devices, and parts, which follow their board.
 func (w *Watch) report(t *tracked) {
-	v, before, is := &t.verdict, t.reported, reported{t.verdict.State, t.verdict.Reason}
+	v, before, is := &t.verdict, t.reported, reported{t.verdict.State, t.verdict.Reason, t.verdict.Action}
+	if is.Action == events.ActionNone {
+		is.Action = ""
+	}
 	if is == before || is.Reason == ruleStarting { // the zero value means ok
 		return
 	}

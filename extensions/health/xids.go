@@ -93,11 +93,10 @@ func kindOf(code int, line string) string {
 	info, _ := strconv.ParseUint(m[2], 0, 32) // the pattern ensures numbers
 	status, _ := strconv.ParseUint(m[3], 0, 32)
 	resolution := map[string]string{"Fatal": "RESET_GPU", "Nonfatal": "IGNORE"}[m[1]] // for kinds that the catalogue lacks
+	bits := fmt.Sprintf("%032b", info)
 	if i := slices.IndexFunc(catalogue, func(x XID) bool {
-		return x.Code == code && x.Unit != "" && x.status == status && x.sub == info>>20&0x3f && slices.ContainsFunc(x.low[:], func(bits string) bool {
-			n, _ := strconv.ParseUint(bits, 2, 32)
-			return info&(1<<len(bits)-1) == n
-		})
+		low := strings.HasSuffix(bits, x.low[0]) || strings.HasSuffix(bits, x.low[1])
+		return x.Code == code && x.Unit != "" && x.status == status && x.sub == info>>20&0x3f && low
 	}); i >= 0 {
 		resolution = catalogue[i].Resolution
 	}

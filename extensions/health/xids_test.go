@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/session"
@@ -114,14 +115,18 @@ func TestBothWitnesses(t *testing.T) {
 		{{Source: "nvml"}, {Source: SourceKernelLog, Text: line, Confirms: true}},
 		{{Source: SourceKernelLog, Text: line}, {Source: "nvml", Confirms: true}},
 	} {
-		n := newNode(t, 1, Options{}, field.GPUTemperature)
-		n.step(60, 2, time.Second, events.OK, "")
-		for _, o := range all {
-			o.Reason, o.Code, o.Device, o.Time = ReasonXID, 145, "GPU-a", n.now
-			n.Observe(o)
-			n.tick(time.Second)
+		for _, between := range []time.Duration{time.Second, 0} { // 0: in one judgement
+			n := newNode(t, 1, Options{}, field.GPUTemperature)
+			n.step(60, 2, time.Second, events.OK, "")
+			for _, o := range all {
+				o.Reason, o.Code, o.Device, o.Time = ReasonXID, 145, "GPU-a", n.now
+				n.Observe(o)
+				if between > 0 {
+					n.tick(between)
+				}
+			}
+			n.step(60, 1, time.Second, events.Failed, "xid_145_reset")
 		}
-		n.step(60, 1, time.Second, events.Failed, "xid_145_reset")
 	}
 	// A copied log that has a line twice leaves the verdict.
 	n := newNode(t, 1, Options{}, field.GPUTemperature)
@@ -133,6 +138,28 @@ func TestBothWitnesses(t *testing.T) {
 		n.tick(time.Second)
 	}
 	n.want("GPU-a", events.Failed, "xid_154_reset")
+}
+
+// TestHarmlessLines: a line that says that nothing is wrong ends no fault of another link, and two errors that have such lines raise none
+// when the driver reports both.
+func TestHarmlessLines(t *testing.T) {
+	const harmless, bad = "NVLink: fatal error detected on link 5(0x1, 0x0, 0x0)", "NVLink: fatal error detected on link 3(0x10000, 0x0, 0x0)"
+	for _, c := range []struct {
+		lines []string // "": the driver's report
+		want  events.State
+	}{{[]string{bad, harmless}, events.Degraded}, {[]string{"", bad, harmless}, events.Failed}, {[]string{harmless, harmless, "", ""}, events.OK}, {[]string{"", harmless}, events.OK}} {
+		n := newNode(t, 1, Options{}, field.GPUTemperature)
+		n.step(60, 2, time.Second, events.OK, "")
+		for _, line := range c.lines {
+			o := Observation{Reason: ReasonXID, Code: 74, Device: "GPU-a", Time: n.now, Source: "nvml"}
+			if line != "" {
+				o.Source, o.Text, o.Confirms = SourceKernelLog, "NVRM: Xid (PCI:0000:3b:00): 74, "+line, c.lines[0] == ""
+			}
+			n.Observe(o)
+			n.tick(time.Second)
+		}
+		testkit.Equal(t, fmt.Sprintf("state after %q", c.lines), c.want, n.of("GPU-a").State)
+	}
 }
 
 // TestXIDKinds: the driver reports a code, and its line in the log may say that nothing is wrong, or that the GPU must be

@@ -91,21 +91,19 @@ func askOrRead(ctx context.Context, a *exporter.Program, cmd *cli.Command, f fun
 	if err != nil {
 		return err
 	}
-	return p.Sample(ctx, cmd.Duration("timeout"), func(ctx context.Context) error { return f(ctx, newHere(p), p) })
+	return p.Sample(ctx, cmd.Duration("timeout"), func(ctx context.Context) error {
+		p.AddPages()
+		c := p.Core()
+		o := optionsOf(&c)
+		o.Lists = nil // none is in service: the sources' list counts
+		return f(ctx, here{p, api.New(o)}, p)
+	})
 }
 
 // here implements answers with a Pipeline in this process.
 type here struct {
 	*exporter.Pipeline
 	api *api.API
-}
-
-func newHere(p *exporter.Pipeline) here {
-	p.AddPages()
-	c := p.Core()
-	o := optionsOf(&c)
-	o.Lists = nil // none is in service: the sources' list counts
-	return here{p, api.New(o)}
 }
 
 // Devices implements answers.

@@ -41,7 +41,7 @@ func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, 
 		o.People = newPeople(&c)
 	}
 	answers := api.New(o)
-	stages := []exporter.Stage{{Name: "events", Run: o.Events.Run, Grace: exporter.ShortGrace}}
+	stages := []exporter.Stage{{Name: "events", Run: o.Events.Run}}
 	return stages, append(routes, exporter.Route{Pattern: api.Prefix, Handler: answers, Labels: answers.Paths(), Close: answers.Close}), nil
 }
 

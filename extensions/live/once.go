@@ -7,12 +7,11 @@ import (
 	"fmt"
 	"time"
 
-	"warpgauge/pkg/exporter"
-
 	"github.com/urfave/cli/v3"
 
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/config"
+	"warpgauge/pkg/exporter"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/session"
@@ -113,7 +112,7 @@ func onceAsked(ctx context.Context, a *exporter.Program, cmd *cli.Command, cfg *
 	if !asked || err != nil {
 		return asked, err
 	}
-	_, err = a.Out.Write(page.Bytes())
+	_, err = a.Out.Write(bytes.Map(config.Printable, page.Bytes())) // it may be another machine's
 	if found == nil || err != nil {
 		return true, err
 	}

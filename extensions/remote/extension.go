@@ -34,7 +34,7 @@ func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, 
 	if err != nil {
 		return nil, nil, err
 	}
-	return []exporter.Stage{{Name: "lists of " + r.origin, Run: r.Run, Grace: exporter.ShortGrace}}, nil, nil
+	return []exporter.Stage{{Name: "lists of " + r.origin, Run: r.Run}}, nil, nil
 }
 
 // ParseGuarded implements exporter.Guarded for the command check: it parses a list by the rules for server lists. refused

@@ -94,6 +94,14 @@ func (g *Guard) check(list field.List, v *view.View) (out []lists.Refusal) {
 	return out
 }
 
+// loses returns why a list takes too much away, or "".
+func (g *Guard) loses(gone, of int, what string) string {
+	if float64(gone) <= g.Lost*float64(of) {
+		return ""
+	}
+	return fmt.Sprintf("the list takes away %d of %d %s, more than a share of %v (--remote-limit lost)", gone, of, what, g.Lost)
+}
+
 func (g *Guard) refuses(f *field.Field) string {
 	switch {
 	case f.Interval > 0 && f.Interval < g.Interval:

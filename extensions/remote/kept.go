@@ -3,7 +3,6 @@ package remote
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,6 +19,7 @@ type List struct {
 	Hash   string     // SHA-256 of the list's content, hex
 	Until  time.Time  // by the node's clock; zero: no end
 	Fields field.List `json:"-"`
+	Former string     // hash of the server's list before; that one may return whatever it takes away
 }
 
 // ended returns an error if the time of the list is over.
@@ -50,10 +50,7 @@ const maxKept = 16 << 20
 const keptName = "list"
 
 // hashOf returns the SHA-256 in sha256sum's format.
-func hashOf(content []byte) string {
-	sum := sha256.Sum256(content)
-	return hex.EncodeToString(sum[:])
-}
+func hashOf(content []byte) string { return fmt.Sprintf("%x", sha256.Sum256(content)) }
 
 // loadKept reads the saved lists. The file begins with the SHA-256 of the rest. A directory without a path saves nothing.
 func loadKept(dir file.Private) (k kept, err error) {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -127,6 +126,13 @@ func (m *Manager) revive(l *List) error {
 // with every answer.
 func (m *Manager) parse(o *lists.Offer) *lists.Parsed {
 	p := m.guard.Parse(o, m.o.Desk)
+	known := func(name string) bool { _, _, ok := field.ByName(name); return ok || name == o.Origin }
+	for i := range p.Problems {
+		p.Problems[i].Message = transport.Hide(p.Problems[i].Message, known)
+	}
+	if p.Err != nil && !errors.Is(p.Err, errRefused) {
+		p.Err = errors.New(transport.Hide(p.Err.Error(), known))
+	}
 	if bytes.Equal(o.Content, m.last) {
 		return p
 	}
@@ -211,6 +217,12 @@ func (m *Manager) decide(ctx context.Context, t *lists.Turn, o *lists.Offer, tri
 		return m.recordOutcome(lists.Refused, err.Error(), tried, refused...)
 	}
 	next.Fields = p.Fields
+	if l := m.inService.Load(); l != nil {
+		next.Former = l.Hash
+	}
+	if why := m.loses(next); why != "" {
+		return m.recordOutcome(lists.Refused, why, tried, lists.Refusal{Text: why})
+	}
 	if m.reports() {
 		return m.recordOutcome(lists.Reported, m.difference(p.Fields), tried)
 	}
@@ -278,7 +290,10 @@ func (m *Manager) refuseAgain(list, why string) {
 
 // apply puts a list into service and saves it.
 func (m *Manager) apply(ctx context.Context, t *lists.Turn, l *List) error {
-	before := m.inService.Load()
+	before, was := m.inService.Load(), m.o.Page.Series()
+	if m.returns(l) {
+		was = 0
+	}
 	if err := t.Serve(ctx, l.service()); err != nil {
 		return err
 	}
@@ -290,7 +305,7 @@ func (m *Manager) apply(ctx context.Context, t *lists.Turn, l *List) error {
 		return errors.Join(fmt.Errorf("%w: in service it made %d series, which is more than %d (--remote-limit series); the former list is back", errRefused, n, m.guard.Series), err)
 	}
 	m.back, m.retry = nil, time.Time{}
-	m.trial = &trial{time.Now(), newCosts(m.o.Engine.Costs()), m.kept}
+	m.trial = &trial{time.Now(), newCosts(m.o.Engine.Costs()), m.kept, was}
 	m.inService.Store(l)
 	if m.kept.Passing = l; l.Until.IsZero() {
 		m.kept = kept{Lasting: l}
@@ -332,41 +347,61 @@ func (m *Manager) keep() {
 // difference describes the changes between the list in service and another list.
 func (m *Manager) difference(list field.List) string {
 	now := m.o.Desk.Status().InService.Fields
-	lines := func(l field.List) map[string]string {
-		out := map[string]string{}
-		for i := range l.Fields {
-			f := &l.Fields[i]
-			out[f.Name] += fmt.Sprint(f.Type, f.Interval, f.Buckets, f.Help)
+	text := func(f *field.Field) string { return fmt.Sprint(f.Type, f.Interval, f.Buckets, f.Help) }
+	var changed []string
+	for i := range list.Fields {
+		f := &list.Fields[i]
+		if slices.ContainsFunc(now.Fields, func(was field.Field) bool { return was.Name == f.Name && text(&was) != text(f) }) {
+			changed = append(changed, f.Name)
 		}
-		return out
 	}
-	was, is := lines(now), lines(list)
 	series, _ := newInventory(m.o.Engine.Board().Load()).all(list)
 	return fmt.Sprintf("it would be applied: adds %s; removes %s; changes %s; up to %d series",
-		some(is, func(name string) bool { return was[name] == "" }), some(was, func(name string) bool { return is[name] == "" }),
-		some(is, func(name string) bool { return was[name] != "" && was[name] != is[name] }), series)
+		some(missing(now, list)), some(missing(list, now)), some(changed), series)
 }
 
-// some returns the first few names that chosen accepts, as text.
-func some(lines map[string]string, chosen func(name string) bool) string {
-	const most = 10
-	var names []string
-	for _, name := range slices.Sorted(maps.Keys(lines)) {
-		if chosen(name) {
+// missing returns the names of the wanted fields that a list does not have.
+func missing(list, wanted field.List) (names []string) {
+	for i := range wanted.Fields {
+		name := wanted.Fields[i].Name
+		if !slices.ContainsFunc(list.Fields, func(f field.Field) bool { return f.Name == name }) {
 			names = append(names, name)
 		}
 	}
+	return names
+}
+
+// some returns the first few of the names as text.
+func some(names []string) string {
+	const most = 10
+	slices.Sort(names)
 	if len(names) > most {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], " "), len(names)-most)
 	}
 	return cmp.Or(strings.Join(names, " "), "nothing")
 }
 
+// returns reports whether a list is the one before the list in service.
+func (m *Manager) returns(l *List) bool {
+	now := m.inService.Load()
+	return now != nil && now.Former == l.Hash
+}
+
+// loses returns why a list takes too many fields of the list in service away, or "".
+func (m *Manager) loses(next *List) string {
+	if m.returns(next) {
+		return ""
+	}
+	now := m.o.Desk.Status().InService.Fields
+	return m.guard.loses(len(missing(next.Fields, now)), len(now.Fields), "fields")
+}
+
 // trial measures the cost of a new list.
 type trial struct {
-	began time.Time
-	last  costs
-	kept  kept // before the list
+	began  time.Time
+	last   costs
+	kept   kept // before the list
+	series int  // on the page before the list
 }
 
 // Times of Run. trialTime lets slow fields be read at their usual interval.
@@ -376,7 +411,7 @@ const (
 	retryAfter = 10 * time.Second // the former list could not be put into service
 )
 
-// Run ends expired lists and lists that cost too much, until ctx ends.
+// Run ends expired lists and lists that cost or lose too much, until ctx ends.
 func (m *Manager) Run(ctx context.Context) error {
 	tick := time.NewTicker(checkEvery)
 	defer tick.Stop()
@@ -390,7 +425,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	}
 }
 
-// check ends the list in service if it has expired or costs too much.
+// check ends the list in service if it has expired, or costs or loses too much.
 func (m *Manager) check(ctx context.Context, t *lists.Turn) {
 	l, now := m.inService.Load(), time.Now()
 	if l == nil {
@@ -413,11 +448,11 @@ func (m *Manager) check(ctx context.Context, t *lists.Turn) {
 	}
 }
 
-// overBudget returns why the list in service costs too much, or "".
+// overBudget returns why the list in service costs or loses too much, or "".
 func (m *Manager) overBudget(now time.Time) string {
 	cost := newCosts(m.o.Engine.Costs()).since(m.trial.last).Seconds() / now.Sub(m.trial.began).Seconds()
 	if cost <= m.guard.Cost {
-		return ""
+		return m.guard.loses(m.trial.series-m.o.Page.Series(), m.trial.series, "series")
 	}
 	return fmt.Sprintf("in service the list took %.3f seconds in vendors' libraries per second, which is more than %v (--remote-limit cost)", cost, m.guard.Cost)
 }

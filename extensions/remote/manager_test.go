@@ -51,7 +51,7 @@ type bench struct {
 	costs   session.Costs
 }
 
-var usual = Guard{Limits: Limits{Bytes: 1 << 20, Fields: 500, Series: 1000, Interval: 100 * time.Millisecond, Cost: 0.5}}
+var usual = Guard{Limits: Limits{Bytes: 1 << 20, Fields: 500, Series: 1000, Interval: 100 * time.Millisecond, Cost: 0.5, Lost: 0.5}}
 
 // gpus returns a View of n GPUs that serves a list.
 func gpus(n int, csv string) *view.View {
@@ -92,7 +92,10 @@ func (b *bench) AwaitOpened(ctx context.Context) {
 	}
 }
 
-func (b *bench) Series() int { return b.series }
+func (b *bench) Series() (n int) {
+	b.set(func() { n = b.series })
+	return n
+}
 
 func (b *bench) Status() (all []session.CollectorStatus) {
 	b.set(func() { all = b.states })
@@ -346,6 +349,34 @@ func TestCostOverBudget(t *testing.T) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		b.wantService("b c b")
+	})
+}
+
+// TestListThatTakesAway: a list takes away at most half of the fields and series in service, unless it is the one before.
+func TestListThatTakesAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.series = 100
+		b.run()
+		const wide = listB + "DCGM_FI_DEV_SM_CLOCK, gauge, c\n"
+		b.want("wide", wide, lists.Applied, lists.Applied, "c")
+		out := b.want("a", listA, lists.Refused, lists.Refused, "c")
+		testkit.Has(t, "outcome", out.Err.Error(), "takes away 2 of 3 fields")
+		b.want("b", listB, lists.Applied, lists.Applied, "c b")
+		b.set(func() { b.series = 40 })
+		time.Sleep(trialTime + 2*time.Second)
+		b.wantService("c b c")
+		testkit.Has(t, "state", b.state().Text, "takes away 60 of 100 series")
+
+		b = newBench(t)
+		b.run()
+		b.want("a", listA, lists.Applied, lists.Applied, "local")
+		b.want("wide", wide, lists.Applied, lists.Applied, "local c")
+		b.set(func() { b.series = 100 })
+		b.want("a", listA, lists.Applied, lists.Applied, "local c local")
+		b.set(func() { b.series = 10 })
+		time.Sleep(trialTime + 2*time.Second)
+		b.wantService("local c local")
 	})
 }
 

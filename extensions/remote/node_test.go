@@ -153,7 +153,7 @@ func TestFleetDelivers(t *testing.T) {
 		os.WriteFile(filepath.Join(f.directory, fleet.FleetFile), []byte("version: 1\ncohorts:\n- {name: all, list: a.csv, selector: {rack: r7}, rollout: {stages: [{percent: 100}]}}\n"), 0o600)))
 	end := f.serve()
 	b, r := newExporter(t, func(c *Settings) {
-		c.URL, c.Interval = "opamp+https://"+f.address, time.Second
+		c.URL, c.Interval, c.Limits.Lost = "opamp+https://"+f.address, time.Second, 1
 		c.CAFile, c.TokenFile, c.NodeLabels = ca, f.token, map[string]string{"rack": "r7"}
 	})
 	endNode := testkit.Start(t, r.Run)

@@ -35,6 +35,7 @@ type Limits struct {
 	Series   int           // on this node's page
 	Interval time.Duration // the shortest
 	Cost     float64       // seconds in vendors' libraries per second, of all sources
+	Lost     float64       // share of the fields and series in service that a list may take away
 }
 
 const flagMode = "remote-config"
@@ -52,7 +53,7 @@ const (
 func defaults() Settings {
 	return Settings{
 		Mode: ModeOff, Interval: 30 * time.Second,
-		Limits: Limits{Bytes: 1 << 20, Fields: 500, Series: 50000, Interval: 100 * time.Millisecond, Cost: 0.5},
+		Limits: Limits{Bytes: 1 << 20, Fields: 500, Series: 50000, Interval: 100 * time.Millisecond, Cost: 0.5, Lost: 0.5},
 	}
 }
 
@@ -66,10 +67,7 @@ func (s *Settings) check(*config.Config) error {
 	if !s.Wanted() {
 		return nil
 	}
-	errs := []error{
-		s.validateURL(),
-		config.AtLeast("remote-interval", s.Interval, minInterval),
-	}
+	errs := []error{s.validateURL(), config.AtLeast("remote-interval", s.Interval, minInterval)}
 	if (s.CertFile == "") != (s.KeyFile == "") {
 		errs = append(errs, errors.New("--remote-cert-file and --remote-key-file belong together: set both or none"))
 	}
@@ -128,7 +126,7 @@ func (s *Settings) Flags(set *config.Set) {
 		flag("remote-allow", "CLASS,…", config.List(&s.Allow),
 			"What a server may do although it is refused by default. profiling: ask for DCGM_FI_PROF_…, whose hardware only one program at a time can use; changing-labels: ask for labels that make new series each time their value changes; other-origins: redirect to another scheme, host or port."),
 		flag("remote-limit", "NAME=VALUE,…", limits{&s.Limits},
-			"Limits for the server's lists. bytes: size of the list; fields: their number; series: on this node's page; interval: the shortest allowed; cost: seconds in vendors' libraries per second, all devices together."),
+			"Limits for the server's lists. bytes: size of the list; fields: their number; series: on this node's page; interval: the shortest allowed; cost: seconds in vendors' libraries per second, all devices together; lost: the share of the fields and of the series in service that a list may take away, at most 1."),
 		flag("remote-token-file", "FILE", config.Text(&s.TokenFile),
 			"File with a bearer token for the server, sent only over TLS or to this machine. The exporter reads it again for each request."),
 		ca,
@@ -147,26 +145,26 @@ type limits struct{ at *Limits }
 func (l limits) Set(text string) error {
 	values := map[string]interface{ Set(string) error }{
 		"bytes": config.Bytes(&l.at.Bytes), "fields": config.Int(&l.at.Fields), "series": config.Int(&l.at.Series),
-		"interval": config.Duration(&l.at.Interval), "cost": config.Number(&l.at.Cost),
+		"interval": config.Duration(&l.at.Interval), "cost": config.Number(&l.at.Cost), "lost": config.Number(&l.at.Lost),
 	}
 	for _, item := range config.SplitList(text) {
 		name, value, _ := strings.Cut(item, "=")
 		v, known := values[name]
 		if !known {
-			return fmt.Errorf("unknown limit %q: write bytes=, fields=, series=, interval= or cost=", name)
+			return fmt.Errorf("unknown limit %q: write bytes=, fields=, series=, interval=, cost= or lost=", name)
 		}
 		if err := v.Set(value); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	if l.at.Bytes < 1 || l.at.Fields < 1 || l.at.Series < 1 || !(l.at.Cost > 0) {
+	if l.at.Bytes < 1 || l.at.Fields < 1 || l.at.Series < 1 || !(l.at.Cost > 0) || !(l.at.Lost > 0) {
 		return errors.New("a limit must be more than 0")
 	}
 	return nil
 }
 
 func (l limits) String() string {
-	return fmt.Sprintf("bytes=%s,fields=%d,series=%d,interval=%s,cost=%v", config.Bytes(&l.at.Bytes), l.at.Fields, l.at.Series, config.Duration(&l.at.Interval), l.at.Cost)
+	return fmt.Sprintf("bytes=%s,fields=%d,series=%d,interval=%s,cost=%v,lost=%v", config.Bytes(&l.at.Bytes), l.at.Fields, l.at.Series, config.Duration(&l.at.Interval), l.at.Cost, l.at.Lost)
 }
 
 // pairs implements a flag with names and values, which can be repeated.

@@ -61,9 +61,9 @@ func TestRemoteLimits(t *testing.T) {
 	e = NewExtension()
 	_, _, err = configtest.Parse(t, nil, []configtest.Flags{e}, "--remote-limit=bytes=2MiB,series=9,interval=1s")
 	must(t, err)
-	testkit.Equal(t, "limits", Limits{Bytes: 2 << 20, Fields: 500, Series: 9, Interval: time.Second, Cost: 0.5}, e.Limits)
+	testkit.Equal(t, "limits", Limits{Bytes: 2 << 20, Fields: 500, Series: 9, Interval: time.Second, Cost: 0.5, Lost: 0.5}, e.Limits)
 	for _, bad := range []string{
-		"--remote-limit=fields", "--remote-limit=fields=x", "--remote-limit=speed=1", "--remote-limit=fields=0", "--remote-limit=cost=NaN", "--remote-limit=interval=1",
+		"--remote-limit=fields", "--remote-limit=fields=x", "--remote-limit=speed=1", "--remote-limit=fields=0", "--remote-limit=cost=NaN", "--remote-limit=lost=0", "--remote-limit=interval=1",
 		"--node-label=rack", "--node-label=a b=c", "--node-label=x=" + strings.Repeat("y", 300), "--remote-config=maybe",
 	} {
 		if _, _, err := configtest.Parse(t, nil, []configtest.Flags{NewExtension()}, bad); err == nil {

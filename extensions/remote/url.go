@@ -49,12 +49,10 @@ func (u *URL) Run(ctx context.Context) error {
 	defer u.client.CloseIdleConnections()
 	wait := u.interval / 10 // nodes that start together do not ask together
 	for {
-		timer := time.NewTimer(transport.Jitter(wait))
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return nil
-		case <-timer.C:
+		case <-time.After(transport.Jitter(wait)):
 		}
 		err := u.ask(ctx)
 		var busy *transport.ServerError
@@ -145,7 +143,7 @@ func plain(err error) error {
 	if err = transport.WithoutURL(err); errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("the server has not answered within %v", requestTimeout)
 	}
-	return err
+	return errors.New(transport.Hide(err.Error(), func(string) bool { return false }))
 }
 
 // maxHeader bounds the stored header values, in bytes.

@@ -3,6 +3,9 @@ package accumulate
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/field"
 )
 
@@ -23,12 +26,8 @@ func TestClockEvents(t *testing.T) {
 	}
 	check := func(reason string, count, total float64) {
 		t.Helper()
-		if got := value(s, "GPU-a", clockCount, "clock_event", reason, "window_size_in_ms", fiveMin); !same(got, count) {
-			t.Errorf("%s: count is %v, want %v", reason, got, count)
-		}
-		if got := value(s, "GPU-a", clockTotal, "clock_event", reason); !same(got, total) {
-			t.Errorf("%s: total is %v, want %v", reason, got, total)
-		}
+		testkit.Equal(t, reason+": count", count, value(s, "GPU-a", clockCount, "clock_event", reason, "window_size_in_ms", fiveMin), cmpopts.EquateNaNs())
+		testkit.Equal(t, reason+": total", total, value(s, "GPU-a", clockTotal, "clock_event", reason), cmpopts.EquateNaNs())
 	}
 	step(0, nan)
 	check("power_cap", nan, nan) // not known yet
@@ -62,7 +61,6 @@ func TestClockEvents(t *testing.T) {
 	step(10_312, -4)    // not a mask
 	step(10_313, 1<<60) // both invalid: a float64 cell cannot hold their low bits
 	check("power_cap", 0, 2)
-	if got := value(s, "GPU-silent", clockCount, "clock_event", "power_cap", "window_size_in_ms", fiveMin); !same(got, nan) {
-		t.Errorf("a device without the reading has the count %v, want none", got)
-	}
+	count := value(s, "GPU-silent", clockCount, "clock_event", "power_cap", "window_size_in_ms", fiveMin)
+	testkit.Equal(t, "count of a device without the reading", nan, count, cmpopts.EquateNaNs())
 }

@@ -152,5 +152,3 @@ func checkSums(t *testing.T, h *Histogram) {
 		t.Errorf("histogram of %d: classic buckets add up to %d, native ones to %d", h.Count, classic, native)
 	}
 }
-
-func same(a, b float64) bool { return a == b || math.IsNaN(a) && math.IsNaN(b) }

@@ -85,9 +85,8 @@ func TestReloadWithOtherBuckets(t *testing.T) {
 	checkHistogram(t, power(t, s, "GPU-a"), 2, 200)
 	testkit.Equal(t, "total of xid 48", 1.0, value(s, "GPU-a", xidTotal, "xid", "48"))
 	sync(viewOf(), at(5))
-	if sync(viewOf(), at(86406)); len(s.states) != 0 {
-		t.Error("counts are kept for more than a day without the device")
-	}
+	sync(viewOf(), at(86406))
+	testkit.Equal(t, "states after more than a day without the device", 0, len(s.states))
 }
 
 func TestSyncAllocatesNothing(t *testing.T) {
@@ -136,7 +135,5 @@ func TestStatesAreBounded(t *testing.T) {
 		}
 		s.dropUnused()
 	}
-	if got := len(s.states["a"]) + len(s.states["b"]); got != maxUnused+2*maxStates {
-		t.Errorf("%d states, want %d unused and %d in use", got, maxUnused, 2*maxStates)
-	}
+	testkit.Equal(t, "states, unused and in use", maxUnused+2*maxStates, len(s.states["a"])+len(s.states["b"]))
 }

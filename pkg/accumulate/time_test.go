@@ -19,9 +19,7 @@ func TestPartsOfAMillisecondAreCarried(t *testing.T) {
 	}
 	sync(viewOf(b), start)
 	// The first sample counts for an interval of one second.
-	if got, want := power(t, s, "GPU-a").Count, uint64(1000+999*1_234_567/1_000_000); got != want {
-		t.Errorf("count: got %d ms, want %d", got, want)
-	}
+	testkit.Equal(t, "count in ms", uint64(1000+999*1_234_567/1_000_000), power(t, s, "GPU-a").Count)
 }
 
 // TestBufferedSamplesReplaceTheReading: each buffered sample counts for its time, and the polled reading does

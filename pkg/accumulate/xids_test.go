@@ -1,10 +1,12 @@
 package accumulate
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"warpgauge/internal/testkit"
@@ -26,16 +28,11 @@ func TestXIDs(t *testing.T) {
 	check := func(seconds float64, device string, none float64, codes map[string][2]float64) {
 		t.Helper()
 		sync(v, at(seconds))
-		if got := value(s, device, xidCount, "window_size_in_ms", fiveMin); !same(got, none) {
-			t.Errorf("%s at %vs: count without xid: got %v, want %v", device, seconds, got, none)
-		}
+		what := fmt.Sprintf("%s at %vs: ", device, seconds)
+		testkit.Equal(t, what+"count without xid", none, value(s, device, xidCount, "window_size_in_ms", fiveMin), cmpopts.EquateNaNs())
 		for code, want := range codes {
-			if got := value(s, device, xidCount, "window_size_in_ms", fiveMin, "xid", code); !same(got, want[0]) {
-				t.Errorf("%s at %vs: count of xid %s: got %v, want %v", device, seconds, code, got, want[0])
-			}
-			if got := value(s, device, xidTotal, "xid", code); !same(got, want[1]) {
-				t.Errorf("%s at %vs: total of xid %s: got %v, want %v", device, seconds, code, got, want[1])
-			}
+			testkit.Equal(t, what+"count of xid "+code, want[0], value(s, device, xidCount, "window_size_in_ms", fiveMin, "xid", code), cmpopts.EquateNaNs())
+			testkit.Equal(t, what+"total of xid "+code, want[1], value(s, device, xidTotal, "xid", code), cmpopts.EquateNaNs())
 		}
 	}
 	nothing := map[string][2]float64{"79": {nan, 0}, "48": {nan, 0}, "999": {nan, nan}}
@@ -50,9 +47,7 @@ func TestXIDs(t *testing.T) {
 	b.row(at(2))
 	check(2, "GPU-a", nan, map[string][2]float64{"48": {2, 2}, "999": {1, 1}, "79": {nan, 0}})
 	check(2, "GPU-b", 0, nothing)
-	if s.Version() == before {
-		t.Error("new codes did not change the version of the set of series")
-	}
+	testkit.Equal(t, "new codes changed the version of the set of series", true, s.Version() != before)
 	before = s.Version()
 	*b.cell(0, cellXID) = 48
 	b.row(at(200))
@@ -79,12 +74,8 @@ func TestXIDCodesAreBounded(t *testing.T) {
 	}
 	testkit.Equal(t, "sum of the totals, all 505 events", 505.0, sum)
 	testkit.Equal(t, "first code", "other", x.codes[0].label())
-	if len(knownXIDs) >= maxXIDs/2 {
-		t.Errorf("%d known XIDs leave little room for others", len(knownXIDs))
-	}
-	if !slices.IsSortedFunc(x.codes, func(a, b *xidCode) int { return int(a.code - b.code) }) {
-		t.Error("codes are not in order")
-	}
+	testkit.Equal(t, "the known XIDs leave room for others", true, len(knownXIDs) < maxXIDs/2)
+	testkit.Equal(t, "the codes are in order", true, slices.IsSortedFunc(x.codes, func(a, b *xidCode) int { return int(a.code - b.code) }))
 }
 
 // TestGaps: a gap that rows reports counts for the collector of the source with the gap.

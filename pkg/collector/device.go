@@ -61,14 +61,7 @@ func (d *Device) Ownable() bool {
 }
 
 // Label returns the value of one of the device's Labels, or "" if it has no label of that name.
-func (d *Device) Label(name string) string {
-	for _, l := range d.Labels {
-		if l.Name == name {
-			return l.Value
-		}
-	}
-	return ""
-}
+func (d *Device) Label(name string) string { return LabelValue(d.Labels, name) }
 
 // SysfsPCI returns the device's PCI address in the kernel's spelling: "0000:3b:00.0".
 func (d *Device) SysfsPCI() string {
@@ -104,6 +97,16 @@ func (d *Device) Text(id field.ID) (string, bool) {
 
 // Label is one label of a series, unescaped.
 type Label struct{ Name, Value string }
+
+// LabelValue returns the value of the label of that name, or "" if there is none.
+func LabelValue(labels []Label, name string) string {
+	for _, l := range labels {
+		if l.Name == name {
+			return l.Value
+		}
+	}
+	return ""
+}
 
 // Column describes one cell of a row: device × field × further labels.
 type Column struct {

@@ -131,10 +131,7 @@ func GetProcesses(list []Process, block []float64) (out []Process, count int) {
 // ProcessBlocks returns the start of each device's block in a row, or -1 for a device without a block. The columns may
 // come from another process, so ProcessBlocks returns an error if AppendProcessColumns would not return them.
 func ProcessBlocks(devices int, columns []Column) ([]int, error) {
-	starts := make([]int, devices)
-	for i := range starts {
-		starts[i] = -1
-	}
+	starts := slices.Repeat([]int{-1}, devices)
 	if len(columns)%ProcessWidth != 0 {
 		return nil, fmt.Errorf("read columns of processes: %d is not a multiple of %d", len(columns), ProcessWidth)
 	}

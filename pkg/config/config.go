@@ -8,6 +8,7 @@
 package config
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -303,10 +304,7 @@ func (c *Config) LogLevel() zapcore.Level {
 // EffectiveStaleAfter returns the age at which a device's series leave the page: the configured age, else 30
 // s or three ticks, whichever is longer, because a page must not be empty between two ticks.
 func (c *Config) EffectiveStaleAfter() time.Duration {
-	if c.StaleAfter != 0 {
-		return c.StaleAfter
-	}
-	return max(30*time.Second, 3*c.Interval)
+	return cmp.Or(c.StaleAfter, max(30*time.Second, 3*c.Interval))
 }
 
 // NodeName returns the node's name in Kubernetes, or "" if no variable has it.

@@ -89,16 +89,12 @@ func TestContractFlags(t *testing.T) {
 			got := func(env environment, args ...string) string {
 				t.Helper()
 				s, err := parse(t, env, args...)
-				if err != nil {
-					t.Fatalf("parse %q with %v: %v", args, env, err)
-				}
+				testkit.Must(t, err)
 				return s.find(c.name).Value.String()
 			}
 			want := func(what, got, want string) {
 				t.Helper()
-				if got != want {
-					t.Errorf("%s: %s = %q, want %q", what, c.name, got, want)
-				}
+				testkit.Equal(t, what+": "+c.name, want, got)
 			}
 			if !slices.ContainsFunc(NewSet(environment{}.Lookup).flags, func(f *Flag) bool { return f.Name == c.name }) {
 				t.Fatal("no such flag")
@@ -240,15 +236,9 @@ func TestBadSettings(t *testing.T) {
 		if err == nil {
 			_, err = s.Config()
 		}
-		if (err == nil) != (len(c.want) == 0) {
-			t.Errorf("%s with %v: %v, want an error with %q", c.args, c.env, err, c.want)
-			continue
-		}
-		for _, w := range c.want {
-			if !strings.Contains(err.Error(), w) {
-				t.Errorf("%s with %v: error %q lacks %q", c.args, c.env, err, w)
-			}
-		}
+		what := fmt.Sprintf("%s with %v: there is an error", c.args, c.env)
+		testkit.Equal(t, what, len(c.want) > 0, err != nil)
+		testkit.Has(t, what, fmt.Sprint(err), c.want...)
 	}
 }
 
@@ -427,9 +417,7 @@ func TestCounters(t *testing.T) {
 
 	absent := filepath.Join(dir, "absent.csv")
 	_, _, err := read(parse(t, nil, "-f", absent))
-	if err == nil || !strings.Contains(err.Error(), absent) || !strings.Contains(err.Error(), "--collectors") {
-		t.Errorf("an absent file gives %v, want its name and what to do", err)
-	}
+	testkit.Has(t, "the error for an absent file, with its name and what to do", fmt.Sprint(err), absent, "--collectors")
 	if _, _, err := read(parse(t, nil, "-f", dir)); err == nil || !strings.Contains(err.Error(), "directory") {
 		t.Errorf("a directory gives %v, want an error that says so", err)
 	}

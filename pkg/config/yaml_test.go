@@ -132,9 +132,7 @@ func TestYAMLErrors(t *testing.T) {
 	} {
 		y, err := parseYAML([]byte(text), "c.yaml")
 		must(t, err)
-		if err := y.Apply(parseList(t, threeFields)); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), `configuration file "c.yaml": `) {
-			t.Errorf("%q: error %v, want the file and %q", text, err, want)
-		}
+		testkit.Has(t, fmt.Sprintf("the error of %q", text), fmt.Sprint(y.Apply(parseList(t, threeFields))), want, `configuration file "c.yaml": `)
 	}
 }
 
@@ -153,9 +151,7 @@ metrics:
 `), "c.yaml")
 	must(t, err)
 	_, problems, err := field.Parse(strings.NewReader(string(y.csv())), field.ParseOptions{File: "c.yaml"})
-	if err == nil {
-		t.Error("a bad type is no error")
-	}
+	testkit.Equal(t, "a bad type is an error", true, err != nil)
 	y.Place("another.csv", problems)
 	y.Place("c.yaml", problems)
 	var got []string

@@ -64,7 +64,7 @@ type Guard interface {
 type Stage struct {
 	Name  string
 	Run   func(context.Context) error
-	Grace time.Duration // the exporter waits at least this long for the stage's end
+	Grace time.Duration // the exporter waits at least this long for the stage's end; 0 means ShortGrace
 }
 
 // Route is a path that HTTP serves.

@@ -15,7 +15,7 @@ func notifier(log *zap.Logger) Stage {
 			log.Warn("cannot notify systemd", zap.String("state", state), zap.Error(err))
 		}
 	}
-	return Stage{Name: "notices to systemd", Grace: ShortGrace, Run: func(ctx context.Context) error {
+	return Stage{Name: "notices to systemd", Run: func(ctx context.Context) error {
 		say(daemon.SdNotifyReady)
 		<-ctx.Done()
 		say(daemon.SdNotifyStopping)

@@ -70,7 +70,11 @@ func newOwners(a *Program, cfg *config.Config, e *Engine, reg prometheus.Registe
 		table.Allocations = kubelet
 		o.add(client{name: "pod resources", run: kubelet.Run}, kubelet.Health)
 		o.addAPIServer(a, cfg, kubelet, &table, changed, log)
-		o.addProcesses(cfg, e, &table, changed, log)
+		if board := e.Processes(); board != nil && cfg.Kubernetes.ProcessValuesWanted() {
+			p := owner.NewProcesses(board, changed, log)
+			table.Processes = p
+			o.add(client{name: "processes", run: p.Run, complete: polledAfter(e, p)}, p.Health)
+		}
 	}
 	o.keeper = owner.New(e.Board(), table)
 	reg.MustRegister(o.Health)
@@ -112,17 +116,6 @@ func (o *Owners) addAPIServer(a *Program, cfg *config.Config, kubelet *kube.Kube
 	o.add(c, s.Health...)
 }
 
-// addProcesses finds the pods of processes, if collectors report processes.
-func (o *Owners) addProcesses(cfg *config.Config, e *Engine, table *owner.Options, changed func(), log *zap.Logger) {
-	board := e.Processes()
-	if board == nil || !cfg.Kubernetes.ProcessValuesWanted() {
-		return
-	}
-	p := owner.NewProcesses(board, changed, log)
-	table.Processes = p
-	o.add(client{name: "processes", run: p.Run, complete: polledAfter(e, p)}, p.Health)
-}
-
 // polledAfter reports whether processes were polled after their collectors had reported them.
 func polledAfter(e *Engine, p *owner.Processes) func() bool {
 	var since time.Time
@@ -143,7 +136,7 @@ func (o *Owners) stages() (out []Stage) {
 		return nil
 	}
 	for _, c := range o.clients {
-		out = append(out, Stage{Name: c.name, Grace: ShortGrace, Run: func(ctx context.Context) error {
+		out = append(out, Stage{Name: c.name, Run: func(ctx context.Context) error {
 			if err := c.run(ctx); err != nil && ctx.Err() == nil {
 				o.log.Error(c.name+" has ended, its last answer is kept", zap.Error(err))
 			}
@@ -151,7 +144,7 @@ func (o *Owners) stages() (out []Stage) {
 			return nil
 		}})
 	}
-	return append(out, Stage{Name: "owner table", Run: o.keeper.Run, Grace: ShortGrace})
+	return append(out, Stage{Name: "owner table", Run: o.keeper.Run})
 }
 
 // WriteProblems writes the failed mappings with their reasons, and the kubelet's devices that the exporter

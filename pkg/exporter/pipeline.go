@@ -140,13 +140,13 @@ func (p *Pipeline) AddPages() {
 func (p *Pipeline) Stages() []Stage {
 	out := []Stage{
 		{Name: "sampler", Run: p.Engine.Run, Grace: samplerStop + 400*time.Millisecond},
-		{Name: "rows", Run: p.Rows.Run, Grace: ShortGrace},
-		{Name: "states", Run: func(ctx context.Context) error { return p.States.Run(ctx, p.Board, p.Engine.Status) }, Grace: ShortGrace},
+		{Name: "rows", Run: p.Rows.Run},
+		{Name: "states", Run: func(ctx context.Context) error { return p.States.Run(ctx, p.Board, p.Engine.Status) }},
 	}
 	out = append(out, p.Owners.stages()...)
-	out = append(out, Stage{Name: "renderer", Run: p.Renderer.Run, Grace: ShortGrace})
+	out = append(out, Stage{Name: "renderer", Run: p.Renderer.Run})
 	if p.self != nil {
-		out = append(out, Stage{Name: "own metrics", Run: p.self.Run, Grace: ShortGrace})
+		out = append(out, Stage{Name: "own metrics", Run: p.self.Run})
 	}
 	return out
 }
@@ -155,7 +155,7 @@ func (p *Pipeline) Stages() []Stage {
 func (p *Pipeline) watches() (out []Stage) {
 	for _, path := range p.files.Paths() {
 		out = append(out, Stage{
-			Name: "watch of " + path, Grace: ShortGrace,
+			Name: "watch of " + path,
 			Run: func(ctx context.Context) error {
 				seen := func() ([]byte, bool) { return p.files.Seen(path) }
 				return config.Watch(ctx, path, seen, func() { p.Lists.RequestReload("file change") })

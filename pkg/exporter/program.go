@@ -103,14 +103,6 @@ func (a *Program) extend(cfg *config.Config, list field.List) field.List {
 	return list
 }
 
-// viewsProcesses reports whether an extension shows the processes on devices.
-func (a *Program) viewsProcesses() bool {
-	return slices.ContainsFunc(a.Extensions, func(e Extension) bool {
-		v, ok := e.(ProcessViewer)
-		return ok && v.ViewsProcesses()
-	})
-}
-
 // NewFiles returns the reader and parser of the counters CSV at path, or of the configured one if path is empty. level
 // is the log's, if a configuration file may change it.
 func (a *Program) NewFiles(cfg *config.Config, path string, level *zap.AtomicLevel) *lists.Files {
@@ -144,7 +136,10 @@ func (a *Program) ParseList(in *config.Content, files *lists.Files, guarded bool
 // Collectors returns the configured rows, with process collectors if their values are wanted or an extension shows
 // them.
 func (a *Program) Collectors(cfg *config.Config, log *zap.Logger) ([]Vendor, error) {
-	processes := cfg.Kubernetes.ProcessValuesWanted() || a.viewsProcesses()
+	processes := cfg.Kubernetes.ProcessValuesWanted() || slices.ContainsFunc(a.Extensions, func(e Extension) bool {
+		v, ok := e.(ProcessViewer)
+		return ok && v.ViewsProcesses()
+	})
 	// With an isolated simulated node the parent also makes the collector, to find mistakes in its spec at start,
 	// but never opens it.
 	all, err := a.Vendors(cfg, time.Time{}, log)
@@ -253,7 +248,7 @@ func (a *Program) stages(ctx context.Context, cfg *config.Config, log *zap.Logge
 		return nil, err
 	}
 	stages := append(p.Stages(), Stage{
-		Name: "lists", Grace: ShortGrace,
+		Name: "lists",
 		Run: func(ctx context.Context) error {
 			return p.Lists.Run(ctx, lists.Signals{Reload: sig.hangup, Release: sig.letGo, Resume: sig.resume})
 		},

@@ -21,12 +21,10 @@ const statusPoll = 5 * time.Millisecond
 // passed. At the end it waits for library calls as long as the exporter does.
 func (p *Pipeline) Sample(ctx context.Context, timeout time.Duration, f func(ctx context.Context) error) error {
 	rctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = p.Engine.Run(rctx) // abandoned calls end with the process
-	}()
-	defer func() { cancel(); <-done }()
+	var sampler sync.WaitGroup
+	sampler.Go(func() { _ = p.Engine.Run(rctx) }) // abandoned calls end with the process
+	defer sampler.Wait()
+	defer cancel()
 	defer p.Owners.start(ctx)()
 	wctx, stop := context.WithTimeout(ctx, timeout)
 	defer stop()

@@ -1,6 +1,7 @@
 package exporter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,8 @@ const stopWithin = 5 * time.Second
 
 // ShortGrace is for stages that end without waiting. On busy machines they may also use the rest of stopWithin.
 const ShortGrace = 50 * time.Millisecond
+
+func (s *Stage) grace() time.Duration { return cmp.Or(s.Grace, ShortGrace) }
 
 type running struct {
 	Stage
@@ -50,12 +53,12 @@ func RunStages(ctx context.Context, log *zap.Logger, stages ...Stage) error {
 	}
 	end, reserved := time.Now().Add(stopWithin), time.Duration(0)
 	for _, s := range stages {
-		reserved += s.Grace
+		reserved += s.grace()
 	}
 	for i := len(started) - 1; i >= 0; i-- {
 		r := started[i]
-		if reserved -= r.Grace; r != early {
-			r.stop(log, max(r.Grace, time.Until(end)-reserved))
+		if reserved -= r.grace(); r != early {
+			r.stop(log, max(r.grace(), time.Until(end)-reserved))
 		}
 	}
 	switch {

@@ -68,11 +68,6 @@ func (o *Options) owners(d *collector.Device) []view.Owner {
 	return o.Owners.Owners(d)
 }
 
-// split reports whether a reading of the device is split per user.
-func (o *Options) split(d *collector.Device, f field.ID) bool {
-	return o.Owners != nil && d.Ownable() && o.Owners.Split(d, f)
-}
-
 // deviceLabels makes the label sets of one device at a time.
 type deviceLabels struct {
 	b      *builder
@@ -85,13 +80,11 @@ type deviceLabels struct {
 // bareKind distinguishes the label sets of columns without labels.
 type bareKind struct{ xid, single bool }
 
-func (b *builder) newDeviceLabels() *deviceLabels { return &deviceLabels{b: b} }
-
 // setsOf returns the label sets of a column: one per owner, or one if there is no owner or each owner has a
 // value.
 func (l *deviceLabels) setsOf(d *collector.Device, f field.ID, column []collector.Label, xid bool) []*labelSet {
 	l.turn(d)
-	kind, owners := bareKind{xid, len(l.owners) == 0 || l.b.o.split(d, f)}, l.owners
+	kind, owners := bareKind{xid, len(l.owners) == 0 || l.b.o.Owners.Split(d, f)}, l.owners
 	if kind.single {
 		owners = []view.Owner{{}}
 	}

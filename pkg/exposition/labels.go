@@ -3,6 +3,7 @@ package exposition
 import (
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/prometheus/common/model"
@@ -144,11 +145,15 @@ func appendPairs(b []byte, pairs []collector.Label) []byte {
 // closePairs ends labels that end with a comma.
 func closePairs(b []byte) []byte { return append(b[:len(b)-1], "} "...) }
 
-// printable replaces bytes that are not allowed on a page: invalid UTF-8, and NUL, which
+// printable replaces what may not be on a page: invalid UTF-8, and characters that control a terminal, with NUL, which
 // ends the input of Prometheus' text parser.
 func printable(s string) string {
-	const replacement = string(utf8.RuneError)
-	return strings.ReplaceAll(strings.ToValidUTF8(s, replacement), "\x00", replacement)
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' {
+			return utf8.RuneError
+		}
+		return r
+	}, strings.ToValidUTF8(s, string(utf8.RuneError)))
 }
 
 // appendLabelValue appends a label value between quotes. Text and OpenMetrics

@@ -83,7 +83,7 @@ func (b *builder) addSource(index int, s *view.Source) {
 	}
 	slices.SortStableFunc(order, func(x, y int) int { return cmp.Compare(s.Columns[x].Device, s.Columns[y].Device) })
 
-	labels := b.newDeviceLabels()
+	labels := &deviceLabels{b: b}
 	for _, i := range order {
 		c := &s.Columns[i]
 		fields := byReading[c.Field]
@@ -141,7 +141,7 @@ func (b *builder) addAccumulated(all []accumulate.Series) {
 	for i, s := range b.layout.view.Sources {
 		index[s] = i
 	}
-	labels := b.newDeviceLabels()
+	labels := &deviceLabels{b: b}
 	for i := range all {
 		s := &all[i]
 		source, known := index[s.Source]
@@ -280,7 +280,7 @@ func (b *builder) addShares(shares *view.Shares) {
 
 func (b *builder) addSharesOf(index int, s *view.Source, shares *view.Shares, of map[string][]int) {
 	byReading := metricsByReading(s)
-	labels := b.newDeviceLabels()
+	labels := &deviceLabels{b: b}
 	for d := range s.Devices {
 		if !s.Devices[d].Ownable() || InPlace(&s.Fields, &s.Devices[d]) {
 			continue

@@ -65,7 +65,7 @@ func (l *layout) encode() {
 			f.proto = appendString(f.proto, familyHelp, f.help)
 		}
 		f.proto = protowire.AppendTag(f.proto, familyType, protowire.VarintType)
-		f.proto = protowire.AppendVarint(f.proto, f.kind.protobuf())
+		f.proto = protowire.AppendVarint(f.proto, [...]uint64{counter: 0, gauge: 1, untyped: 3, histogram: 4}[f.kind]) // in MetricType
 	}
 	l.encoded = true
 }
@@ -103,18 +103,15 @@ func (f *family) appendSampleMetrics(b []byte, s *snapshot) []byte {
 			if f.kind == counter && c.created != nil && *c.created != 0 {
 				b = appendCountMetric(b, c.labels.proto[0], c.scale.Of(v), *c.created)
 			} else {
-				b = f.appendMetric(b, c.labels.proto[0], c.scale.Of(v))
+				labels := c.labels.proto[0]
+				b = protowire.AppendTag(b, familyMetric, protowire.BytesType)
+				b = protowire.AppendVarint(b, uint64(len(labels)+valueSize))
+				b = append(b, labels...)
+				b = f.kind.appendValueMessage(b, c.scale.Of(v))
 			}
 		}
 	}
 	return b
-}
-
-func (f *family) appendMetric(b, labels []byte, v float64) []byte {
-	b = protowire.AppendTag(b, familyMetric, protowire.BytesType)
-	b = protowire.AppendVarint(b, uint64(len(labels)+valueSize))
-	b = append(b, labels...)
-	return f.kind.appendValueMessage(b, v)
 }
 
 // appendCountMetric appends a counter with its start time in Unix ns.
@@ -165,11 +162,6 @@ func (k kind) appendValueMessage(b []byte, v float64) []byte {
 
 // metricFields has the field of Metric for the value of a kind.
 var metricFields = [...]protowire.Number{gauge: metricGauge, counter: metricCounter, untyped: metricUntyped}
-
-// protobuf returns the number of the type in MetricType.
-func (k kind) protobuf() uint64 {
-	return [...]uint64{counter: 0, gauge: 1, untyped: 3, histogram: 4}[k]
-}
 
 // messageRoom is how many bytes openMessage keeps for a length: enough for a
 // message of 2^35 bytes.

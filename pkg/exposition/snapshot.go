@@ -83,7 +83,11 @@ func (s *snapshot) capture(v *view.View, staleAfter time.Duration, now time.Time
 	s.readRings()
 	s.applyFloors(now)
 	s.markLive(staleAfter, now.UnixNano())
-	s.hideOldZeros()
+	s.xidCells(func(cell *float64, _ string, device int32) {
+		if *cell == 0 && !s.live[device] {
+			*cell = math.NaN() // the last XID of a stale device stays true, but zero may have become wrong
+		}
+	})
 }
 
 // markLive decides which devices belong on a page. A stamp that is too far in the future is not fresh either:
@@ -146,15 +150,6 @@ func (s *snapshot) rememberXIDs() {
 			*cell = last
 		case *cell > 0 && (known || len(s.xids) < maxXIDs):
 			s.xids[id] = *cell
-		}
-	})
-}
-
-// hideOldZeros removes the zeros of stale devices from the page: an XID stays true, but zero may have become wrong.
-func (s *snapshot) hideOldZeros() {
-	s.xidCells(func(cell *float64, _ string, device int32) {
-		if *cell == 0 && !s.live[device] {
-			*cell = math.NaN()
 		}
 	})
 }

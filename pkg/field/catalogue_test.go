@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"warpgauge/internal/testkit"
 )
 
 func TestByName(t *testing.T) {
@@ -50,24 +52,18 @@ func TestByName(t *testing.T) {
 func TestCatalogue(t *testing.T) {
 	metricName := regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`) // Prometheus', without colons
 	all := All()
-	if !slices.IsSortedFunc(all, func(a, b *Descriptor) int { return int(a.ID) - int(b.ID) }) {
-		t.Error("All is not in the order of ids")
-	}
+	testkit.Equal(t, "All is in the order of ids", true, slices.IsSortedFunc(all, func(a, b *Descriptor) int { return int(a.ID) - int(b.ID) }))
 	seen := map[string]ID{}
 	for _, d := range all {
 		for _, name := range append([]string{d.Name}, d.Aliases...) {
-			if !metricName.MatchString(name) {
-				t.Errorf("%d: Prometheus would not take the name %q", d.ID, name)
-			}
+			testkit.Equal(t, fmt.Sprintf("%d: Prometheus takes the name %q", d.ID, name), true, metricName.MatchString(name))
 			if other, dup := seen[name]; dup {
 				t.Errorf("%q is both %d and %d", name, other, d.ID)
 			}
 			seen[name] = d.ID
 		}
 		number := d.Kind == Int64 || d.Kind == Double
-		if number != (d.Min < d.Max) {
-			t.Errorf("%s: a %v with range %v to %v", d.Name, d.Kind, d.Min, d.Max)
-		}
+		testkit.Equal(t, fmt.Sprintf("%s: a %v with range %v to %v", d.Name, d.Kind, d.Min, d.Max), number, d.Min < d.Max)
 		if math.IsInf(d.Min, 0) || math.IsInf(d.Max, 0) {
 			t.Errorf("%s: range %v to %v", d.Name, d.Min, d.Max)
 		}
@@ -165,12 +161,8 @@ func TestXIDText(t *testing.T) {
 	for code := range codes {
 		fmt.Fprintf(sum, "%d\t%s\n", code, XIDText(code))
 	}
-	if got := hex.EncodeToString(sum.Sum(nil)); got != theirs {
-		t.Errorf("the texts of the XIDs are not dcgm-exporter's: digest %s, want %s", got, theirs)
-	}
+	testkit.Equal(t, "digest of the texts of the XIDs", theirs, hex.EncodeToString(sum.Sum(nil)))
 	for code, want := range map[int]string{-1: "Unknown Error", 173: "Unknown Error", 1 << 31: "Unknown Error"} {
-		if got := XIDText(code); got != want {
-			t.Errorf("XIDText(%d) = %q, want %q", code, got, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("text of XID %d", code), want, XIDText(code))
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"warpgauge/internal/testkit"
 )
 
 var (
@@ -21,9 +23,7 @@ func TestEvaluate(t *testing.T) {
 		for i, v := range values {
 			got = append(got, [...]string{"-", "w", "m", "b"}[c.Evaluate(&s, v, start.Add(time.Duration(i)*every))])
 		}
-		if strings.Join(got, "") != want {
-			t.Errorf("%s: values %v are %q, want %q", what, values, got, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("%s: values %v", what, values), want, strings.Join(got, ""))
 	}
 	f("at least", Condition{Test: AtLeast, Threshold: 2}, time.Second, []float64{1, 2, 3, nan}, "wbb-")
 	f("at least, with hysteresis", Condition{Test: AtLeast, Threshold: 4, Clear: 2}, time.Second, []float64{1, 2, 3, 4, 3, 2, nan}, "wwmbmw-")
@@ -55,21 +55,15 @@ func TestGrowthIsBounded(t *testing.T) {
 			}
 		}
 	}
-	if n := testing.AllocsPerRun(100, func() { var g Growth; g.Add(time.Minute, start, 1) }); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
+	testkit.Equal(t, "allocations", 0.0, testing.AllocsPerRun(100, func() { var g Growth; g.Add(time.Minute, start, 1) }))
 }
 
 func TestRestart(t *testing.T) {
 	var g Growth
 	g.Add(time.Minute, start, 0)
 	g.Restart(start.Add(time.Second), 500)
-	if got := g.Add(time.Minute, start.Add(2*time.Second), 501); got != 1 {
-		t.Errorf("growth after a restart: %v, want 1", got)
-	}
-	if got := g.Add(time.Minute, start.Add(-time.Hour), 502); !math.IsNaN(got) {
-		t.Errorf("growth after the clock was set back: %v, want none", got)
-	}
+	testkit.Equal(t, "growth after a restart", 1.0, g.Add(time.Minute, start.Add(2*time.Second), 501))
+	testkit.Equal(t, "growth after the clock was set back is unknown", true, math.IsNaN(g.Add(time.Minute, start.Add(-time.Hour), 502)))
 }
 
 // TestReadingsHaveNames: each constant has the field of its name.

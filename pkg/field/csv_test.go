@@ -176,15 +176,11 @@ func TestOptions(t *testing.T) {
 		l, problems, err := Parse(strings.NewReader(in), ParseOptions{})
 		testkit.Equal(t, fmt.Sprintf("problems of %q", in), say, texts(problems))
 		if len(say) > 0 {
-			if err == nil {
-				t.Errorf("%q: no error", in)
-			}
+			testkit.Equal(t, fmt.Sprintf("%q: there is an error", in), true, err != nil)
 			return
 		}
 		got := l.Fields[0]
-		if got.Interval != interval {
-			t.Errorf("%q: interval %v, want %v", in, got.Interval, interval)
-		}
+		testkit.Equal(t, fmt.Sprintf("interval of %q", in), interval, got.Interval)
 		if diff := cmp.Diff(buckets, got.Buckets); buckets != nil && diff != "" {
 			t.Errorf("%q: buckets (-want +got):\n%s", in, diff)
 		}
@@ -224,9 +220,8 @@ func TestOptions(t *testing.T) {
 		"1:30: error: option buckets is only for type histogram",
 		"2:32: error: option interval has no meaning for type label",
 	}
-	if diff := cmp.Diff(want, texts(problems)); err == nil || diff != "" {
-		t.Errorf("error %v, problems (-want +got):\n%s", err, diff)
-	}
+	testkit.Equal(t, "there is an error", true, err != nil)
+	testkit.Equal(t, "problems", want, texts(problems))
 }
 
 // The parser reports all bad lines at once, in the order of the file, and counts the errors.
@@ -240,13 +235,9 @@ func TestAllAtOnce(t *testing.T) {
 		`f.csv:5:30: error: bad interval "soon"; write it as 100ms, 5s or 1m`,
 	}
 	testkit.Equal(t, "problems", want, texts(problems))
-	if l.Fields != nil {
-		t.Errorf("fields %v and an error", l.Fields)
-	}
+	testkit.Equal(t, "fields", []Field(nil), l.Fields)
 	wantErr := `parse counters: 3 errors, the first: f.csv:2:22: error: unknown type "gague", did you mean "gauge"?`
-	if err == nil || err.Error() != wantErr {
-		t.Errorf("error %v, want %v", err, wantErr)
-	}
+	testkit.Equal(t, "error", wantErr, fmt.Sprint(err))
 	var p Problem
 	if !errors.As(err, &p) || p.Line != 2 || p.Column != 22 || p.Severity != Error || p.File != "f.csv" {
 		t.Errorf("the error holds %+v", p)
@@ -258,9 +249,7 @@ func TestLimits(t *testing.T) {
 		t.Helper()
 		_, problems, err := Parse(strings.NewReader(in), ParseOptions{})
 		testkit.Equal(t, fmt.Sprintf("%s: problems", what), want, texts(problems))
-		if err == nil {
-			t.Errorf("%s: no error", what)
-		}
+		testkit.Equal(t, what+": there is an error", true, err != nil)
 	}
 	f("file", strings.Repeat("# comment\n", MaxFileBytes/10+1), "error: the file is larger than 4194304 bytes")
 	f("line", temp+",gauge,"+strings.Repeat("x", maxRecordBytes)+"\n"+power+",gage,h", "1: error: the line is longer than 65536 bytes",
@@ -281,23 +270,17 @@ func TestLimits(t *testing.T) {
 // A file that is not a CSV causes a limited number of messages.
 func TestManyProblems(t *testing.T) {
 	_, problems, err := Parse(strings.NewReader(strings.Repeat("junk\n", 5000)), ParseOptions{})
-	if err == nil || !strings.Contains(err.Error(), "5000 errors") {
-		t.Errorf("error %v", err)
-	}
+	testkit.Has(t, "error", fmt.Sprint(err), "5000 errors")
 	if n := len(problems); n != maxProblems+1 {
 		t.Fatalf("%d problems", n)
 	}
-	if got := problems[maxProblems].Error(); got != "warning: 4000 more problems are not listed" {
-		t.Errorf("last problem %q", got)
-	}
+	testkit.Equal(t, "last problem", "warning: 4000 more problems are not listed", problems[maxProblems].Error())
 	// Errors after many warnings still make the file unusable and are reported.
 	_, problems, err = Parse(strings.NewReader(strings.Repeat("X,gauge,h\n", 2000)+temp+",Gauge,h\n"), ParseOptions{})
 	if n := len(problems); n != maxProblems+2 || problems[n-2].Severity != Error || problems[n-2].Line != 2001 {
 		t.Errorf("%d problems, the last are %v", n, problems[max(0, n-2):])
 	}
-	if err == nil {
-		t.Error("no error after many warnings")
-	}
+	testkit.Equal(t, "there is an error after many warnings", true, err != nil)
 }
 
 // An open quote must not make the reader start over again and again.

@@ -2,7 +2,6 @@ package field
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -104,21 +103,13 @@ func TestHidden(t *testing.T) {
 	for _, r := range list.Readings() {
 		got = append(got, r.Desc.ID)
 	}
-	if want := []ID{150, ClockEventReasons, 156, XIDEvent}; !slices.Equal(got, want) {
-		t.Errorf("readings %v, want %v", got, want)
-	}
+	testkit.Equal(t, "readings", []ID{150, ClockEventReasons, 156, XIDEvent}, got)
 	if r := list.Readings()[0]; r.Interval != 0 || !r.Default {
 		t.Errorf("what is listed is read as %+v", r)
 	}
 	for id, want := range map[ID]bool{150: false, ClockEventReasons: false, 156: true, XIDEvent: true, XIDsSince: true, XIDsUntil: true, 155: false} {
-		if list.Hides(id) != want {
-			t.Errorf("reading %d is hidden: %v", id, !want)
-		}
+		testkit.Equal(t, fmt.Sprintf("reading %d is hidden", id), want, list.Hides(id))
 	}
-	if again := Format(list); strings.Contains(string(again), energy.Name) {
-		t.Errorf("the file has it: %s", again)
-	}
-	if n := len(List{Hidden: list.Hidden}.Readings()); n > 0 {
-		t.Errorf("a list that shows nothing reads %d", n)
-	}
+	testkit.Lacks(t, "the file", string(Format(list)), energy.Name)
+	testkit.Equal(t, "readings of a list that shows nothing", 0, len(List{Hidden: list.Hidden}.Readings()))
 }

@@ -3,6 +3,8 @@ package field
 import (
 	"strings"
 	"testing"
+
+	"warpgauge/internal/testkit"
 )
 
 // Each identifier in a row finds the row.
@@ -26,9 +28,7 @@ func TestVendorsDiffer(t *testing.T) {
 func TestOffersGPU(t *testing.T) {
 	f := func(resource string, want bool) {
 		t.Helper()
-		if got := OffersGPU(resource); got != want {
-			t.Errorf("%s counts: %v, want %v", resource, got, want)
-		}
+		testkit.Equal(t, resource+" counts", want, OffersGPU(resource))
 	}
 	for _, r := range strings.Fields(`nvidia.com/gpu nvidia.com/gpu.shared nvidia.com/mig-1g.5gb nvidia.com/mig-1g.5gb.shared nvidia.com/mig-3g.20gb.me
 		amd.com/gpu amd.com/spx_nps1 amd.com/cpx_nps4 amd.com/dpx_nps2 amd.com/qpx_nps1`) {
@@ -39,8 +39,6 @@ func TestOffersGPU(t *testing.T) {
 		f(r, false)
 	}
 	for driver, want := range map[string]bool{"gpu.nvidia.com": true, "gpu.amd.com": true, "compute-domain.nvidia.com": false, "": false, "dra.net": false} {
-		if got := VendorByDriver(driver) != nil; got != want {
-			t.Errorf("driver %q counts: %v, want %v", driver, got, want)
-		}
+		testkit.Equal(t, "driver "+driver+" counts", want, VendorByDriver(driver) != nil)
 	}
 }

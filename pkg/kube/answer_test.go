@@ -71,9 +71,7 @@ func TestAnswer(t *testing.T) {
 func FuzzList(f *testing.F) {
 	for _, list := range []*v1.ListPodResourcesResponse{{PodResources: kubetest.Many(3, 2)}, listing(1, own("a", "GPU-1", "", "GPU-1"), own("a"))} {
 		b, err := proto.Marshal(list)
-		if err != nil {
-			f.Fatal(err)
-		}
+		testkit.Must(f, err)
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -90,22 +88,16 @@ func FuzzList(f *testing.F) {
 // check checks the invariants of Allocations.
 func check(t testing.TB, pods []Pod) {
 	t.Helper()
-	if !slices.IsSortedFunc(pods, func(a, b Pod) int { return a.PodName.Compare(b.PodName) }) {
-		t.Errorf("pods are not sorted: %v", pods)
-	}
+	testkit.Equal(t, "the pods are sorted", true, slices.IsSortedFunc(pods, func(a, b Pod) int { return a.PodName.Compare(b.PodName) }))
 	for _, p := range pods {
-		if len(p.Containers) == 0 {
-			t.Errorf("pod %q has nothing", p.Name)
-		}
+		testkit.Equal(t, "pod "+p.Name+" has nothing", false, len(p.Containers) == 0)
 		for _, c := range p.Containers {
 			for _, d := range c.Devices {
 				if !field.OffersGPU(d.Resource) || len(d.IDs) == 0 || !slices.IsSorted(d.IDs) {
 					t.Errorf("devices %q", d)
 				}
 			}
-			if len(c.Devices)+len(c.Claims) == 0 {
-				t.Errorf("container %q has nothing", c.Name)
-			}
+			testkit.Equal(t, "container "+c.Name+" has nothing", false, len(c.Devices)+len(c.Claims) == 0)
 		}
 	}
 }
@@ -129,9 +121,7 @@ func TestPodsThatAreMissingAfterARestart(t *testing.T) {
 			return r.missing(last, pods, listed, at, limits)
 		}
 		r.begin(start.Add(-time.Hour))
-		if kept := missing(nil, listing(idle, a, b), start.Add(-time.Hour)); kept != nil {
-			t.Errorf("%s: kept at first %v", name, kept)
-		}
+		testkit.Equal(t, name+": pods kept at first", []Pod(nil), missing(nil, listing(idle, a, b), start.Add(-time.Hour)))
 		r.begin(start)
 		for _, s := range steps {
 			testkit.Equal(t, fmt.Sprintf("%s after %v", name, s.at), s.kept, missing(last, s.says, start.Add(s.at)))

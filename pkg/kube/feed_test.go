@@ -249,9 +249,7 @@ func TestFaults(t *testing.T) {
 					known(1)
 				}
 				testkit.Equal(t, "times told", 1, c.logs.FilterMessageSnippet("mapping failed").Len())
-				if n := len(s.Asked()); n > 180 {
-					t.Errorf("%d requests in 35 minutes", n)
-				}
+				testkit.AtMost(t, "requests in 35 minutes", 180, len(s.Asked()))
 				s.AnswerFirst(nil)
 				time.Sleep(longDelay * 2)
 				c.failing(t, "", "")
@@ -301,9 +299,7 @@ func TestAnswersWithoutEndAreNotReadWhole(t *testing.T) {
 			})
 			time.Sleep(20 * time.Second)
 			c.failing(t, ReasonTooLarge, "")
-			if sent > 2*maxAnswer {
-				t.Errorf("watch %v: read %d bytes", watch, sent)
-			}
+			testkit.AtMost(t, fmt.Sprintf("watch %v: bytes read", watch), 2*maxAnswer, sent)
 		})
 	}
 }
@@ -392,9 +388,7 @@ func TestLifeOfASlice(t *testing.T) {
 		see(3, map[string]string{"gpu-0": "B"})
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
-		if age := time.Since(c.Snapshot().SlicesTime); age > 2*time.Minute {
-			t.Errorf("last confirmed %v ago", age)
-		}
+		testkit.AtMost(t, "age of the last confirmation", 2*time.Minute, time.Since(c.Snapshot().SlicesTime))
 	})
 }
 

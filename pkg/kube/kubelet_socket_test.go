@@ -111,9 +111,7 @@ func TestWhatIsNoKubelet(t *testing.T) {
 			must(t, os.MkdirAll(filepath.Dir(path), 0o750))
 			test.prepare(path)
 			r := start(t, path, quick, timeout(200*time.Millisecond))
-			if said := r.failing(test.reason); !strings.Contains(said, test.part) || !strings.Contains(said, path) {
-				t.Errorf("%q does not say %q", said, test.part)
-			}
+			testkit.Has(t, "the problem", r.failing(test.reason), test.part, path)
 			time.Sleep(5 * quick) // calls that fail in the same way
 			if s := r.Snapshot(); s.Version != 0 || !s.Time.IsZero() {
 				t.Errorf("snapshot %v, want one without an answer", s)
@@ -190,9 +188,7 @@ func TestReadersWhileTheKubeletFlaps(t *testing.T) {
 		f := func(reason, part string, fault func()) {
 			t.Helper()
 			fault()
-			if said := r.failing(reason); !strings.Contains(said, part) || !strings.Contains(said, kubelet.Socket()) {
-				t.Errorf("%q does not say %q", said, part)
-			}
+			testkit.Has(t, "the problem", r.failing(reason), part, kubelet.Socket())
 			kubelet.On(nil)
 			kubelet.Restart(pods...)
 			eventually.True(t, "all is well", func() bool { return r.Health.State().Failing == "" })
@@ -212,9 +208,7 @@ func TestReadersWhileTheKubeletFlaps(t *testing.T) {
 		}
 		cancel()
 		readers.Wait()
-		if seen.Load() == 0 {
-			t.Error("no reader has seen another snapshot")
-		}
+		testkit.Equal(t, "a reader has seen another snapshot", true, seen.Load() != 0)
 		eventually.True(t, "there are as many descriptors as before", func() bool { return descriptors() <= files })
 		eventually.True(t, "there are as many goroutines as before", func() bool { return runtime.NumGoroutine() <= goroutines })
 	})

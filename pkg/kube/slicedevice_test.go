@@ -91,9 +91,7 @@ func FuzzSlice(f *testing.F) {
 	}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			f.Fatal(err)
-		}
+		testkit.Must(f, err)
 		f.Add(text)
 	}
 	f.Add([]byte(`{"spec":{"driver":"gpu.nvidia.com","pool":{"name":"n","generation":1e300,"resourceSliceCount":-1},"devices":[{"name":"gpu-0-mig-1g-1-1","attributes":{"index":{"int":1.5}}},3,null]}}`))

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
 	"go.uber.org/goleak"
@@ -142,9 +142,7 @@ func (b *bench) wantApplied(t *testing.T, want ...int) {
 	for _, names := range b.applied {
 		got = append(got, len(names))
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("applied lists of %v fields, want %v", got, want)
-	}
+	testkit.Equal(t, "numbers of fields of the applied lists", want, got)
 }
 
 // want reloads and checks the result: the error, whether the local list is good, and the counts per result.
@@ -217,13 +215,9 @@ func TestReloadLogsEachKeyOnce(t *testing.T) {
 		var keys map[string]any
 		must(t, json.Unmarshal([]byte(line), &keys))
 		for key := range keys {
-			if n := strings.Count(line, fmt.Sprintf("%q:", key)); n != 1 {
-				t.Errorf("%s: the key %s is there %d times", line, key, n)
-			}
+			testkit.Times(t, 1, line, fmt.Sprintf("%q:", key))
 		}
-		if !strings.Contains(line, `"file":"counters.csv"`) {
-			t.Errorf("%s: no file", line)
-		}
+		testkit.Has(t, "line", line, `"file":"counters.csv"`)
 	}
 }
 
@@ -245,21 +239,15 @@ func TestReloadsComeOneAfterTheOther(t *testing.T) {
 		reload := func() { must(t, b.Reload(t.Context(), "test")) }
 		all.Go(reload)
 		synctest.Wait()
-		if !b.Changing() {
-			t.Error("no reload in progress while one is at work")
-		}
+		testkit.Equal(t, "a reload is in progress while one is at work", true, b.Changing())
 		hurried, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := b.Reload(hurried, "hurried"); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("reload = %v, want it to give up when its context ends before its turn", err)
-		}
+		testkit.Equal(t, "reload whose context ends before its turn", context.DeadlineExceeded, b.Reload(hurried, "hurried"), cmpopts.EquateErrors())
 		all.Go(reload)
 		synctest.Wait()
 		close(release)
 		all.Wait()
-		if b.Changing() {
-			t.Error("a reload is in progress after all have ended")
-		}
+		testkit.Equal(t, "a reload is in progress after all have ended", false, b.Changing())
 		b.wantCounts(t, true, 1, 1, 0) // the second found the file unchanged
 	})
 }
@@ -294,20 +282,16 @@ func TestRun(t *testing.T) {
 		synctest.Wait()
 		time.Sleep(changeTimeout)
 		synctest.Wait()
-		if b.Changing() {
-			t.Errorf("a reload still waits after %v", changeTimeout)
-		}
+		testkit.Equal(t, "a reload still waits after its time", false, b.Changing())
 		b.wantCounts(t, false, 2, 1, 1)
-		if s := b.Status(); s.InService.Hash == s.Local.Hash {
-			t.Error("the new list is in service although no collector has it")
-		}
+		s := b.Status()
+		testkit.Equal(t, "the new list is in service although no collector has it", false, s.InService.Hash == s.Local.Hash)
 		b.serves.Store(true) // the call returns
 		time.Sleep(endsEvery)
 		synctest.Wait()
 		b.wantCounts(t, true, 2, 1, 1)
-		if s := b.Status(); s.InService.Hash != s.Local.Hash {
-			t.Error("the new list is not in service although a collector has it")
-		}
+		s = b.Status()
+		testkit.Equal(t, "list in service when a collector has it", s.Local.Hash, s.InService.Hash)
 		hangups <- os.Interrupt
 		synctest.Wait()
 		stop() // in the middle of a reload
@@ -343,9 +327,7 @@ func TestServersListWins(t *testing.T) {
 	must(t, b.serve(t, "", ""))
 	service("counters.csv", "", "", Unchanged)
 	b.wantApplied(t, 1, 2, 2)
-	if got := b.applied[2][1]; got != "DCGM_FI_DEV_POWER_USAGE" {
-		t.Errorf("the local list is not back: %q", b.applied)
-	}
+	testkit.Equal(t, "second field of the local list, which is back", "DCGM_FI_DEV_POWER_USAGE", b.applied[2][1])
 	if len(b.events) != 4 || b.events[1] != "field list of http://lists: 2 fields false" || b.events[3] != "field list of counters.csv: 2 fields false" {
 		t.Errorf("events = %q", b.events)
 	}
@@ -376,9 +358,7 @@ func TestHalfASuccess(t *testing.T) {
 
 	cannotBeTakenBack := func() {
 		b.reloads(hang)
-		if b.serve(t, "x", csvA) == nil {
-			t.Error("a list that no collector can use is in service")
-		}
+		testkit.Equal(t, "a list that no collector can use is in service", false, b.serve(t, "x", csvA) == nil)
 		b.reloads(accept)
 	}
 	cannotBeTakenBack()
@@ -412,16 +392,12 @@ func TestMetrics(t *testing.T) {
 			t.Helper()
 			text := gather()
 			for _, line := range lines {
-				if !strings.Contains(text, "\nwarpgauge_"+line+"\n") {
-					t.Errorf("no %q in\n%s", line, text)
-				}
+				testkit.Has(t, "metrics", text, "\nwarpgauge_"+line+"\n")
 			}
 		}
 		has("config_last_reload_successful 1", `config_reloads_total{result="success"} 0`, "profiling_paused 0", "list_applied_timestamp_seconds 9.466848e+08",
 			`list_info{hash="`+b.Status().Local.Hash+`",origin="counters.csv",revision=""} 1`)
-		if text := gather(); strings.Contains(text, "remote") || strings.Contains(text, "until") {
-			t.Errorf("without a server:\n%s", text)
-		}
+		testkit.Lacks(t, "metrics without a server", gather(), "remote", "until")
 		b.file = ""
 		_ = b.Reload(t.Context(), "test")
 		b.SetDelivery(Delivery{Status: Refused, Refused: []Refusal{{Text: "x"}}, Unkept: "full", Since: time.Now()})

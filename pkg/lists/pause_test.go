@@ -3,12 +3,14 @@ package lists
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/field"
 )
 
@@ -20,9 +22,7 @@ func (b *bench) wantRead(t *testing.T, want ...string) {
 	synctest.Wait()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if got := b.applied[len(b.applied)-1]; !slices.Equal(got, want) {
-		t.Errorf("after %v: %q are read, want %q", time.Now().UTC().Format(time.TimeOnly), got, want)
-	}
+	testkit.Equal(t, "what is read at "+time.Now().UTC().Format(time.TimeOnly), want, b.applied[len(b.applied)-1])
 }
 
 func TestAForgottenPauseEnds(t *testing.T) {
@@ -39,15 +39,11 @@ func TestAForgottenPauseEnds(t *testing.T) {
 		after(2*time.Minute, temperature, active)
 		must(t, b.PauseProfiling(t.Context(), 0, "test"))
 		after(9*time.Minute, temperature)
-		if !b.Status().Paused {
-			t.Error("the status does not show the pause")
-		}
+		testkit.Equal(t, "the status shows the pause", true, b.Status().Paused)
 		must(t, b.PauseProfiling(t.Context(), time.Hour, "test")) // the duration begins again
 		after(59*time.Minute, temperature)
 		after(2*time.Minute, temperature, active)
-		if b.Status().Paused {
-			t.Error("the status still shows the pause")
-		}
+		testkit.Equal(t, "the status still shows the pause", false, b.Status().Paused)
 
 		must(t, b.PauseProfiling(t.Context(), -1, "test")) // no time limit
 		after(100*time.Hour, temperature)
@@ -61,17 +57,13 @@ func TestAForgottenPauseEnds(t *testing.T) {
 		refused := errors.New("no")
 		b.reloads(func(context.Context, field.List) error { return refused })
 		b.file = csvProf + "# changed\n"
-		if err := b.Reload(t.Context(), "test"); !errors.Is(err, refused) {
-			t.Errorf("reload: %v", err)
-		}
+		testkit.Equal(t, "reload", refused, b.Reload(t.Context(), "test"), cmpopts.EquateErrors())
 		after(0, temperature)
 		b.reloads(accept)
 		must(t, b.PauseProfiling(t.Context(), time.Minute, "test"))
 		b.reloads(func(ctx context.Context, _ field.List) error { <-ctx.Done(); return ctx.Err() })
 		after(time.Minute+changeTimeout+endsEvery, temperature, active)
-		if n := b.logs.FilterMessage("cannot resume profiling on all collectors").Len(); n != 1 {
-			t.Errorf("a collector that hangs at the end of the pause: %d errors are logged, want 1", n)
-		}
+		testkit.Equal(t, "errors of a collector that hangs at the end of the pause", 1, b.logs.FilterMessage("cannot resume profiling on all collectors").Len())
 	})
 }
 
@@ -91,9 +83,7 @@ func TestAPauseIsRenewedWhileItsEndWaits(t *testing.T) {
 		turn.End()
 		second.Wait()
 		b.wantRead(t, temperature)
-		if n := b.logs.FilterMessageSnippet("ending a pause").Len(); n != 0 {
-			t.Error("the first pause has ended although it was renewed")
-		}
+		testkit.Equal(t, "ends of the first pause although it was renewed", 0, b.logs.FilterMessageSnippet("ending a pause").Len())
 		b.wantApplied(t, 1, 1)
 		time.Sleep(10 * time.Minute)
 		b.wantRead(t, temperature, active)

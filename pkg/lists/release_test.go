@@ -10,6 +10,10 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"warpgauge/internal/testkit"
 )
 
 func TestAForgottenReleaseEnds(t *testing.T) {
@@ -28,9 +32,7 @@ func TestAForgottenReleaseEnds(t *testing.T) {
 					got = append(got, name)
 				}
 			}
-			if !slices.Equal(got, want) {
-				t.Errorf("after %v: released are %q, want %q", wait, got, want)
-			}
+			testkit.Equal(t, "released after "+wait.String(), want, got)
 		}
 		must(t, b.Release(t.Context(), "", 0, "test"))
 		after(0, "dcgm", "nvml")
@@ -48,19 +50,13 @@ func TestAForgottenReleaseEnds(t *testing.T) {
 		must(t, b.Resume("", "test"))
 		must(t, b.Release(t.Context(), "", -1, "test")) // the limit of one minute is gone
 		after(time.Hour, "dcgm", "nvml")
-		if err := b.Resume("rocm", "test"); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("resume of a collector that is not enabled: %v", err)
-		}
-		if err := b.Release(t.Context(), "rocm", 0, "test"); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("release of a collector that is not enabled: %v", err)
-		}
+		testkit.Equal(t, "resume of a collector that is not enabled", fs.ErrNotExist, b.Resume("rocm", "test"), cmpopts.EquateErrors())
+		testkit.Equal(t, "release of a collector that is not enabled", fs.ErrNotExist, b.Release(t.Context(), "rocm", 0, "test"), cmpopts.EquateErrors())
 		for _, want := range []Proposal{{Answer: Failed, Text: "a call hangs"}, {Answer: Waiting, Text: "the release continues: context deadline exceeded"}} {
 			if b.refuse = context.DeadlineExceeded; want.Answer == Failed {
 				b.refuse = errors.New(want.Text)
 			}
-			if err := b.Release(t.Context(), "dcgm", -1, "test"); !errors.Is(err, b.refuse) {
-				t.Errorf("release = %v", err)
-			}
+			testkit.Equal(t, "release", b.refuse, b.Release(t.Context(), "dcgm", -1, "test"), cmpopts.EquateErrors())
 			if p := b.Status().Proposals[0]; p.What != kindRelease || p.Answer != want.Answer || p.Text != want.Text {
 				t.Errorf("proposal = %+v, want %+v", p, want)
 			}

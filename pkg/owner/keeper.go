@@ -80,8 +80,6 @@ type Options struct {
 }
 
 const (
-	defaultStaleAfter = 30 * time.Second
-	defaultHostname   = "hostname"
 	// checkPeriod is how often Run checks for changes that no client reports: another View, and values that have become
 	// too old.
 	checkPeriod = time.Second
@@ -108,8 +106,8 @@ type Keeper struct {
 
 // New returns a Keeper of the owners of the devices on board. It panics if o.Registerer has another Keeper's metrics.
 func New(board *view.Board, o Options) *Keeper {
-	o.StaleAfter = cmp.Or(o.StaleAfter, defaultStaleAfter)
-	o.Hostname = cmp.Or(o.Hostname, defaultHostname)
+	o.StaleAfter = cmp.Or(o.StaleAfter, 30*time.Second)
+	o.Hostname = cmp.Or(o.Hostname, "hostname")
 	o.Log = cmp.Or(o.Log, zap.NewNop())
 	k := &Keeper{
 		board:     board,

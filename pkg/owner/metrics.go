@@ -99,7 +99,7 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 		if !slices.Contains(t.crowded, d.ID) {
 			for _, u := range t.usesAndJobs(d) {
 				unique(descOwner, 1, append(named(d), u.pod.Namespace, u.pod.Name, t.podInfos[u.pod].uid, u.container, u.replica, u.source,
-					u.claimLabel("dra_claim_name"), u.claimLabel("dra_claim_namespace"), u.job)...)
+					collector.LabelValue(u.claim, "dra_claim_name"), collector.LabelValue(u.claim, "dra_claim_namespace"), u.job)...)
 			}
 		}
 		if answered { // otherwise a device with a user could count as free

@@ -55,16 +55,6 @@ func perPod(uses []use, f func(of []use)) {
 	}
 }
 
-// claimLabel returns a label of the use's claim, empty if it has none.
-func (u *use) claimLabel(name string) string {
-	for _, l := range u.claim {
-		if l.Name == name {
-			return l.Value
-		}
-	}
-	return ""
-}
-
 // String names the user.
 func (u *use) String() string {
 	if u.job != "" {
@@ -75,8 +65,8 @@ func (u *use) String() string {
 		out += "share " + u.replica + ", "
 	}
 	out += u.source
-	if claim := u.claimLabel("dra_claim_name"); claim != "" {
-		out += ", claim " + u.claimLabel("dra_claim_namespace") + "/" + claim
+	if claim := collector.LabelValue(u.claim, "dra_claim_name"); claim != "" {
+		out += ", claim " + collector.LabelValue(u.claim, "dra_claim_namespace") + "/" + claim
 	}
 	return out + ")"
 }

@@ -3,6 +3,7 @@ package ring
 import (
 	"math"
 	"runtime"
+	"slices"
 )
 
 // Row is a copy of one row. Reads reuse its buffers.
@@ -35,7 +36,8 @@ func (r *Ring) Latest(row *Row) bool {
 // copyRow copies row n. It returns false if the slot holds another row or is being written. The comment of Append shows
 // both sides.
 func (r *Ring) copyRow(n uint64, row *Row) bool {
-	row.fit(r.stamps, r.cells)
+	row.Stamps = slices.Grow(row.Stamps[:0], r.stamps)[:r.stamps]
+	row.Cells = slices.Grow(row.Cells[:0], r.cells)[:r.cells]
 	s := r.slot(n)
 	if s[slotSeq].Load() != 2*n+2 {
 		return false
@@ -52,16 +54,6 @@ func (r *Ring) copyRow(n uint64, row *Row) bool {
 	whole := s[slotSeq].Load() == 2*n+2
 	runtime.KeepAlive(r)
 	return whole
-}
-
-func (row *Row) fit(stamps, cells int) {
-	if cap(row.Stamps) < stamps {
-		row.Stamps = make([]int64, stamps)
-	}
-	if cap(row.Cells) < cells {
-		row.Cells = make([]float64, cells)
-	}
-	row.Stamps, row.Cells = row.Stamps[:stamps], row.Cells[:cells]
 }
 
 // Follower reads every row of a ring once, in order, and counts the rows that the writer overwrote before. It

@@ -47,9 +47,7 @@ func TestNobodyCanResize(t *testing.T) {
 		t.Errorf("%d of %d bytes exist, %v", st.Blocks*512, st.Size, err)
 	}
 	for _, size := range []int64{0, 8, 1 << 21} {
-		if err := unix.Ftruncate(r.FD(), size); !errors.Is(err, unix.EPERM) {
-			t.Errorf("ftruncate to %d: %v, want %v", size, err, unix.EPERM)
-		}
+		testkit.Equal(t, fmt.Sprintf("ftruncate to %d", size), unix.EPERM, unix.Ftruncate(r.FD(), size))
 	}
 	if _, err := unix.FcntlInt(uintptr(r.FD()), unix.F_ADD_SEALS, unix.F_SEAL_WRITE); !errors.Is(err, unix.EPERM) {
 		t.Errorf("seal against writing: %v, want %v", err, unix.EPERM)
@@ -77,9 +75,7 @@ func TestOpenRefusesOtherDescriptors(t *testing.T) {
 		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
 			t.Errorf("%s: got %v, want an error with %q", what, err, want)
 		}
-		if isOpen(fd) {
-			t.Errorf("%s: the descriptor was left open", what)
-		}
+		testkit.Equal(t, what+": the descriptor is open", false, isOpen(fd))
 	}
 	f("sealed", 4096, all, "")
 	f("not sealed", 4096, 0, "seals are 0x0")
@@ -116,12 +112,8 @@ func TestProtectedMemoryCanBeReadOnly(t *testing.T) {
 	}
 	// A write would cause a fault that even recover does not survive under the race detector, so ask the
 	// kernel.
-	if got := permissions(t, r); got != "r--s" {
-		t.Errorf("permissions of the protected mapping are %s, want r--s", got)
-	}
-	if got := permissions(t, other); got != "rw-s" {
-		t.Errorf("permissions of the writer's mapping are %s, want rw-s", got)
-	}
+	testkit.Equal(t, "permissions of the protected mapping", "r--s", permissions(t, r))
+	testkit.Equal(t, "permissions of the writer's mapping", "rw-s", permissions(t, other))
 }
 
 // maps returns the mappings of this process.

@@ -135,9 +135,7 @@ func TestTornRows(t *testing.T) {
 	close(stop)
 	checking.Wait()
 	t.Logf("%d writers killed, %d of them inside a row; %d newest rows and %d followed rows checked", kills, inside.Load(), read.Load(), followed.Load())
-	if torn.Load() != 0 {
-		t.Errorf("%d torn rows were read", torn.Load())
-	}
+	testkit.Equal(t, "torn rows that were read", int64(0), torn.Load())
 	if inside.Load() == 0 || read.Load() == 0 || followed.Load() == 0 {
 		t.Error("no writer was killed inside a row, or none was read: this says nothing")
 	}

@@ -1,10 +1,13 @@
 package ring
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"warpgauge/internal/testkit"
 )
 
 // fill makes the row n of a ring recognisable in every word.
@@ -54,9 +57,7 @@ func TestKeepsEveryFloat(t *testing.T) {
 		t.Fatalf("latest: %+v", row)
 	}
 	for i, v := range want {
-		if math.Float64bits(row.Cells[i]) != math.Float64bits(v) {
-			t.Errorf("cell %d: got %v, want %v bit for bit", i, row.Cells[i], v)
-		}
+		testkit.Equal(t, fmt.Sprintf("bits of cell %d, %v", i, v), math.Float64bits(v), math.Float64bits(row.Cells[i]))
 	}
 }
 
@@ -73,9 +74,7 @@ func TestFollowerReadsEachRowOnce(t *testing.T) {
 			next++
 			got++
 		}
-		if got != want {
-			t.Errorf("follower read %d rows, want %d", got, want)
-		}
+		testkit.Equal(t, "rows that the follower read", want, got)
 	}
 	drain(0)
 	written := uint64(0)
@@ -92,9 +91,7 @@ func TestFollowerReadsEachRowOnce(t *testing.T) {
 	write(11) // three are overwritten
 	next += 3
 	drain(8)
-	if f.Overruns() != 3 {
-		t.Errorf("%d overruns, want 3", f.Overruns())
-	}
+	testkit.Equal(t, "overruns", uint64(3), f.Overruns())
 	write(1)
 	drain(1)
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -13,6 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
@@ -83,9 +83,7 @@ func (a *account) Row(row *Row) {
 // want compares the rows since the last call.
 func (a *account) want(t *testing.T, what string, want ...string) {
 	t.Helper()
-	if !slices.Equal(a.rows, want) {
-		t.Errorf("%s: got rows\n\t%s\nwant\n\t%s", what, strings.Join(a.rows, "\n\t"), strings.Join(want, "\n\t"))
-	}
+	testkit.Equal(t, what+": rows", want, a.rows)
 	a.rows = nil
 }
 
@@ -120,9 +118,7 @@ func TestRowsAndTheTimeTheyApply(t *testing.T) {
 	a.want(t, "first reading", "x 0: a=1000 b=1000", "x 1: a=1000 b=-", "x 3: a=2000 b=-", "x 9: a=1000 b=1000")
 	read(v, at(9))
 	a.want(t, "nothing new")
-	if a.binds != 1 {
-		t.Errorf("%d bindings of one View", a.binds)
-	}
+	testkit.Equal(t, "bindings of one View", 1, a.binds)
 	s.Tick(at(9.5))
 	read(viewtest.View(0, s), at(10))
 	a.want(t, "another View with the same ring", "x 9.5: a=500 b=500")
@@ -161,9 +157,7 @@ func TestTwoSourcesOfADevice(t *testing.T) {
 	two.Tick(at(0))
 	read(viewtest.View(0, one, two), at(0))
 	a.want(t, "both", "one 0: a=1000", "two 0: a=. b=1000 b=.")
-	if got := fmt.Sprint(a.sources[0].Supplies, a.sources[1].Supplies); got != "[true] [false true false]" {
-		t.Errorf("devices are supplied by %s", got)
-	}
+	testkit.Equal(t, "devices that are supplied", "[true] [false true false]", fmt.Sprint(a.sources[0].Supplies, a.sources[1].Supplies))
 	two.Tick(at(1), 0) // read before the View changes
 	read(viewtest.View(0, two), at(1))
 	a.want(t, "the first has left", "two 1: a=. b=1000 b=.")
@@ -186,13 +180,10 @@ func TestRingIsLapped(t *testing.T) {
 		s.Tick(at(float64(i)))
 	}
 	read(v, at(10))
-	if len(a.rows) != 4 || r.Overruns() != 6 {
-		t.Errorf("%d rows and %d overruns, want 4 and 6", len(a.rows), r.Overruns())
-	}
+	testkit.Equal(t, "rows", 4, len(a.rows))
+	testkit.Equal(t, "overruns", uint64(6), r.Overruns())
 	read(viewtest.View(0), at(11))
-	if r.Overruns() != 6 {
-		t.Errorf("%d overruns after the ring has left, want 6", r.Overruns())
-	}
+	testkit.Equal(t, "overruns after the ring has left", uint64(6), r.Overruns())
 }
 
 // TestViewsBetween: rows of sources that were on the board between two readings are read.
@@ -207,18 +198,14 @@ func TestViewsBetween(t *testing.T) {
 	}
 	r.Sync(at(5))
 	a.want(t, "five sessions", "s0 0: a=1000", "s1 1: a=1000", "s2 2: a=1000", "s3 3: a=1000", "s4 4: a=1000")
-	if a.binds != 5 {
-		t.Errorf("%d bindings, want 5", a.binds)
-	}
+	testkit.Equal(t, "bindings", 5, a.binds)
 	late := follow(r)
 	s := newSource("late", 16, []string{"a"})
 	s.Tick(at(6))
 	board.Store(viewtest.View(0, s))
 	r.Sync(at(6))
 	late.want(t, "a follower that came late", "late 6: a=2000")
-	if late.binds != 2 {
-		t.Errorf("%d bindings of the one that came late, want 2", late.binds)
-	}
+	testkit.Equal(t, "bindings of the one that came late", 2, late.binds)
 }
 
 // TestXIDs: XIDs of a device that could not be sampled count, repeats of the last XID do not, and a source
@@ -271,9 +258,7 @@ func TestForgotten(t *testing.T) {
 	c.Bind(viewtest.View(0, one), at(0))
 	c.Bind(viewtest.View(0), at(0))
 	c.Bind(viewtest.View(0), at(86399))
-	if len(c.progress) != 1 {
-		t.Error("a device is forgotten within a day")
-	}
+	testkit.Equal(t, "devices that are remembered for a day", 1, len(c.progress))
 	c.Bind(viewtest.View(0), at(86401))
 	if len(c.progress) != 0 || told != 1 {
 		t.Error("a device is remembered for more than a day")
@@ -306,9 +291,7 @@ func TestCursor(t *testing.T) {
 	c.Bind(viewtest.View(0, one, two, &viewtest.Feed{Source: &view.Source{Ring: one.Ring}}), at(4)) // the last source does not fit its ring
 	c.Skip()
 	var row Row
-	if c.Next(&row) {
-		t.Error("there is a row behind the newest")
-	}
+	testkit.Equal(t, "there is a row behind the newest", false, c.Next(&row))
 	one.Tick(at(4))
 	one.Tick(at(5))
 	two.Tick(at(4))
@@ -341,9 +324,7 @@ func TestPublished(t *testing.T) {
 			s.Tick(at(float64(i)))
 		}
 		r.Sync(at(6))
-		if len(sub.C) != 0 {
-			t.Error("events were published by who has read")
-		}
+		testkit.Equal(t, "events that were published by who has read", 0, len(sub.C))
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- r.Run(ctx) }()
@@ -353,20 +334,14 @@ func TestPublished(t *testing.T) {
 			e := <-sub.C
 			got = append(got, fmt.Sprint(e.Kind, " ", e.Source, " ", e.Device.ID, " ", e.Code, " ", e.Reason, " ", e.Time.Sub(start).Seconds()))
 		}
-		if want := []string{"clock_event x a 0 gpu_idle 2", "clock_event x a 0 power_cap 2", "xid x a -1  3"}; !slices.Equal(got, want) {
-			t.Errorf("got events %q, want %q", got, want)
-		}
+		testkit.Equal(t, "events", []string{"clock_event x a 0 gpu_idle 2", "clock_event x a 0 power_cap 2", "xid x a -1  3"}, got)
 		s.Row[1] = 48
 		s.Tick(at(7))
 		r.Sync(at(7)) // as a scrape does
 		synctest.Wait()
-		if len(sub.C) != 1 {
-			t.Errorf("%d more events, want 1 before the next tick", len(sub.C))
-		}
+		testkit.Equal(t, "more events before the next tick", 1, len(sub.C))
 		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		testkit.Must(t, <-done)
 	})
 }
 
@@ -417,17 +392,11 @@ func TestHammer(t *testing.T) {
 	cancel()
 	others.Wait()
 	r.publish()
-	if len(c.seen) != sessions*rows {
-		t.Errorf("%d rows came, want %d", len(c.seen), sessions*rows)
-	}
+	testkit.Equal(t, "rows that came", sessions*rows, len(c.seen))
 	for row, n := range c.seen {
-		if n != 1 {
-			t.Errorf("row %s came %d times", row, n)
-		}
+		testkit.Equal(t, "times that row "+row+" came", 1, n)
 	}
-	if got := len(sub.C); got != sessions*rows {
-		t.Errorf("%d XIDs were published, want %d", got, sessions*rows)
-	}
+	testkit.Equal(t, "XIDs that were published", sessions*rows, len(sub.C))
 }
 
 // TestFullQueue: events for which the Reader has no room are counted.
@@ -438,9 +407,7 @@ func TestFullQueue(t *testing.T) {
 	s.Row[1] = 79
 	s.Tick(at(0))
 	read(viewtest.View(0, s), at(0))
-	if n := r.Dropped(); n != 1 {
-		t.Errorf("%d events were dropped, want 1", n)
-	}
+	testkit.Equal(t, "events that were dropped", uint64(1), r.Dropped())
 }
 
 // TestSteadyStateAllocatesNothing: rows without events cost no memory.
@@ -449,9 +416,8 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	s := newSource("x", 64, []string{"a"}, collector.Column{Field: field.XIDEvent}, collector.Column{Field: field.ClockEventReasons})
 	s.Row[2] = 4
 	v, now := viewtest.View(0, s), start
-	if n := testing.AllocsPerRun(200, func() { now = now.Add(time.Second); s.Tick(now); read(v, now) }); n != 0 {
-		t.Errorf("%v allocations per row, want 0", n)
-	}
+	allocations := testing.AllocsPerRun(200, func() { now = now.Add(time.Second); s.Tick(now); read(v, now) })
+	testkit.Equal(t, "allocations per row", 0.0, allocations)
 }
 
 // TestFastWriter: a source that writes during the reading does not block the next source.

@@ -2,6 +2,7 @@ package server
 
 import (
 	"crypto/tls"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -13,12 +14,11 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// connections evicts connections without progress when there are more than the limit, so that clients that send or read
-// nothing cannot keep others out. The victim belongs to the address with the most connections, and among those its
-// state has been unchanged for the longest time: nothing was received, part of a header was received, it is idle, or
-// its request takes long. Its reads and writes fail, so that net/http closes it now or when its handler returns. Until
-// then it occupies a slot of netutil.LimitListener, which has an eighth more than the limit, so that handlers that do
-// not end are bounded, too.
+// connections evicts a connection when there are more than the limit, so that clients that send or read nothing cannot
+// keep others out: the one of the lowest rank, of these one of the address with the most, of these the one whose state
+// has been unchanged for the longest time. Its reads and writes fail, so that net/http closes it now or when its handler
+// returns. Until then it occupies a slot of netutil.LimitListener, which has an eighth more than the limit, so that
+// handlers that do not end are bounded, too.
 //
 // With TLS, an address has a lower limit of connections without a request, because each handshake takes at least 1 ms
 // of CPU.
@@ -29,7 +29,8 @@ type connections struct {
 	warn    rate.Sometimes
 
 	mu      sync.Mutex
-	open    map[net.Conn]*connection // until net/http has closed them
+	open    map[net.Conn]*connection   // until net/http has closed them
+	known   map[netip.Prefix]time.Time // when an address last got an answer
 	changes uint64
 	silent  int // limit of connections without a request per address
 }
@@ -37,9 +38,43 @@ type connections struct {
 type connection struct {
 	address netip.Prefix
 	changed uint64 // connections.changes at the last change of state
-	active  bool   // from the end of a request's header to the end of its answer
-	asked   bool   // a request was received
+	since   time.Time
+	active  bool // from the end of a request's header to the end of its answer
+	asked   bool // a request was received
 	evicted bool
+}
+
+// Ranks of connections.
+const (
+	silent   = iota // without a request
+	idle            // answered more than a usual scrape interval ago
+	slow            // the answer takes long
+	young           // has not had the time for its request or answer
+	answered        // lately, this one or its address
+	gone            // evicted already
+)
+
+const (
+	grace         = 5 * time.Second
+	scrapedWithin = time.Minute // the longest usual interval between two scrapes
+	fairShare     = 8           // connections of an address and rank that count as one
+	maxKnown      = 4096        // addresses
+)
+
+func (c *connections) rank(v *connection, now time.Time) int {
+	switch age := now.Sub(v.since); {
+	case v.evicted:
+		return gone
+	case v.asked && !v.active && age < scrapedWithin, age < grace && now.Sub(c.known[v.address]) < scrapedWithin:
+		return answered
+	case age < grace:
+		return young
+	case v.active:
+		return slow
+	case v.asked:
+		return idle
+	}
+	return silent
 }
 
 // warnEvery bounds the log lines about evicted connections, and about logins.
@@ -49,7 +84,7 @@ const warnEvery = time.Minute
 const maxHandshakes = 64
 
 func newConnections(limit int, evicted prometheus.Counter, log *zap.Logger) *connections {
-	return &connections{limit: limit, silent: limit, evicted: evicted, log: log, warn: rate.Sometimes{Interval: warnEvery}, open: map[net.Conn]*connection{}}
+	return &connections{limit: limit, silent: limit, evicted: evicted, log: log, warn: rate.Sometimes{Interval: warnEvery}, open: map[net.Conn]*connection{}, known: map[netip.Prefix]time.Time{}}
 }
 
 // useTLS lowers the limit of connections without a request.
@@ -63,16 +98,19 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.changes++
-	v := c.open[conn]
+	v, now := c.open[conn], time.Now()
+	if v != nil && v.active && !v.evicted && now.Sub(v.since) < grace {
+		c.rememberLocked(v.address, now)
+	}
 	switch {
 	case state == http.StateNew:
-		v = &connection{address: addressOf(conn.RemoteAddr().String()), changed: c.changes}
+		v = &connection{address: addressOf(conn.RemoteAddr().String()), changed: c.changes, since: now}
 		c.open[conn] = v
-		c.evictLocked(v.address)
+		c.evictLocked(conn)
 	case state == http.StateClosed || state == http.StateHijacked:
 		delete(c.open, conn)
 	case !v.evicted:
-		v.active, v.asked, v.changed = state == http.StateActive, true, c.changes
+		v.active, v.asked, v.changed, v.since = state == http.StateActive, true, c.changes, now
 	case state == http.StateActive: // its header was received before the eviction
 		end(conn)
 	default: // idle: net/http sets another deadline afterwards
@@ -80,31 +118,48 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// evictLocked evicts one connection if there are too many, or too many without a request from the newest's address.
-func (c *connections) evictLocked(newest netip.Prefix) {
-	total, most, silent, of := 0, 0, 0, map[netip.Prefix]int{}
-	for _, v := range c.open {
+// rememberLocked records that an address has got an answer.
+func (c *connections) rememberLocked(address netip.Prefix, now time.Time) {
+	if len(c.known) >= maxKnown {
+		maps.DeleteFunc(c.known, func(_ netip.Prefix, at time.Time) bool { return now.Sub(at) >= scrapedWithin })
+	}
+	if _, has := c.known[address]; has || len(c.known) < maxKnown {
+		c.known[address] = now
+	}
+}
+
+// evictLocked evicts one connection if there are too many, or too many without a request from the newest's address. If all others
+// were answered lately and no address has many, the newest goes.
+func (c *connections) evictLocked(newest net.Conn) {
+	now, address, total, unasked := time.Now(), c.open[newest].address, 0, 0
+	lowest, of := answered, map[netip.Prefix]int{} // how many of the lowest rank an address has
+	for conn, v := range c.open {
 		if v.evicted {
 			continue
 		}
 		total++
-		of[v.address]++
-		most = max(most, of[v.address])
-		if v.address == newest && !v.asked {
-			silent++
+		if v.address == address && !v.asked {
+			unasked++
+		}
+		if rank := c.rank(v, now); rank <= lowest && conn != newest {
+			if rank < lowest {
+				lowest = rank
+				clear(of)
+			}
+			of[v.address]++
 		}
 	}
-	if total <= c.limit && silent <= c.silent {
+	if total <= c.limit && unasked <= c.silent {
 		return
 	}
-	var victim net.Conn
+	victim, most := newest, 0
 	for conn, v := range c.open {
-		candidate := of[v.address] == most
+		candidate := c.rank(v, now) == lowest && (lowest < answered || of[v.address] > fairShare)
 		if total <= c.limit {
-			candidate = v.address == newest && !v.asked
+			candidate = v.address == address && !v.asked && !v.evicted
 		}
-		if candidate && !v.evicted && (victim == nil || v.changed < c.open[victim].changed) {
-			victim = conn
+		if share := max(of[v.address], fairShare); candidate && conn != newest && (share > most || share == most && v.changed < c.open[victim].changed) {
+			victim, most = conn, share
 		}
 	}
 	v := c.open[victim]

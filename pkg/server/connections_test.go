@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -41,37 +42,61 @@ func counterValue(t *testing.T, c prometheus.Counter) float64 {
 	return m.GetCounter().GetValue()
 }
 
-// TestEvictionIsFair: the address with the most connections loses one.
-func TestEvictionIsFair(t *testing.T) {
-	c := newConnections(4, newStats().evicted, zap.NewNop())
-	open := func(address string) *sock {
-		s := &sock{address: address}
-		c.changed(s, http.StateNew)
-		return s
-	}
-	cut := func(when string, want bool, of ...*sock) {
-		t.Helper()
-		for i, s := range of {
-			testkit.Equal(t, fmt.Sprintf("%s: connection %d of %s is cut off", when, i, s.address), want, s.cut)
+// TestEviction: a connection whose client does nothing goes first, then one that is idle, then one whose answer takes long, and one
+// that was answered lately only if its address has many.
+func TestEviction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newConnections(4, newStats().evicted, zap.NewNop())
+		var all []*sock
+		open := func(address string, states ...http.ConnState) *sock {
+			s := &sock{address: address}
+			for _, state := range append([]http.ConnState{http.StateNew}, states...) {
+				c.changed(s, state)
+			}
+			all = append(all, s)
+			return s
 		}
-	}
-	one := open("192.0.2.1:1") // the oldest
-	many := []*sock{open("192.0.2.2:1"), open("192.0.2.2:2"), open("192.0.2.2:3")}
-	two := open("192.0.2.3:1")
-	cut("five connections", false, one, two, many[1], many[2])
-	cut("five connections", true, many[0])
-	many = append(many, open("192.0.2.2:4"))
-	cut("one more of the same", false, one, two, many[2], many[3])
-	cut("one more of the same", true, many[1])
-	three := open("192.0.2.4:1")
-	cut("another address", true, many[2])
-	four := open("192.0.2.5:1")
-	cut("all have one", true, one)
-	cut("all have one", false, two, many[3], three, four)
-	for _, s := range append(many, one, two, three, four) {
-		c.changed(s, http.StateClosed)
-	}
-	testkit.Equal(t, "connections that are open at the end", 0, c.count())
+		goes := func(what string, want *sock) {
+			t.Helper()
+			for _, s := range all {
+				testkit.Equal(t, fmt.Sprintf("%s: whether %s goes", what, s.address), s == want, s.cut)
+				s.cut = false
+			}
+		}
+		silent := open("192.0.2.1:1")
+		idle := open("192.0.2.2:1", http.StateActive, http.StateIdle)
+		time.Sleep(scrapedWithin)
+		slow := open("192.0.2.3:1", http.StateActive)
+		time.Sleep(grace)
+		open("192.0.2.4:1", http.StateActive, http.StateIdle) // a scraper
+		var young []*sock
+		for i, want := range []*sock{silent, idle, slow} {
+			young = append(young, open(fmt.Sprintf("192.0.2.5:%d", i)))
+			goes("an older one", want)
+		}
+		young = append(young, open("192.0.2.6:1"))
+		goes("all are young or answered", young[0])
+		for _, s := range young[1:] {
+			c.changed(s, http.StateActive)
+			c.changed(s, http.StateIdle)
+		}
+		goes("all are answered", open("192.0.2.7:1"))
+		c.limit = fairShare + 3
+		first := open("192.0.2.8:1", http.StateActive, http.StateIdle)
+		for i := range fairShare - 1 {
+			open(fmt.Sprintf("192.0.2.8:%d", i+2), http.StateActive, http.StateIdle)
+		}
+		goes("no address has many", all[len(all)-1])
+		c.limit += 2
+		open("192.0.2.8:98", http.StateActive, http.StateIdle)
+		open("192.0.2.8:99", http.StateActive, http.StateIdle)
+		open("192.0.2.9:1")
+		goes("an address has many", first)
+		for _, s := range all {
+			c.changed(s, http.StateClosed)
+		}
+		testkit.Equal(t, "connections that are open at the end", 0, c.count())
+	})
 }
 
 // TestHandshakesOfAnAddress: TLS allows fewer connections without a request.

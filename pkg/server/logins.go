@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"fmt"
-	"net"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -226,15 +225,11 @@ func (l *logins) end(w *login, key [sha256.Size]byte, right bool) {
 
 // addressOf returns the address of a client, or its /64 network in IPv6, because one machine may own the whole network.
 func addressOf(remote string) netip.Prefix {
-	host, _, err := net.SplitHostPort(remote)
+	client, err := netip.ParseAddrPort(remote)
 	if err != nil {
 		return netip.Prefix{} // not TCP: all such clients count as one
 	}
-	ip, err := netip.ParseAddr(host)
-	if err != nil {
-		return netip.Prefix{}
-	}
-	ip = ip.Unmap().WithZone("")
+	ip := client.Addr().Unmap().WithZone("")
 	bits := ip.BitLen()
 	if ip.Is6() {
 		bits = 64

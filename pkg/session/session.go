@@ -242,7 +242,7 @@ const lookEvery = 100 * time.Millisecond
 // earlier, no device is sampled until the last of these calls returns.
 func (s *Session) Returned(at time.Time) bool {
 	b, now := s.bound.Load(), time.Now()
-	return b == nil || !slices.ContainsFunc(b.workers, func(w *worker) bool { return w.inCall(now) > max(0, now.Sub(at)) })
+	return b == nil || !slices.ContainsFunc(b.workers, func(w *worker) bool { return w.inCall(now) > max(0, now.Sub(at)) || w.asking.Load() })
 }
 
 // scanned holds the result of a Rescan.

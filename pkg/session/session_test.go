@@ -130,10 +130,20 @@ func TestHungCall(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		hang := make(chan struct{})
 		n.Set(func() { n.Hang["GPU-0"] = hang })
-		time.Sleep(time.Minute)
+		time.Sleep(52 * time.Second)
 		if st := s.state(t, "GPU-0"); st.State != Stalled || st.Cause != CauseHung || !strings.Contains(st.Reason, "not returned since") {
 			t.Errorf("the device that hangs is %+v, want stalled by a hung call", st)
 		}
+		answers := func(yes bool, want Cause) {
+			t.Helper()
+			n.Set(func() { n.Answers = yes })
+			time.Sleep(4 * time.Second)
+			if st := s.state(t, "GPU-0"); st.State != Stalled || st.Cause != want {
+				t.Errorf("while other calls succeed (%v): %+v, want %s", yes, st, want)
+			}
+		}
+		answers(true, CauseOneCall)
+		answers(false, CauseHung)
 		n.Set(func() {
 			testkit.AtMost(t, "calls in progress", 1, n.Inside)
 			n.Hang["GPU-0"] = nil

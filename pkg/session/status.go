@@ -34,6 +34,7 @@ const (
 	CauseStarting  Cause = "starting"     // not sampled yet
 	CauseHung      Cause = "hung_call"    // a library call for this device exceeds the deadline
 	CauseBlocked   Cause = "blocked_call" // a library call for several GPUs does, whichever of them hangs
+	CauseOneCall   Cause = "one_call"     // a library call for this device does, and another one returns
 	CauseFrozen    Cause = "stale_values" // the vendor's timestamps do not advance, or Open waits for the device
 	CauseError     Cause = "error"        // the library returned an error
 	CauseLost      Cause = "lost"         // the library reports the device as lost
@@ -62,7 +63,7 @@ func (c Cause) Quiet() bool {
 }
 
 // Hangs reports whether a library call does not return.
-func (c Cause) Hangs() bool { return c == CauseHung || c == CauseBlocked }
+func (c Cause) Hangs() bool { return c == CauseHung || c == CauseBlocked || c == CauseOneCall }
 
 // CollectorStatus is the state of one collector.
 type CollectorStatus struct {

@@ -7,6 +7,8 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -41,8 +43,14 @@ type worker struct {
 	hang     Cause // of its devices during a call that hangs
 	outdated bool  // the library no longer matches the driver and must not be called again
 
-	epoch     time.Time    // of callStart; monotonic, so that a clock step does not look like a hang
-	callStart atomic.Int64 // when the running library call began, ns since epoch; 0 between calls
+	epoch     time.Time        // of callStart; monotonic, so that a clock step does not look like a hang
+	callStart atomic.Int64     // when the running library call began, ns since epoch; 0 between calls
+	prober    collector.Prober // nil if the source has none
+	timer     *time.Timer      // of the next probe
+	probing   sync.Mutex       // held during a probe
+	ended     bool             // guarded by probing
+	asking    atomic.Bool      // a probe is running
+	answered  atomic.Int64     // when it has answered, ns since epoch
 	outcomes  []atomic.Pointer[outcome]
 	lastGood  []atomic.Int64 // Unix ns, by device; 0: never
 
@@ -72,6 +80,9 @@ func (s *Session) newWorker(src bound, v *view.Source, implausible map[string]*a
 		w.hang = CauseBlocked
 	}
 	w.dated, _ = src.source.(collector.Dater)
+	w.prober, _ = src.source.(collector.Prober)
+	w.timer = time.AfterFunc(time.Hour, w.probe)
+	w.timer.Stop()
 	w.implausible = make([]*atomic.Uint64, len(columns))
 	for i, c := range columns {
 		w.row[i], w.min[i], w.max[i] = collector.NotSampled(), math.Inf(-1), math.Inf(1)
@@ -162,6 +173,10 @@ func (w *worker) run(ctx context.Context) {
 			if n > 0 {
 				w.last(time.Now())
 			}
+			w.timer.Stop()
+			w.probing.Lock()
+			w.ended = true
+			w.probing.Unlock()
 			return
 		}
 		if w.tick(n, time.Now()) {
@@ -200,6 +215,9 @@ func (w *worker) sampleRow(due []bool, now time.Time) bool {
 	}
 	start := now.UnixNano()
 	w.callStart.Store(int64(now.Sub(w.epoch)))
+	if w.prober != nil {
+		w.timer.Reset(w.deadline * 2 / 5)
+	}
 	var err error
 	if w.keep == nil {
 		err = w.source.Sample(w.row, due)
@@ -211,6 +229,9 @@ func (w *worker) sampleRow(due []bool, now time.Time) bool {
 	w.dropImplausible(due)
 	w.checkLabels(now)
 	ok := w.recordOutcomes(start, err)
+	if w.timer.Stop(); w.prober != nil && w.outcomes[0].Load().cause == CauseHung {
+		w.timer.Reset(0)
+	}
 	w.view.Ring.Append(start, w.stamps, w.row)
 	return ok
 }
@@ -363,7 +384,41 @@ func (w *worker) device(i int, now time.Time) DeviceStatus {
 	}
 	if d := w.inCall(now); d > w.deadline {
 		st.State, st.Cause = Stalled, w.hang
-		st.Reason = "library call has not returned since " + now.Add(-d).UTC().Format(time.RFC3339)
+		st.Reason = strings.TrimSpace("library call "+w.running()) + " has not returned since " + now.Add(-d).UTC().Format(time.RFC3339)
+	}
+	if at := w.answered.Load(); st.Cause == CauseHung && at > 0 && now.Sub(w.epoch)-time.Duration(at) < w.deadline {
+		st.Cause, st.Reason = CauseOneCall, st.Reason+"; another one returns"
 	}
 	return st
+}
+
+// running returns the name of the call that has not returned, "" if the source does not know it.
+func (w *worker) running() string {
+	if m, ok := w.source.(collector.CallMeter); ok {
+		for _, c := range m.Calls() {
+			if c.Running {
+				return c.Call
+			}
+		}
+	}
+	return ""
+}
+
+// probe asks a source whose call hangs something else, again and again. An answer is valid for the time of a deadline.
+func (w *worker) probe() {
+	if !w.probing.TryLock() {
+		return
+	}
+	defer w.probing.Unlock()
+	if w.ended || w.callStart.Load() == 0 && w.outcomes[0].Load().cause != CauseHung {
+		return
+	}
+	w.asking.Store(true)
+	if w.prober.Probe(w.running()) {
+		w.answered.Store(int64(time.Since(w.epoch)))
+	}
+	w.asking.Store(false)
+	if w.callStart.Load() != 0 {
+		w.timer.Reset(w.deadline / 5)
+	}
 }

@@ -530,7 +530,7 @@ func (c *child) checkHang(now time.Time) {
 		}
 		return
 	}
-	if slices.ContainsFunc(all, func(d session.DeviceStatus) bool { return !d.Cause.Hangs() }) {
+	if slices.ContainsFunc(all, func(d session.DeviceStatus) bool { return !d.Cause.Hangs() || d.Cause == session.CauseOneCall }) {
 		c.hungFrom = time.Time{}
 		return
 	}

@@ -98,11 +98,7 @@ func eventsOf(shown []*view.Source, id string) *view.Source {
 			return nil
 		}
 		out.Ring = ring.Make(2, 1, len(out.Columns))
-		cells := make([]float64, len(out.Columns))
-		for i := range cells {
-			cells[i] = math.NaN()
-		}
-		out.Ring.Append(time.Now().UnixNano(), []int64{0}, cells)
+		out.Ring.Append(time.Now().UnixNano(), []int64{0}, slices.Repeat([]float64{math.NaN()}, len(out.Columns)))
 		return out
 	}
 	return nil

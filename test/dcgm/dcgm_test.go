@@ -141,7 +141,7 @@ func TestHangs(t *testing.T) {
 // missing returns an error if a GPU lacks series, whatever their age. It skips the GPU but.
 func missing(p page, want map[string][]string, but string) error {
 	if lacks := p.lacks(want, but); len(lacks) > 0 {
-		return fmt.Errorf("%d, such as %q", len(lacks), lacks[:min(8, len(lacks))])
+		return fmt.Errorf("%d, such as %q, while %s speaks", len(lacks), lacks[:min(8, len(lacks))], p.speaker())
 	}
 	return nil
 }
@@ -302,11 +302,14 @@ func TestXIDsOverReloads(t *testing.T) {
 
 // TestVerdicts: a fault has the same verdict through either collector and with any list. The log has the seconds.
 func TestVerdicts(t *testing.T) {
-	for _, list := range []string{"default-counters.csv", "recommended-counters.csv"} {
+	own := t.TempDir()
+	testkit.Must(t, os.WriteFile(filepath.Join(own, "minimal"), []byte("DCGM_FI_DEV_GPU_TEMP, gauge, t\n"), 0o600))
+	testkit.Must(t, os.WriteFile(filepath.Join(own, "health"), []byte("DCGM_EXP_GPU_HEALTH_STATUS, gauge, h\n"), 0o600))
+	for list, dir := range map[string]string{"default-counters.csv": "../../etc", "recommended-counters.csv": "../../etc", "minimal": own, "health": own} {
 		for _, collector := range []string{"dcgm", "nvml"} {
 			t.Run(collector+" "+list, func(t *testing.T) {
 				n := newNode(t, nvmltest.Config{Preset: "h100-sxm", GPUs: 11})
-				e := n.serve(t, "--enable-only="+collector, "-f", filepath.Join("..", "..", "etc", list))
+				e := n.serve(t, "--enable-only="+collector, "-f", filepath.Join(dir, list))
 				n.steady(t, e)
 				xids := func(codes ...uint64) func(int) {
 					return func(gpu int) {

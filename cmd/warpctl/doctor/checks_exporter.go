@@ -36,6 +36,7 @@ func checkExporter(f *Facts, out *findings) {
 // advice maps causes of collectors and devices to remedies. It omits causes that are not faults.
 var advice = map[string]string{
 	"hung_call":        "the driver hangs for this GPU: look for XIDs in the kernel log (dmesg); a reset of the GPU or a restart of the machine may be needed",
+	"one_call":         "the driver hangs in one call for this GPU: look for XIDs in the kernel log (dmesg); a reset of the GPU may be needed",
 	"blocked_call":     "the host engine, or the driver below it, does not answer: restart the engine, then see the kernel log (dmesg)",
 	"stale_values":     "the library answers with old values: check the host engine (nv-hostengine), restart it",
 	"error":            "see the error; if it persists, the log of the exporter and the kernel's",

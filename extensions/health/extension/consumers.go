@@ -23,7 +23,7 @@ func (s *Settings) consumers(c exporter.Core) ([]exporter.Stage, error) {
 		socket, err := grpcsocket.Listen(s.AMDSocket, amdplugin.New(c.Verdicts, isAMD).Register, c.Log)
 		switch {
 		case err == nil:
-			out = append(out, stage("health for AMD's device plugin", socket.Run))
+			out = append(out, exporter.Stage{Name: "health for AMD's device plugin", Run: socket.Run})
 		case c.Config.Source(flagAMDSocket) > config.FromExtension:
 			return nil, fmt.Errorf("--%s: %w", flagAMDSocket, err)
 		default: // no flag requests it
@@ -36,16 +36,15 @@ func (s *Settings) consumers(c exporter.Core) ([]exporter.Stage, error) {
 			o.Labels = func(s *events.Snapshot) map[string]string { return amdplugin.NodeLabels(s, isAMD) }
 			o.LabelPrefix, o.LabelSuffix = amdplugin.LabelPrefix, amdplugin.LabelSuffix
 		}
-		client, err := kube.Config("warpgauge/" + c.Version)
 		var w *kubenode.Writer
-		if err == nil {
-			o.Config = client
+		var err error
+		if o.Config, err = kube.Config("warpgauge/" + c.Version); err == nil {
 			w, err = kubenode.New(o)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("--health-node-condition, --health-node-events and --health-node-labels are for a pod of Kubernetes: %w", err)
 		}
-		out = append(out, stage("health of the Kubernetes node", w.Run))
+		out = append(out, exporter.Stage{Name: "health of the Kubernetes node", Run: w.Run})
 	}
 	return out, nil
 }

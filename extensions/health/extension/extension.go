@@ -4,7 +4,6 @@
 package extension
 
 import (
-	"context"
 	"path/filepath"
 	"strings"
 	"time"
@@ -54,25 +53,22 @@ func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, 
 	if c.Owners != nil { // a nil *Keeper would make a non-nil interface
 		owners = c.Owners
 	}
-	early := signs.New(c.Rows, owners)
-	w := health.New(health.Options{
-		Rows: c.Rows, Status: c.Engine.Status, Rules: rules, Derived: early, Board: c.Verdicts,
+	e.watch = health.New(health.Options{
+		Rows: c.Rows, Status: c.Engine.Status, Rules: rules, Derived: signs.New(c.Rows, owners), Board: c.Verdicts,
 		Store: store, BootID: health.BootID(), Booted: health.Booted(),
 		Scope:  cfg.GPUs.String() + " " + cfg.Switches.String() + " " + cfg.CPUs.String(),
 		Events: c.Events, Logger: c.Log,
 	})
-	host := newHostEvents(&e.Settings, c, w, store)
-	e.watch, e.host = w, host
-	c.Registry.MustRegister(w)
-	c.Events.Gate = host
+	e.host = newHostEvents(&e.Settings, c, e.watch, store)
+	c.Registry.MustRegister(e.watch)
+	c.Events.Gate = e.host
 
-	stages := append([]exporter.Stage{stage("health", w.Run)}, host.stages()...)
+	stages := []exporter.Stage{{Name: "health", Run: e.watch.Run}, {Name: "GPUs on the PCI bus", Run: e.host.missing.run}}
+	if e.host.log != nil {
+		stages = append(stages, exporter.Stage{Name: "kernel log", Run: e.host.follow})
+	}
 	told, err := e.consumers(c)
 	return append(stages, told...), nil, err
-}
-
-func stage(name string, run func(context.Context) error) exporter.Stage {
-	return exporter.Stage{Name: name, Run: run, Grace: exporter.ShortGrace}
 }
 
 // directory returns the directory for conditions: the flag's value, even if empty, else a folder in the service's

@@ -1,6 +1,7 @@
 package extension
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -31,12 +32,10 @@ type engine interface {
 // hostEvents observes devices through the host instead of the vendors' libraries: through the kernel log and the
 // PCI bus. faults counts an XID once if both the log and a library report it.
 type hostEvents struct {
-	engine  engine
 	observe func(health.Observation)
 	events  *events.Bus
 	log     *kernellog.Log // nil: the log is not read
 	faults  *kernellog.Deduplicator
-	bus     bus
 	missing *missing
 
 	// Data by address, for the goroutine that reads the log.
@@ -55,43 +54,34 @@ const maxUnserved = 64
 // newHostEvents returns the observers of the host. They read nothing before their stages run.
 func newHostEvents(settings *Settings, c exporter.Core, watch *health.Watch, store *health.Store) *hostEvents {
 	w := &hostEvents{
-		engine: c.Engine, observe: watch.Observe, events: c.Events, unserved: map[pci.Address]bool{},
-		faults: kernellog.NewDeduplicator(max(10*time.Second, 3*c.Config.Interval)), bus: pci.NewBus(""),
-	}
-	w.missing = &missing{
-		engine: c.Engine, bus: w.bus, expected: settings.ExpectedGPUs, hidden: hiddenVendors(c.Config, c.Lookup), verdicts: c.Verdicts, observe: watch.Observe,
+		observe: watch.Observe, events: c.Events, unserved: map[pci.Address]bool{},
+		faults: kernellog.NewDeduplicator(max(10*time.Second, 3*c.Config.Interval)),
+		missing: &missing{
+			engine: c.Engine, bus: pci.NewBus(""), expected: settings.ExpectedGPUs, hidden: hiddenVendors(c.Config, c.Lookup),
+			verdicts: c.Verdicts, observe: watch.Observe,
+		},
 	}
 	c.Registry.MustRegister(w.missing)
-	path := settings.KernelLog
-	if path == KernelLogAuto {
-		path = kernellog.Device
-		if c.Engine.Simulated() {
-			path = KernelLogOff // the kernel has no simulated GPUs
-		}
+	auto := settings.KernelLog == KernelLogAuto
+	if settings.KernelLog == KernelLogOff || auto && c.Engine.Simulated() { // the kernel has no simulated GPUs
+		return w
 	}
-	if path != KernelLogOff {
-		o := kernellog.Options{Path: path, BootID: health.BootID(), Event: w.addKernelEvent, Logger: c.Log}
-		if store != nil { // a nil *Store would make a non-nil interface
-			o.Store = store
-		}
-		w.log = kernellog.New(o)
-		c.Registry.MustRegister(append(w.log.Metrics(), w.faults)...)
+	o := kernellog.Options{Path: settings.KernelLog, BootID: health.BootID(), Event: w.addKernelEvent, Logger: c.Log}
+	if auto {
+		o.Path = kernellog.Device
 	}
+	if store != nil { // a nil *Store would make a non-nil interface
+		o.Store = store
+	}
+	w.log = kernellog.New(o)
+	c.Registry.MustRegister(append(w.log.Metrics(), w.faults)...)
 	return w
-}
-
-func (w *hostEvents) stages() []exporter.Stage {
-	out := []exporter.Stage{stage("GPUs on the PCI bus", w.missing.run)}
-	if w.log != nil {
-		out = append(out, stage("kernel log", w.follow))
-	}
-	return out
 }
 
 // follow reads the kernel log as soon as the devices are known, or after a timeout.
 func (w *hostEvents) follow(ctx context.Context) error {
 	wctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	w.engine.AwaitOpened(wctx)
+	w.missing.engine.AwaitOpened(wctx)
 	cancel()
 	return w.log.Run(ctx)
 }
@@ -127,45 +117,39 @@ func reasonOf(k kernellog.Kind) string {
 // addKernelEvent processes an event from the kernel log.
 func (w *hostEvents) addKernelEvent(e kernellog.Event) {
 	d, known := w.find(&e)
-	errorOfBus := e.Kind == kernellog.AERCorrected || e.Kind == kernellog.AERUncorrected || e.Kind == kernellog.AERFatal
-	if errorOfBus && !known {
+	if !known && slices.Contains([]kernellog.Kind{kernellog.AERCorrected, kernellog.AERUncorrected, kernellog.AERFatal}, e.Kind) {
 		return // not a GPU or switch
 	}
-	if at := e.Address.Board(); !known && !w.unserved[at] {
-		if len(w.unserved) < maxUnserved {
-			w.unserved[at] = true
-		} else {
-			e.Address = pci.Address{}
-		}
+	if at := e.Address.Board(); !known && len(w.unserved) < maxUnserved {
+		w.unserved[at] = true
+	} else if !known && !w.unserved[at] {
+		e.Address = pci.Address{}
 	}
 	reason, text := reasonOf(e.Kind), detail(&e, d.ID == "")
-	if v := w.boards[e.Address.Board()]; d.ID == "" && (v != nil && !serving(w.engine, w.missing.hidden).complete[v] || v == nil && w.missing.hidden[field.VendorNVIDIA]) {
+	if v := w.boards[e.Address.Board()]; d.ID == "" && (v != nil && !w.missing.serving().complete[v] || v == nil && w.missing.hidden[field.VendorNVIDIA]) {
 		e.Address = pci.Address{} // the GPU may be deselected, or its vendor's collector is off: no verdict
 	}
 	news, matched := w.faults.AddKernelEvent(kernellog.GPU{Address: e.Address, Number: d.GPU}, &e)
-	if !news {
-		if e.Kind == kernellog.XID && health.HasKinds(e.Code) && e.Address != (pci.Address{}) { // the line may name the kind
-			w.observe(health.Observation{Reason: health.ReasonXID, Code: e.Code, Device: d.ID, PCIBusID: e.Address.String(), Time: e.Time, Source: health.SourceKernelLog, Text: e.Text, Confirms: matched})
-		}
-		return
-	}
+	located := e.Address != (pci.Address{})
+	seen := health.Observation{Reason: reason, Device: d.ID, PCIBusID: e.Address.String(), Time: e.Time, Source: health.SourceKernelLog, Text: e.Text}
 	event := events.Event{Time: e.Time, Kind: events.KernelLog, Device: &d, Source: health.SourceKernelLog, Text: e.Text}
 	switch {
+	case !news && e.Kind == kernellog.XID && health.HasKinds(e.Code) && located: // the line may name the kind
+		seen.Reason, seen.Code, seen.Confirms = health.ReasonXID, e.Code, matched
+		w.observe(seen)
+	case !news:
 	case e.Kind == kernellog.XID:
+		d.PCIBusID = cmp.Or(d.PCIBusID, e.Address.String())
 		event.Kind, event.Code, event.Text, event.Evidence = events.XID, e.Code, text, e.Text
-		if d.PCIBusID == "" && e.Address != (pci.Address{}) {
-			d.PCIBusID = e.Address.String()
+		w.events.Publish(event)
+	default:
+		if reason != "" && located {
+			w.observe(seen)
 		}
-		w.events.Publish(event)
-		return
-	case reason != "" && e.Address != (pci.Address{}):
-		w.observe(health.Observation{
-			Reason: reason, Device: d.ID, PCIBusID: e.Address.String(), Time: e.Time, Source: health.SourceKernelLog, Text: e.Text,
-		})
-	}
-	if e.Kind != kernellog.AERCorrected && e.Kind != kernellog.RASCorrected {
-		event.Bad = reason != "" && e.Kind != kernellog.AMDResetDone
-		w.events.Publish(event)
+		if e.Kind != kernellog.AERCorrected && e.Kind != kernellog.RASCorrected {
+			event.Bad = reason != "" && e.Kind != kernellog.AMDResetDone
+			w.events.Publish(event)
+		}
 	}
 }
 
@@ -186,8 +170,8 @@ func detail(e *kernellog.Event, unknown bool) (out string) {
 // find returns the device of an event, and reports whether it is a GPU or switch of this node. It
 // assigns the error of a port to the only board behind the port.
 func (w *hostEvents) find(e *kernellog.Event) (d collector.Device, known bool) {
-	if now := time.Now(); w.devices == nil || now.Sub(w.asOf) > 5*time.Second {
-		w.asOf = now
+	if time.Since(w.asOf) > 5*time.Second {
+		w.asOf = time.Now()
 		w.refresh()
 	}
 	if board, ok := w.ports[e.Address]; ok && board != (pci.Address{}) {
@@ -199,7 +183,7 @@ func (w *hostEvents) find(e *kernellog.Event) (d collector.Device, known bool) {
 
 func (w *hostEvents) refresh() {
 	w.devices, w.ports, w.boards = map[pci.Address]collector.Device{}, map[pci.Address]pci.Address{}, map[pci.Address]*field.Vendor{}
-	for _, c := range w.engine.Status() {
+	for _, c := range w.missing.engine.Status() {
 		for i := range c.Devices {
 			d := &c.Devices[i].Device
 			if at, ok := pci.Parse(d.PCIBusID); ok && session.IsBoard(*d) {
@@ -207,7 +191,7 @@ func (w *hostEvents) refresh() {
 			}
 		}
 	}
-	boards, _ := w.bus.Boards() // on an error, only collectors supply device addresses
+	boards, _ := w.missing.bus.Boards() // on an error, only collectors supply device addresses
 	for _, b := range boards {
 		w.boards[b.Address.Board()] = b.Vendor
 		if _, shared := w.ports[b.Port]; shared {

@@ -63,8 +63,8 @@ func TestXIDsCountOnce(t *testing.T) {
 		must(t, os.WriteFile(path, nil, 0o644))
 		n := newJudgedNode(t, nvidiaNode, "DCGM_FI_DEV_SM_CLOCK, gauge, c\nDCGM_EXP_XID_ERRORS_TOTAL, counter, x\n", "--kernel-log="+path)
 		var stages sync.WaitGroup
-		for _, s := range n.host.stages() {
-			stages.Go(func() { _ = s.Run(t.Context()) })
+		for _, run := range []func(context.Context) error{n.host.missing.run, n.host.follow} {
+			stages.Go(func() { _ = run(t.Context()) })
 		}
 		t.Cleanup(stages.Wait)
 		time.Sleep(3 * time.Second)
@@ -127,7 +127,7 @@ func TestKernelEvents(t *testing.T) {
 	observed, bus := "", new(events.Bus)
 	published := bus.Subscribe(64, events.XID, events.KernelLog)
 	w := &hostEvents{
-		engine: m, events: bus, missing: m.missing, bus: m.missing.bus, faults: kernellog.NewDeduplicator(time.Second), unserved: map[pci.Address]bool{},
+		events: bus, missing: m.missing, faults: kernellog.NewDeduplicator(time.Second), unserved: map[pci.Address]bool{},
 		observe: func(o health.Observation) { observed += o.Reason + " " + o.PCIBusID[9:11] + " " + o.Device + "; " },
 	}
 	f := func(bus uint8, k kernellog.Kind, want string) {

@@ -67,10 +67,9 @@ type gone struct {
 // run compares every 30 s until ctx ends.
 func (m *missing) run(ctx context.Context) error { return view.Every(ctx, scanInterval, m.compare) }
 
-// compare makes one comparison.
 func (m *missing) compare(now time.Time) {
 	boards, err := m.bus.Boards() // without a bus only the flag can expect GPUs
-	serving, judged := serving(m.engine, m.hidden), m.judged()
+	serving, judged := m.serving(), m.judged()
 	elsewhere := len(serving.gpus) > 0 && !slices.ContainsFunc(boards, func(b pci.Board) bool { return serving.gpus[b.Address.Board()] }) // for example with a remote host engine
 	out, here := &scan{}, map[pci.Address]bool{}
 	// A GPU that was served once has a state of its own, which shows whether it is missing.
@@ -130,7 +129,6 @@ type judgement struct {
 	missing bool
 }
 
-// judged returns the judgements by address.
 func (m *missing) judged() map[pci.Address]judgement {
 	out := map[pci.Address]judgement{}
 	for _, v := range m.verdicts.Load().Verdicts {
@@ -157,12 +155,11 @@ type served struct {
 	others   map[string]bool      // numbers of served GPUs without an address
 }
 
-// serving returns the GPUs that collectors serve.
-func serving(e engine, hidden map[*field.Vendor]bool) served {
+func (m *missing) serving() served {
 	out := served{complete: map[*field.Vendor]bool{}, gpus: map[pci.Address]bool{}, others: map[string]bool{}}
-	for _, c := range e.Status() {
-		if v := e.Vendor(c.Name); v != nil && c.Up {
-			out.complete[v] = !hidden[v]
+	for _, c := range m.engine.Status() {
+		if v := m.engine.Vendor(c.Name); v != nil && c.Up {
+			out.complete[v] = !m.hidden[v]
 		}
 		for _, d := range c.Devices {
 			if d.State == session.Absent || d.Device.Level > field.ComputeInstance {

@@ -11,15 +11,14 @@ import (
 
 // Settings are the extension's flags.
 type Settings struct {
-	Mode          string   // ModeOn or ModeOff
-	Directory     string   // for verdicts across restarts; "": memory only
-	Rules         []string // NAME=off, NAME=on or NAME=NUMBER
-	KernelLog     string   // KernelLogAuto, KernelLogOff or a path
-	ExpectedGPUs  int      // 0: unknown
-	AMDSocket     string   // socket for AMD's device plugin; "": none
-	NodeCondition bool     // write a condition to the Kubernetes node
-	NodeEvents    bool     // write events about the Kubernetes node
-	NodeLabels    bool     // write AMD's labels to the Kubernetes node
+	Mode         string   // ModeOn or ModeOff
+	Directory    string   // for verdicts across restarts; "": memory only
+	Rules        []string // NAME=off, NAME=on or NAME=NUMBER
+	KernelLog    string   // KernelLogAuto, KernelLogOff or a path
+	ExpectedGPUs int      // 0: unknown
+	AMDSocket    string   // socket for AMD's device plugin; "": none
+
+	NodeCondition, NodeEvents, NodeLabels bool // what to write to the Kubernetes node: a condition, events, AMD's labels
 }
 
 // Values of Settings.Mode, and special values of Settings.KernelLog.
@@ -30,9 +29,9 @@ const (
 	KernelLogOff  = "off"
 )
 
-const group config.Group = "Health of devices"
-
 const (
+	group config.Group = "Health of devices"
+
 	flagHealth    = "health"
 	flagDirectory = "health-directory"
 	flagAMDSocket = "health-amd-socket"

@@ -17,10 +17,12 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/net/netutil"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
 )
 
 const (
-	maxClients  = 32          // further clients wait
+	maxClients  = 32 // further clients wait until one is idle
+	idle        = 5 * time.Second
 	maxStreams  = 16          // parallel calls per client
 	maxRequest  = 64 << 10    // bytes
 	probe       = time.Second // timeout of the check for a listening process
@@ -129,7 +131,8 @@ func (s *Server) Run(ctx context.Context) error {
 			_ = os.Remove(s.path) // a leftover socket refuses connections, and the next start replaces it
 		}
 	}()
-	server := grpc.NewServer(grpc.MaxConcurrentStreams(maxStreams), grpc.MaxRecvMsgSize(maxRequest), grpc.WaitForHandlers(true))
+	server := grpc.NewServer(grpc.MaxConcurrentStreams(maxStreams), grpc.MaxRecvMsgSize(maxRequest), grpc.WaitForHandlers(true),
+		grpc.ConnectionTimeout(idle), grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idle}))
 	s.register(server)
 	s.log.Info("serving on a Unix socket", zap.String("path", s.path))
 	defer context.AfterFunc(ctx, server.Stop)() // Stop also ends streams, and Serve waits for it

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// burst is within what time lines of one XID of a GPU are about one error: the driver
+	// Lines of one XID of a GPU within burst belong to one error: the driver
 	// writes an exception of many SMs into a line or more for each, and reports it once.
 	burst     = time.Second
 	maxKeys   = 1024 // GPUs with each of their faults
@@ -133,7 +133,6 @@ func (d *Deduplicator) countLocked(g GPU, e *Event) {
 	d.WithLabelValues(g.Number, string(e.Kind), g.Address.String()).Inc()
 }
 
-// reportsLocked returns the newest reports of an XID.
 func (d *Deduplicator) reportsLocked(g GPU, code int) *reports {
 	key := fault{address: g.Address.Board(), kind: XID, code: code}
 	if g.Address == (pci.Address{}) {

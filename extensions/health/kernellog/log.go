@@ -81,18 +81,17 @@ type Log struct {
 	overlong            bool   // drop the rest of a long line
 	pending             record
 	fd                  int
-	regular, device     bool
+	mode                uint32 // type of the file, S_IF…
 	inode               uint64
 	position            int64 // in a regular file
 	unreadable, unsaved bool  // already logged
 }
 
-// record is a relevant record that continuation lines may follow.
+// record is a relevant record that continuation lines may follow. Without a text there is none.
 type record struct {
 	text, device string
 	at           time.Duration // since boot, by the kernel's clock
 	seq          int64
-	waiting      bool
 }
 
 // New returns a Log that does not run yet.
@@ -153,9 +152,8 @@ func (l *Log) open() error {
 		return errors.Join(err, unix.Close(fd))
 	}
 	l.fd, l.inode, l.position = fd, st.Ino, 0
-	l.regular = st.Mode&unix.S_IFMT == unix.S_IFREG
-	l.device = st.Mode&unix.S_IFMT == unix.S_IFCHR
-	l.skip = l.skip && st.Mode&unix.S_IFMT != unix.S_IFIFO // every record in a FIFO is new
+	l.mode = st.Mode & unix.S_IFMT
+	l.skip = l.skip && l.mode != unix.S_IFIFO // every record in a FIFO is new
 	l.live = false
 	l.compareClocks()
 	if !l.up.Swap(true) {
@@ -203,8 +201,8 @@ func (l *Log) drain(buffer []byte) (more bool, err error) {
 			// oversized record.
 		case errors.Is(err, unix.EAGAIN), err == nil && n == 0:
 			l.flush()
-			l.live, l.skip = l.device, false // a copy may repeat old records
-			if !l.device {
+			l.live, l.skip = l.mode == unix.S_IFCHR, false // a copy may repeat old records
+			if !l.live {
 				l.compareClocks()
 			}
 			return false, l.rotate()
@@ -220,7 +218,7 @@ func (l *Log) drain(buffer []byte) (more bool, err error) {
 
 // rotate switches to a new file with the same name, or restarts a truncated file.
 func (l *Log) rotate() error {
-	if !l.regular {
+	if l.mode != unix.S_IFREG {
 		return nil
 	}
 	var st unix.Stat_t
@@ -255,7 +253,7 @@ func (l *Log) feed(data []byte) {
 // addLine processes a line: a record, or the continuation of the previous one.
 func (l *Log) addLine(line []byte) {
 	if len(line) > 0 && line[0] == ' ' {
-		if device, ok := bytes.CutPrefix(line, []byte(" DEVICE=")); ok && l.pending.waiting {
+		if device, ok := bytes.CutPrefix(line, []byte(" DEVICE=")); ok && l.pending.text != "" {
 			l.pending.device = string(device)
 		}
 		return
@@ -294,12 +292,12 @@ func (l *Log) addLine(line []byte) {
 	if l.skip || priority >= 8 || !relevant(text) {
 		return
 	}
-	l.pending = record{text: unescape(text), at: at, seq: seq, waiting: true}
+	l.pending = record{text: unescape(text), at: at, seq: seq}
 }
 
 // flush parses the pending record with its continuation lines.
 func (l *Log) flush() {
-	if !l.pending.waiting {
+	if l.pending.text == "" {
 		return
 	}
 	p := l.pending
@@ -372,7 +370,9 @@ func (l *Log) save(now time.Time, ends bool) {
 		return
 	}
 	err := l.o.Store.Write(stateFile, fmt.Appendf(nil, "%s %d\n", l.o.BootID, l.safe))
-	l.saved, l.savedAt = l.safe, now
+	if l.savedAt = now; err == nil {
+		l.saved = l.safe
+	}
 	if err != nil && !l.unsaved {
 		l.unsaved = true
 		l.log.Warn("cannot save the kernel log position; a restart may count events twice", zap.Error(err))

@@ -180,9 +180,3 @@ func (l *links) sum(now int64) {
 		}
 	}
 }
-
-func (d *device) worseLink(link *device) {
-	if l := &d.links; l.worst == nil || l.worst.links.share < link.links.share {
-		l.worst = link
-	}
-}

@@ -64,12 +64,11 @@ const (
 // peers compares GPUs of the same model and the same users. If no users are known, it compares busy
 // GPUs.
 type peers struct {
-	grouped bool
 	version uint64 // of the owners' data
 	next    int64
-	owned   bool // users are known
-	groups  map[string][]*device
-	alike   []*device // of the current group
+	owned   bool                 // users are known
+	groups  map[string][]*device // nil: to be made
+	alike   []*device            // of the current group
 	values  []float64
 }
 
@@ -79,8 +78,8 @@ func (p *peers) sync(s *Signs) {
 	if s.owners != nil {
 		version = s.owners.Version()
 	}
-	if !p.grouped || version != p.version {
-		p.grouped, p.version, p.next = true, version, 0
+	if p.groups == nil || version != p.version {
+		p.version, p.next = version, 0
 		p.regroup(s)
 	}
 	if s.now < p.next && p.next-s.now <= comparePeriod {

@@ -71,9 +71,10 @@ func (s *Signs) Update(now time.Time) {
 	for _, d := range s.present {
 		if d.links.known {
 			d.links.sum(s.now)
-			d.worseLink(d)
-			if d.gpu != nil {
-				d.gpu.worseLink(d)
+			for _, of := range []*device{d, d.gpu} {
+				if of != nil && (of.links.worst == nil || of.links.worst.links.share < d.links.share) {
+					of.links.worst = d
+				}
 			}
 		}
 	}
@@ -108,7 +109,7 @@ func (s *Signs) Evidence(device string, of field.Derived) string {
 func (s *Signs) Bind(_ *view.View, sources []rows.Source, _ time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.follows, s.present, s.peers.grouped = make([]follow, len(sources)), s.present[:0:0], false
+	s.follows, s.present, s.peers.groups = make([]follow, len(sources)), s.present[:0:0], nil
 	for n := range sources {
 		src, f := &sources[n], &s.follows[n]
 		f.devices = make([]*device, len(src.Devices))
@@ -145,7 +146,6 @@ func (s *Signs) Forget(device string) {
 	delete(s.devices, device)
 }
 
-// connect connects columns with their signs.
 func (f *follow) connect(s *rows.Source) {
 	for i := range s.Columns {
 		c := &s.Columns[i]

@@ -27,6 +27,7 @@ import (
 	"warpgauge/pkg/events"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/lists"
 	"warpgauge/pkg/rows"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/view"
@@ -45,11 +46,6 @@ type Node interface {
 	Interval(field.Reading) time.Duration
 }
 
-// States returns when devices entered their states. *exporter.States implements it.
-type States interface {
-	Since(device string, state session.State) (time.Time, bool)
-}
-
 // People tells who uses devices.
 type People interface {
 	Users(*collector.Device) []apiv1.User
@@ -66,13 +62,16 @@ type Options struct {
 	Node     Node
 	Verdicts interface{ Load() *events.Snapshot }
 	NotReady func() []string                          // why /readyz answers 503
-	Lists    Lists                                    // nil: unknown
+	Lists    interface{ Status() lists.Status }       // nil: unknown
 	Page     interface{ Counts() []exposition.Count } // series that count events
 	People   People                                   // nil: no names are shown
 	Events   *Log
-	States   States     // nil: unknown
 	Past     *rows.Past // samples and recordings
 	Download bool       // serve recordings
+	// States tells since when a device is in a state; nil: unknown.
+	States interface {
+		Since(device string, state session.State) (time.Time, bool)
+	}
 
 	StaleAfter time.Duration    // omit the values of a device with an older sample
 	Now        func() time.Time // the displayed time
@@ -88,7 +87,6 @@ func (o *Options) viewed() {
 // API is an http.Handler for all paths below Prefix.
 type API struct {
 	o     Options
-	log   *zap.Logger
 	mux   http.ServeMux
 	paths []string
 
@@ -112,7 +110,7 @@ const (
 
 // New returns an API.
 func New(o Options) *API {
-	a := &API{o: o, log: o.Logger.Named("api"), building: make(chan struct{}, maxBuilding)}
+	a := &API{o: o, building: make(chan struct{}, maxBuilding)}
 	a.streams.api = a
 	a.streams.closing, a.streams.close = context.WithCancel(context.Background()) //nolint:fatcontext // lives longer than New
 	files := recordings{o: &a.o}
@@ -177,7 +175,7 @@ func (a *API) handle(name string, parameters []string, f func(http.ResponseWrite
 			writeProblem(w, r, p)
 		case r.Context().Err() != nil: // the client has gone
 		default:
-			a.log.Error("cannot answer", zap.String("path", path), zap.Error(err))
+			a.o.Logger.Named("api").Error("cannot answer", zap.String("path", path), zap.Error(err))
 			writeProblem(w, r, &apiv1.Problem{Status: http.StatusInternalServerError, Detail: err.Error()})
 		}
 	})

@@ -144,18 +144,14 @@ const maxListed = 2000
 
 // events returns the answer of /api/v1/events: the newest events, oldest first.
 func (l *Log) events(q *query, now time.Time) (*apiv1.Events, error) {
-	since, err := timeIn(q, "since", now, time.Time{})
-	if err != nil {
+	since, errSince := timeIn(q, "since", now, time.Time{})
+	limit, errLimit := countIn(q, "limit", maxListed, maxListed)
+	if err := cmp.Or(errSince, errLimit); err != nil {
 		return nil, err
 	}
-	limit, err := countIn(q, "limit", maxListed, maxListed)
-	if err != nil {
-		return nil, err
-	}
-	out := &apiv1.Events{Events: slices.DeleteFunc(l.All(), func(e apiv1.Event) bool { return e.Time.Before(since) })}
-	slices.SortStableFunc(out.Events, func(a, b apiv1.Event) int { return a.Time.Compare(b.Time) })
-	out.Events = out.Events[max(0, len(out.Events)-limit):]
-	return out, nil
+	found := slices.DeleteFunc(l.All(), func(e apiv1.Event) bool { return e.Time.Before(since) })
+	slices.SortStableFunc(found, func(a, b apiv1.Event) int { return a.Time.Compare(b.Time) })
+	return &apiv1.Events{Events: found[max(0, len(found)-limit):]}, nil
 }
 
 // timeIn parses a parameter with a time, or a duration before now.

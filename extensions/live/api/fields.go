@@ -73,10 +73,9 @@ func (n *node) fields(q *query) (*apiv1.Fields, error) {
 	if err != nil {
 		return nil, err
 	}
-	list := n.list()
-	asked := list
+	asked := n.list()
 	if len(c.patterns) > 0 {
-		asked = field.List{Fields: slices.DeleteFunc(slices.Clone(list.Fields), func(f field.Field) bool { return !c.field(f.Name) })}
+		asked = field.List{Fields: slices.DeleteFunc(slices.Clone(asked.Fields), func(f field.Field) bool { return !c.field(f.Name) })}
 	}
 	forms := newForms(n.o, asked)
 	report := session.NewReport(n.view, n.collectors, asked, session.ReportOptions{
@@ -149,7 +148,7 @@ func (x *forms) formOf(f *field.Field, collector string) apiv1.Field {
 	return out
 }
 
-// appendField appends the series of a field, or one entry with the reason why it has no value.
+// append appends the series of a field, or one entry with the reason why it has no value.
 func (x *forms) append(to []apiv1.Field, n *node, d *session.ReportDevice, f *session.ReportField) []apiv1.Field {
 	form := x.formOf(f.Field, d.Collector)
 	form.Text = f.Text

@@ -9,11 +9,6 @@ import (
 	"warpgauge/pkg/lists"
 )
 
-// Lists returns the state of the field lists. *lists.Desk implements it.
-type Lists interface {
-	Status() lists.Status
-}
-
 // list returns the answer of /api/v1/list.
 func (o *Options) list() (*apiv1.List, error) {
 	if o.Lists == nil {

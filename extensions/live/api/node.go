@@ -20,7 +20,7 @@ type node struct {
 	collectors []session.CollectorStatus
 	devices    []session.Device
 	byID       map[string]int             // index into devices
-	verdicts   map[string]*events.Verdict // by device; see judge
+	verdicts   map[string]*events.Verdict // by device; see setVerdicts
 	o          *Options
 }
 

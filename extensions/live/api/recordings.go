@@ -49,11 +49,10 @@ func (x *recordings) serve(w http.ResponseWriter, r *http.Request, _ *query) err
 	if err != nil {
 		return err
 	}
+	defer x.downloads.Add(-1)
 	if x.downloads.Add(1) > maxDownloads {
-		x.downloads.Add(-1)
 		return busy("recordings are being sent to others: ask again in a second")
 	}
-	defer x.downloads.Add(-1)
 	name := r.PathValue("name")
 	f, err := from.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -1,9 +1,9 @@
 package api
 
 import (
-	"bytes"
 	"context"
 	"fmt"
+	"hash/maphash"
 	"net/http"
 	"strconv"
 	"sync/atomic"
@@ -19,8 +19,9 @@ import (
 // Limits of streams.
 const (
 	maxStreams      = 128
+	maxHeld         = 128 << 20 // bytes of all streams, as feed.size estimates them
 	maxColumns      = 20_000
-	maxPart         = 100_000 // values in rows after which a new part begins
+	maxPart         = 25_000 // values in rows after which a new part begins
 	minInterval     = 100 * time.Millisecond
 	maxInterval     = 10 * time.Second // a ring of 10 ms ticks holds that long
 	defaultInterval = time.Second
@@ -33,6 +34,7 @@ const (
 type streams struct {
 	api     *API
 	open    atomic.Int64
+	held    atomic.Int64    // bytes
 	closing context.Context // ends with the server
 	close   context.CancelFunc
 }
@@ -62,6 +64,11 @@ func (s *streams) serve(w http.ResponseWriter, r *http.Request, q *query) error 
 	end()
 	if err != nil {
 		return err
+	}
+	size := f.size(part)
+	defer s.held.Add(-size)
+	if s.held.Add(size) > maxHeld {
+		return busy("the streams need too much memory: close one, or ask for fewer series with device= and field=")
 	}
 	rc := http.NewResponseController(w)
 	_ = rc.SetReadDeadline(time.Time{}) // otherwise the server's read timeout would end the request; a test's recorder has no deadlines
@@ -138,9 +145,9 @@ type feed struct {
 	chosen   *chosen
 	view     *view.View
 	cursor   rows.Cursor // private: a stream reads at its own pace, and the ring is its buffer
-	columns  []byte      // last event "columns"
+	columns  uint64      // hash of the last event "columns"
 	taps     []*streamTap
-	sent     map[string][]byte // last sent data by event and device
+	sent     map[string]uint64 // hash of the last sent data by event and device
 	compared time.Time         // last comparison of devices and verdicts
 	verdicts *events.Snapshot  // last compared verdicts
 	event    uint64            // number of the last event
@@ -165,7 +172,7 @@ func newFeed(a *API, q *query) (f *feed, part []byte, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	f = &feed{o: &a.o, chosen: c, sent: map[string][]byte{}, event: a.o.Events.Last()}
+	f = &feed{o: &a.o, chosen: c, sent: map[string]uint64{}, event: a.o.Events.Last()}
 	part, err = f.bind(nil, n)
 	f.cursor.Skip()
 	f.compare(nil, n) // store the baseline, because streams send only changes
@@ -209,11 +216,23 @@ func (f *feed) bind(to []byte, n *node) ([]byte, error) {
 		f.taps = append(f.taps, t)
 	}
 	columns := appendEvent(nil, "columns", apiv1.StreamColumns{Columns: shown})
-	if !bytes.Equal(columns, f.columns) {
+	sum := maphash.Bytes(seed, columns)
+	if sum != f.columns {
 		to = append(to, columns...)
 	}
-	f.columns = columns
+	f.columns = sum
 	return to, nil
+}
+
+var seed = maphash.MakeSeed()
+
+// size estimates the bytes of a feed whose first part, with all columns, is given.
+func (f *feed) size(first []byte) int64 {
+	n := len(first) + 16*maxPart + 128*len(f.sent)
+	for _, t := range f.taps {
+		n += 64 * len(t.cells)
+	}
+	return int64(n)
 }
 
 // tap appends the columns of a source, ordered by device and then by the list.
@@ -276,8 +295,8 @@ func (f *feed) compare(to []byte, n *node) []byte {
 		clear(f.sent)
 	}
 	add := func(event, id string, compared, data any) {
-		if text := encode(compared); !bytes.Equal(text, f.sent[event+id]) {
-			f.sent[event+id] = text
+		if sum := maphash.Bytes(seed, encode(compared)); sum != f.sent[event+id] {
+			f.sent[event+id] = sum
 			to = appendEvent(to, event, data)
 		}
 	}

@@ -145,54 +145,37 @@ func query(since time.Time, name string, n int) url.Values {
 
 // Page copies /metrics to w, in the first supported format. accept is an HTTP Accept header.
 func (c *Client) Page(ctx context.Context, accept string, w io.Writer) error {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
-	body, err := c.get(ctx, "metrics", nil, accept)
-	if err != nil {
+	return c.get(ctx, "metrics", nil, accept, maxPageReceived, func(body io.Reader) error {
+		_, err := io.Copy(w, body)
 		return err
-	}
-	defer func() { _ = body.Close() }() // the body was only read
-	n, err := io.Copy(w, io.LimitReader(body, maxPageReceived+1))
-	if n > maxPageReceived {
-		err = fmt.Errorf("more than %d MiB", maxPageReceived>>20)
-	}
-	if err != nil {
-		return c.errorf("read /metrics: %w", err)
-	}
-	return nil
+	})
 }
 
 // ask requests /api/v1/NAME.
 func ask[T any](ctx context.Context, c *Client, name string, q url.Values) (*T, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
-	body, err := c.get(ctx, "api/v1/"+name, q, jsonType)
+	out := new(T)
+	err := c.get(ctx, "api/v1/"+name, q, jsonType, maxReceived, func(body io.Reader) error {
+		if err := json.NewDecoder(body).Decode(out); err != nil {
+			return err
+		}
+		_, err := io.Copy(io.Discard, body) // read to the end, so that the connection can be reused
+		return err
+	})
 	if err != nil {
 		return nil, err
-	}
-	defer func() { _ = body.Close() }() // the body was only read
-	out := new(T)
-	limited := &io.LimitedReader{R: body, N: maxReceived + 1}
-	err = json.NewDecoder(limited).Decode(out)
-	if err == nil {
-		_, err = io.Copy(io.Discard, limited) // read to the end, so that the connection can be reused
-	}
-	if limited.N == 0 {
-		err = fmt.Errorf("more than %d MiB", maxReceived>>20)
-	}
-	if err != nil {
-		return nil, c.errorf("read /api/v1/%s: %w", name, err)
 	}
 	return out, nil
 }
 
-// get returns the body of a 200 answer, or an error.
-func (c *Client) get(ctx context.Context, path string, q url.Values, accept string) (io.ReadCloser, error) {
+// get calls read with the body of a 200 answer, which has at most limit bytes.
+func (c *Client) get(ctx context.Context, path string, q url.Values, accept string, limit int64, read func(io.Reader) error) error {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
 	u := c.base.JoinPath(path)
 	u.RawQuery = q.Encode()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	req.Header.Set("Accept", accept)
 	req.Header.Set("User-Agent", c.agent)
@@ -202,20 +185,27 @@ func (c *Client) get(ctx context.Context, path string, q url.Values, accept stri
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return nil, c.unanswered(ctx, err)
-	}
-	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	if resp.StatusCode == http.StatusOK && kind != "text/html" && (kind != jsonType || accept == jsonType) {
-		return resp.Body, nil
+		return c.unanswered(ctx, err)
 	}
 	defer func() { _ = resp.Body.Close() }() // the body was only read
-	switch {
+	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	switch asksJSON := accept == jsonType; {
 	case resp.StatusCode != http.StatusOK:
-		return nil, c.refused(resp)
-	case accept == jsonType:
-		return nil, c.errorf("%w", ErrNoAPI)
+		return c.refused(resp)
+	case asksJSON && kind == "text/html":
+		return c.errorf("%w", ErrNoAPI)
+	case !asksJSON && (kind == "text/html" || kind == jsonType): // some web servers serve one page for every path
+		return c.errorf("/%s: %w", path, ErrNoPage)
 	}
-	return nil, c.errorf("/%s: %w", path, ErrNoPage) // some web servers serve one page for every path
+	body := &io.LimitedReader{R: resp.Body, N: limit + 1}
+	err = read(body)
+	if body.N == 0 {
+		err = fmt.Errorf("more than %d MiB", limit>>20)
+	}
+	if err != nil {
+		return c.errorf("read /%s: %w", path, err)
+	}
+	return nil
 }
 
 // unanswered returns a short error for a failed request.
@@ -252,18 +242,15 @@ func (c *Client) refused(resp *http.Response) error {
 	if kind == "application/problem+json" && json.Unmarshal(text, &p) == nil && p.Title+p.Detail != "" {
 		return c.errorf("%s (%s)", cmp.Or(p.Detail, p.Title), resp.Status)
 	}
-	switch resp.StatusCode {
-	case http.StatusUnauthorized:
-		if c.user != nil {
-			return c.errorf("it refuses the user name or the password")
-		}
+	switch code := resp.StatusCode; {
+	case code == http.StatusUnauthorized && c.user != nil:
+		return c.errorf("it refuses the user name or the password")
+	case code == http.StatusUnauthorized:
 		return c.errorf("it wants a user name and a password: write %s://USER:PASSWORD@%s", c.base.Scheme, c.base.Host)
-	case http.StatusNotFound:
+	case code == http.StatusNotFound:
 		return c.errorf("%w", ErrNoAPI)
-	case http.StatusBadRequest:
-		if c.base.Scheme == "http" && bytes.Contains(text, []byte("HTTPS server")) {
-			return c.errorf("it uses TLS: write https:// in place of http://")
-		}
+	case code == http.StatusBadRequest && c.base.Scheme == "http" && bytes.Contains(text, []byte("HTTPS server")):
+		return c.errorf("it uses TLS: write https:// in place of http://")
 	}
 	line, _, _ := strings.Cut(strings.TrimSpace(string(text)), "\n")
 	if line == "" || !strings.HasPrefix(kind, "text/plain") {

@@ -250,7 +250,7 @@ func (n *node) Recordings() []rows.Recording {
 // Open implements rows.Recordings.
 func (*node) Open(string) (io.ReadSeekCloser, error) { return nil, fs.ErrNotExist }
 
-// served implements api.Lists.
+// served implements api.Options.Lists.
 type served struct{ *node }
 
 func (s served) Status() lists.Status {

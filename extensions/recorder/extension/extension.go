@@ -3,8 +3,6 @@
 package extension
 
 import (
-	"context"
-
 	"go.uber.org/zap"
 
 	"warpgauge/extensions/recorder"
@@ -36,7 +34,7 @@ func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, 
 	}
 	past := history.New(history.Options{Rows: c.Rows, MaxAge: e.Age, MaxBytes: e.HistoryBytes, Registerer: c.Registry})
 	c.Past.History, c.Past.MaxAge = past, e.Age
-	stages := []exporter.Stage{stage("history", past.Run)}
+	stages := []exporter.Stage{{Name: "history", Run: past.Run}}
 	if e.Directory == "" {
 		return stages, routes, nil
 	}
@@ -53,11 +51,7 @@ func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, 
 	if c.Past.Recordings = rec; e.Endpoint {
 		record.Run = rec.Record
 	}
-	return append(stages, stage("recorder", rec.Run)), routes, nil
-}
-
-func stage(name string, run func(context.Context) error) exporter.Stage {
-	return exporter.Stage{Name: name, Run: run, Grace: exporter.ShortGrace}
+	return append(stages, exporter.Stage{Name: "recorder", Run: rec.Run}), routes, nil
 }
 
 // node implements recorder.Node.

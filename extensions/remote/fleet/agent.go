@@ -60,9 +60,7 @@ func newReport(m *protobufs.AgentToServer) *report {
 	if err != nil || uid == uuid.Nil {
 		return nil
 	}
-	r := &report{
-		uid: uid, sequence: m.SequenceNum, leaving: m.AgentDisconnect != nil, capabilities: m.Capabilities,
-	}
+	r := &report{uid: uid, sequence: m.SequenceNum, leaving: m.AgentDisconnect != nil, capabilities: m.Capabilities}
 	if d := m.AgentDescription; d != nil {
 		r.labels = describe(d)
 	}
@@ -86,7 +84,7 @@ func describe(in *protobufs.AgentDescription) map[string]string {
 	labels := map[string]string{}
 	all := slices.Concat(in.IdentifyingAttributes, in.NonIdentifyingAttributes)
 	for _, a := range all[:min(len(all), maxAttributes)] {
-		key, _ := strings.CutPrefix(a.Key, opamp.LabelPrefix)
+		key := strings.TrimPrefix(a.Key, opamp.LabelPrefix)
 		labels[cut(key, maxKey)] = cut(text(a.Value), maxValue)
 	}
 	return labels
@@ -111,10 +109,7 @@ func text(v *protobufs.AnyValue) string {
 
 // cut returns a copy of at most that many bytes. It never splits a character.
 func cut(s string, most int) string {
-	if len(s) > most {
-		s = s[:most]
-	}
-	return strings.Clone(strings.ToValidUTF8(s, ""))
+	return strings.Clone(strings.ToValidUTF8(s[:min(len(s), most)], ""))
 }
 
 // examine extracts the gates' numbers and the unhealthy components.

@@ -19,27 +19,23 @@ func (s *Server) operators(login *Login) *http.Server {
 	mux.HandleFunc("POST /api/v1/cohorts/{cohort}/{command}", s.serveCommand)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.o.Registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: callWithin}))
 	guarded := http.NewCrossOriginProtection().Handler(mux)
-	return &http.Server{
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			h := w.Header()
-			h.Set("X-Content-Type-Options", "nosniff")
-			h.Set("Cache-Control", "no-store")
-			if r.URL.Path == "/healthz" {
-				s.locked(func(*core) {})
-				_, _ = w.Write([]byte("ok\n")) // the client went away
-				return
-			}
-			if _, ok := login.who(r); !ok {
-				h.Set("WWW-Authenticate", "Bearer")
-				http.Error(w, "a token is needed", http.StatusUnauthorized)
-				return
-			}
-			r.Body = http.MaxBytesReader(w, r.Body, 1<<10)
-			guarded.ServeHTTP(w, r)
-		}),
-		ReadHeaderTimeout: messageWithin, ReadTimeout: messageWithin, WriteTimeout: 2 * time.Minute, IdleTimeout: 2 * time.Minute,
-		MaxHeaderBytes: maxHeaderBytes, ErrorLog: httpErrors(s.o.Log),
-	}
+	return s.bounded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Cache-Control", "no-store")
+		if r.URL.Path == "/healthz" {
+			s.locked(func(*core) {})
+			_, _ = w.Write([]byte("ok\n")) // the client went away
+			return
+		}
+		if _, ok := login.who(r); !ok {
+			h.Set("WWW-Authenticate", "Bearer")
+			http.Error(w, "a token is needed", http.StatusUnauthorized)
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, 1<<10)
+		guarded.ServeHTTP(w, r)
+	}), 2*time.Minute)
 }
 
 func (s *Server) serveFleet(w http.ResponseWriter, _ *http.Request) {

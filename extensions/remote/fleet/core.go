@@ -162,13 +162,7 @@ func (c *core) room(now time.Time) bool {
 
 // assign sets the agent's cohort.
 func (c *core) assign(a *agent) {
-	a.cohort = nil
-	for _, cohort := range c.plan.Cohorts {
-		if cohort.Selector.matches(a.labels) {
-			a.cohort = cohort
-			return
-		}
-	}
+	a.cohort = c.plan.first(func(o *Cohort) bool { return o.Selector.matches(a.labels) })
 }
 
 func (c *core) statusOf(a *agent) *status {
@@ -178,13 +172,27 @@ func (c *core) statusOf(a *agent) *status {
 	return c.cohorts[a.cohort.Name]
 }
 
-// offer returns the list that the agent should get now, or nil if it needs none.
+// offer returns the list that the agent should get now, or nil if it needs none or the list is unknown.
 func (c *core) offer(a *agent, s *status) *protobufs.AgentRemoteConfig {
 	hash := wanted(s, a.uid, a.hash)
-	if hash == "" || hash == a.hash {
+	if hash == a.hash {
 		return nil
 	}
-	return c.config(hash)
+	sum, _ := hex.DecodeString(hash) // it fails only for a hash that no list has
+	if hash == noList {
+		return &protobufs.AgentRemoteConfig{ConfigHash: sum, Config: &protobufs.AgentConfigMap{}}
+	}
+	l := c.lists[hash]
+	if l == nil {
+		return nil
+	}
+	kind := "text/csv"
+	if l.YAML {
+		kind = "application/yaml"
+	}
+	return &protobufs.AgentRemoteConfig{ConfigHash: sum, Config: &protobufs.AgentConfigMap{
+		ConfigMap: map[string]*protobufs.AgentConfigFile{opamp.ConfigName: {Body: l.Content, ContentType: kind}},
+	}}
 }
 
 // save writes the state. If that fails, the state in memory stays valid and tick tries again.
@@ -207,23 +215,4 @@ func (c *core) commit(s *status, next status, now time.Time) error {
 		*s = before
 	}
 	return err
-}
-
-// config returns the message with a list, or nil if the list is unknown.
-func (c *core) config(hash string) *protobufs.AgentRemoteConfig {
-	l := c.lists[hash]
-	sum, err := hex.DecodeString(hash)
-	if hash == noList {
-		return &protobufs.AgentRemoteConfig{ConfigHash: sum, Config: &protobufs.AgentConfigMap{}}
-	}
-	if l == nil || err != nil {
-		return nil
-	}
-	kind := "text/csv"
-	if l.YAML {
-		kind = "application/yaml"
-	}
-	return &protobufs.AgentRemoteConfig{ConfigHash: sum, Config: &protobufs.AgentConfigMap{
-		ConfigMap: map[string]*protobufs.AgentConfigFile{opamp.ConfigName: {Body: l.Content, ContentType: kind}},
-	}}
 }

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -38,6 +37,14 @@ const (
 type Plan struct {
 	Hash    string    // of all files
 	Cohorts []*Cohort // highest priority first
+}
+
+// first returns the first cohort that fits, or nil.
+func (p *Plan) first(fits func(*Cohort) bool) *Cohort {
+	if i := slices.IndexFunc(p.Cohorts, fits); i >= 0 {
+		return p.Cohorts[i]
+	}
+	return nil
 }
 
 // Cohort is a group of agents that should have the same list.
@@ -141,11 +148,8 @@ func ReadDirectory(directory string, parse ParseYAML) (*Plan, error) {
 	sum.Write(content)
 	named := map[string]bool{}
 	var bad error
-	for i, c := range f.Cohorts {
-		if c == nil {
-			c = &Cohort{}
-			f.Cohorts[i] = c
-		}
+	for _, c := range f.Cohorts {
+		c = cmp.Or(c, &Cohort{}) // an empty entry is nil; complete refuses it
 		err := c.complete(root, &f.Rollout, parse)
 		if err == nil && named[c.Name] {
 			err = errors.New("there is another cohort of that name")
@@ -161,7 +165,7 @@ func ReadDirectory(directory string, parse ParseYAML) (*Plan, error) {
 		return nil, bad
 	}
 	slices.SortStableFunc(f.Cohorts, func(a, b *Cohort) int { return cmp.Compare(b.Priority, a.Priority) })
-	return &Plan{Hash: hex.EncodeToString(sum.Sum(nil)), Cohorts: f.Cohorts}, nil
+	return &Plan{Hash: fmt.Sprintf("%x", sum.Sum(nil)), Cohorts: f.Cohorts}, nil
 }
 
 var cohortName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
@@ -185,8 +189,12 @@ func (c *Cohort) complete(root *os.Root, all *Policy, parse ParseYAML) error {
 	if c.List.YAML {
 		content, err = parse(content, c.File)
 	}
+	var list field.List
 	if err == nil {
-		err = checkCSV(content, c.File)
+		list, _, err = field.Parse(bytes.NewReader(content), field.ParseOptions{File: c.File})
+	}
+	if err == nil && len(list.Fields) == 0 {
+		err = errors.New("it has no field")
 	}
 	if err != nil {
 		return fmt.Errorf("list %q: %w", c.File, err)
@@ -195,17 +203,8 @@ func (c *Cohort) complete(root *os.Root, all *Policy, parse ParseYAML) error {
 }
 
 func newList(name string, content []byte) *List {
-	sum := sha256.Sum256(content)
 	ext := path.Ext(name)
-	return &List{Hash: hex.EncodeToString(sum[:]), Name: name, Content: content, YAML: ext == ".yaml" || ext == ".yml"}
-}
-
-func checkCSV(content []byte, name string) error {
-	list, _, err := field.Parse(bytes.NewReader(content), field.ParseOptions{File: name})
-	if err == nil && len(list.Fields) == 0 {
-		err = errors.New("it has no field")
-	}
-	return err
+	return &List{Hash: checksum(content), Name: name, Content: content, YAML: ext == ".yaml" || ext == ".yml"}
 }
 
 // Default values of a policy.

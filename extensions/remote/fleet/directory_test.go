@@ -44,7 +44,7 @@ func TestReadDirectory(t *testing.T) {
 	if first.Name != "h100" || first.Policy.Tolerance.Value != 0.05 || first.Policy.Timeout != minTimeout || len(first.Policy.Stages) != 2 {
 		t.Errorf("cohort %+v", first)
 	}
-	if g := first.Policy.Gates; g[series] != (Limit{Value: 0.1, Relative: true}) || g[absentFields] != (Limit{Value: 1000}) || g[stalled] != (Limit{}) || len(g) != 6 {
+	if g := first.Policy.Gates; g[series] != (Limit{Value: 0.1, Relative: true}) || g[absentFields] != (Limit{Value: 1000}) || g[stalled] != (Limit{}) || len(g) != 7 {
 		t.Errorf("gates %+v", g)
 	}
 	if len(rest.Policy.Stages) != 3 || rest.Policy.Stages[0].Percent != 1 || rest.Policy.Gates[series].Value != 0.5 {

@@ -16,7 +16,7 @@ import (
 // sample seconds are a mean.
 type Numbers map[string]float64
 
-// Limit is the largest allowed growth of a number.
+// Limit is the largest allowed growth of a number, of gateSeriesLost the largest loss.
 type Limit struct {
 	Value    float64
 	Relative bool // Value is a share of the previous number
@@ -31,8 +31,12 @@ func defaultLimits() map[string]Limit {
 		opamp.GateMissedTicks:   {Value: 6},
 		opamp.GateAbsentFields:  {Value: 64},
 		opamp.GateSeries:        {Value: 1, Relative: true},
+		gateSeriesLost:          {Value: 0.5, Relative: true},
 	}
 }
+
+// gateSeriesLost is how far the number of opamp.GateSeries may shrink.
+const gateSeriesLost = "series_lost"
 
 // UnmarshalText parses a number or a percentage such as 50%.
 func (l *Limit) UnmarshalText(text []byte) error {
@@ -51,13 +55,17 @@ func (l *Limit) UnmarshalText(text []byte) error {
 // breach describes a number that exceeds its limit; it is empty if there is none.
 func breach(limits map[string]Limit, before, after Numbers) string {
 	for _, name := range slices.Sorted(maps.Keys(limits)) {
-		was, known := before[name]
-		is, reported := after[name]
+		number, sign := name, 1.0
+		if name == gateSeriesLost {
+			number, sign = opamp.GateSeries, -1
+		}
+		was, known := before[number]
+		is, reported := after[number]
 		allowed := limits[name].Value
 		if limits[name].Relative {
 			allowed *= was
 		}
-		if known && reported && is-was > allowed {
+		if known && reported && sign*(is-was) > allowed {
 			return fmt.Sprintf("%s: %.4g, before %.4g", name, is, was)
 		}
 	}

@@ -6,13 +6,10 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"log" //nolint:depguard // http.Server needs this type
 	"net/http"
 	"strings"
 	"sync"
 	"time"
-
-	"go.uber.org/zap"
 
 	"warpgauge/pkg/file"
 )
@@ -112,10 +109,4 @@ func (l *Login) owner(ctx context.Context, token string) (shown credential, ok b
 	}
 	name, err := l.Review(ctx, token)
 	return credential{name: name}, err == nil
-}
-
-// httpErrors returns a logger for http.Server's messages.
-func httpErrors(l *zap.Logger) *log.Logger {
-	errors, _ := zap.NewStdLogAt(l, zap.DebugLevel) // only unknown levels fail
-	return errors
 }

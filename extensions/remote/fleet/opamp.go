@@ -70,10 +70,7 @@ func (s *Server) agents(login *Login) *http.Server {
 		w.Header().Set("Content-Type", "application/x-protobuf")
 		_, _ = w.Write(body) // the agent may have gone away
 	})
-	return &http.Server{
-		Handler: mux, MaxHeaderBytes: maxHeaderBytes, ErrorLog: httpErrors(s.o.Log),
-		ReadHeaderTimeout: messageWithin, ReadTimeout: messageWithin, WriteTimeout: 2 * messageWithin, IdleTimeout: 2 * time.Minute,
-	}
+	return s.bounded(mux, 2*messageWithin)
 }
 
 // message applies one report and returns the answer.

@@ -136,6 +136,7 @@ func TestHarmStopsRollout(t *testing.T) {
 	}, "missed_ticks")
 	f("absent fields", nil, raise(absentFields, 65), "absent_fields")
 	f("series", nil, raise(series, 501), "series: 1001, before 500")
+	f("series_lost", nil, raise(series, -251), "series_lost: 249, before 500")
 	f("refused", bad(&listStatus{hashOf(listB), failed, "line 2: not allowed"}), nil, "line 2: not allowed")
 	f("withdrawn later", nil, func(n *node) {
 		if n.trouble = ""; n.list == hashOf(listB) {

@@ -105,6 +105,15 @@ func (s *Server) locked(f func(*core)) {
 	f(s.core)
 }
 
+// bounded returns an HTTP server that limits each request. Its own errors are logged at level debug.
+func (s *Server) bounded(h http.Handler, toAnswer time.Duration) *http.Server {
+	messages, _ := zap.NewStdLogAt(s.o.Log, zap.DebugLevel) // only unknown levels fail
+	return &http.Server{
+		Handler: h, MaxHeaderBytes: maxHeaderBytes, ErrorLog: messages,
+		ReadHeaderTimeout: messageWithin, ReadTimeout: messageWithin, WriteTimeout: toAnswer, IdleTimeout: 2 * time.Minute,
+	}
+}
+
 // Endpoint is a listening address for agents or operators.
 type Endpoint struct {
 	Listener net.Listener

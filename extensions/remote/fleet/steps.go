@@ -47,12 +47,7 @@ func (c *core) applyPlan(p *Plan, err error, now time.Time) {
 }
 
 func (c *core) planned(name string) *Cohort {
-	for _, cohort := range c.plan.Cohorts {
-		if cohort.Name == name {
-			return cohort
-		}
-	}
-	return nil
+	return c.plan.first(func(o *Cohort) bool { return o.Name == name })
 }
 
 // tick starts, advances and stops rollouts.
@@ -279,8 +274,7 @@ func (c *core) clean() {
 	maps.DeleteFunc(c.lists, func(hash string, _ *List) bool { return !used[hash] })
 }
 
-// Commands for operators.
-
+// command executes an operator's command.
 func (c *core) command(name, verb, who string, now time.Time) error {
 	cohort, s := c.planned(name), c.cohorts[name]
 	if cohort == nil || s == nil {

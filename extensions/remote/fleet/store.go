@@ -3,7 +3,6 @@ package fleet
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -139,10 +138,8 @@ func (a *saved) encode() ([]byte, error) {
 	return append([]byte(checksum(text)+"\n"), text...), err
 }
 
-func checksum(text []byte) string {
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:])
-}
+// checksum returns the SHA-256 in hex.
+func checksum(text []byte) string { return fmt.Sprintf("%x", sha256.Sum256(text)) }
 
 func (s *store) write(state *saved) error {
 	text, err := state.encode()

@@ -208,7 +208,7 @@ func (a *Agent) receive(b []byte) {
 	if e := m.GetErrorResponse(); e != nil {
 		reported := a.known
 		a.fail(&transport.ServerError{
-			Text:  fmt.Sprintf("the server reports an error: %s: %q", strings.TrimPrefix(e.GetType().String(), "ServerErrorResponseType_"), text(e.GetErrorMessage(), 256)),
+			Text:  "the server reports an error: " + strings.TrimPrefix(e.GetType().String(), "ServerErrorResponseType_"),
 			After: time.Duration(min(e.GetRetryInfo().GetRetryAfterNanoseconds(), uint64(transport.MaxRetryAfter))),
 		})
 		if e.GetType() == protobufs.ServerErrorResponseType_ServerErrorResponseType_BadRequest {

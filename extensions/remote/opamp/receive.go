@@ -2,6 +2,7 @@ package opamp
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -127,20 +128,17 @@ func newOffer(c *protobufs.AgentRemoteConfig, origin string) *offer {
 // list returns the field list among the files of a configuration and ignores the others. Without any file it returns an
 // offer without content, which withdraws the server's list.
 func list(files map[string]*protobufs.AgentConfigFile) (*lists.Offer, error) {
-	accepted := fmt.Sprintf("name the field list %q, or leave its name empty", ConfigName)
-	file, ok := files[ConfigName]
-	if !ok {
-		file, ok = files[""]
-	}
+	file := cmp.Or(files[ConfigName], files[""])
 	switch {
 	case len(files) == 0:
 		return &lists.Offer{}, nil
-	case !ok:
+	case file == nil:
 		names := slices.Sorted(maps.Keys(files))
 		for i := range names {
 			names[i] = fmt.Sprintf("%q", text(names[i], 64))
 		}
-		return nil, fmt.Errorf("the offer has only %s: %s", strings.Join(names[:min(len(names), 8)], ", "), accepted)
+		shown := strings.Join(names[:min(len(names), 8)], ", ")
+		return nil, fmt.Errorf("the offer has only %s: name the field list %q, or leave its name empty", shown, ConfigName)
 	case len(file.GetBody()) == 0:
 		return nil, errors.New("the offer's list is empty")
 	}

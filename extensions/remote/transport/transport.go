@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"sync"
@@ -116,11 +117,7 @@ func (t *Transport) renew(ctx context.Context) (*http.Transport, error) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	same := true
-	for i := range now {
-		same = same && bytes.Equal(now[i], t.read[i])
-	}
-	if t.inside != nil && same {
+	if t.inside != nil && slices.EqualFunc(now[:], t.read[:], bytes.Equal) {
 		return t.inside, nil
 	}
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
@@ -185,6 +182,19 @@ func Fault(r *http.Response) *ServerError {
 	return e
 }
 
+var quotes = regexp.MustCompile("\"(?:[^\"\\\\]|\\\\.)*\"|`[^`]*`")
+
+// Hide returns a message without its quotations from an answer, which may come from elsewhere and be secret. Names that are known
+// stay.
+func Hide(message string, known func(string) bool) string {
+	return quotes.ReplaceAllStringFunc(message, func(quoted string) string {
+		if name, err := strconv.Unquote(quoted); err == nil && known(name) {
+			return quoted
+		}
+		return `"…"`
+	})
+}
+
 // WithoutURL removes the URL from a request's error, because it can contain secrets.
 func WithoutURL(err error) error {
 	if e := new(url.Error); errors.As(err, &e) {
@@ -201,9 +211,6 @@ func Jitter(d time.Duration) time.Duration {
 // maxRedirects bounds the redirects of a request.
 const maxRedirects = 3
 
-// errDowngrade refuses a redirect from https to http.
-var errDowngrade = errors.New("the server redirects from https to http, which is not followed")
-
 // Redirect is a CheckRedirect of http.Client. It allows a few redirects, and none from https to http. With other origins, it
 // allows none to private addresses.
 func Redirect(next *http.Request, via []*http.Request, otherOrigins bool) error {
@@ -212,7 +219,7 @@ func Redirect(next *http.Request, via []*http.Request, otherOrigins bool) error 
 	case len(via) > maxRedirects:
 		return fmt.Errorf("the server redirects more than %d times", maxRedirects)
 	case via[0].URL.Scheme == "https" && next.URL.Scheme != "https", via[len(via)-1].URL.Scheme == "https" && next.URL.Scheme != "https":
-		return errDowngrade
+		return errors.New("the server redirects from https to http, which is not followed")
 	case next.URL.Scheme != "https" && next.URL.Scheme != "http":
 		return errors.New("the server redirects to a URL that is not of the web")
 	case same:

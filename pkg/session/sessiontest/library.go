@@ -32,7 +32,8 @@ type Library struct {
 	Mute    map[string]time.Duration // time without values after Open
 	Blank   map[string]int           // number of blank rows after Open
 	Takes   map[string]time.Duration // each call
-	Hang    map[string]chan struct{} // calls return when it is closed
+	Hang    map[string]chan struct{} // calls of Sample return when it is closed
+	Answers bool                     // other calls succeed
 	Failure map[string]error         // of Sample
 	Value   map[string]float64       // value of all cells; nil: the time
 
@@ -168,6 +169,12 @@ type source struct {
 
 func (s *source) Devices() []collector.Device { return s.devices }
 func (s *source) Columns() []collector.Column { return s.columns }
+
+// Probe implements collector.Prober.
+func (s *source) Probe(string) (answers bool) {
+	s.l.Set(func() { answers = s.l.Answers })
+	return answers
+}
 
 func (s *source) Sample(row []float64, due []bool) error {
 	l := s.l

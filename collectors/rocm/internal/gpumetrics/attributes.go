@@ -139,7 +139,7 @@ func (d *Decoder) DecodePartition(file []byte, partition int, m *Metrics) error 
 	case err != nil:
 		return err
 	case h.Format != 1 || h.Content != 1, partition < 0, partition >= Partitions, !m.Listed():
-		m.leaveOut(0)
+		m.unknown++
 		return ErrRevision
 	}
 	if err = m.attributes(file, partition, func(f Field) bool { return f.perPartition() > 0 }); err != nil {

@@ -56,11 +56,14 @@ func New() *Decoder {
 	add := func(format, content uint8, members func(b *builder)) {
 		b := newBuilder(&d.start, format, content)
 		members(b)
-		d.layouts = append(d.layouts, b.done())
+		b.l.size = (b.at + 7) &^ 7 // a multiple of its widest member's, eight bytes in every revision
+		d.layouts = append(d.layouts, b.l)
 	}
 	add(1, 0, v10)
-	for c := uint8(1); c <= 8; c++ {
-		add(1, c, func(b *builder) { [...]func(*builder, uint8){1: v11, v11, v11, v14, v14, v16, v16, v16}[c](b, c) })
+	for c, members := range []func(*builder, uint8){1: v11, 2: v11, 3: v11, 4: v14, 5: v14, 6: v16, 7: v16, 8: v16} {
+		if members != nil {
+			add(1, uint8(c), func(b *builder) { members(b, uint8(c)) })
+		}
 	}
 	for c := range uint8(5) {
 		add(2, c, func(b *builder) { v20(b, c) })

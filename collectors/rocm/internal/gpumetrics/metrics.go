@@ -77,12 +77,6 @@ func (b *builder) unit(scale float64, list ...Field) {
 	}
 }
 
-// done ends the structure: its size is a multiple of its widest member's, eight bytes in every revision.
-func (b *builder) done() layout {
-	b.l.size = (b.at + 7) &^ 7
-	return b.l
-}
-
 // words is the sum of Len over all fields.
 const words = 956
 

@@ -56,7 +56,6 @@ func v14(b *builder, content uint8) {
 	b.u64(EnergyAccumulator, SystemClockCounter)
 	b.u32(ThrottleStatus, GfxclkLockStatus)
 	b.links()
-	b.pcie()
 	if content >= 5 {
 		b.u32(PCIeNAKSent, PCIeNAKReceived)
 	}
@@ -72,10 +71,9 @@ func v16(b *builder, content uint8) {
 		b.u64(MemMaxBandwidth)
 	}
 	b.u64(EnergyAccumulator, SystemClockCounter)
-	b.residencies()
+	b.u32(AccumulationCounter, ProchotResidency, PPTResidency, SocketThmResidency, VRThmResidency, HBMThmResidency)
 	b.u32(GfxclkLockStatus)
 	b.links()
-	b.pcie()
 	b.u32(PCIeNAKSent, PCIeNAKReceived)
 	b.xgmi()
 	if content >= 7 {
@@ -94,17 +92,10 @@ func (b *builder) socket() {
 	b.u16(TemperatureHotspot, TemperatureMem, TemperatureVRSoc, CurrentSocketPower, AverageGfxActivity, AverageUmcActivity)
 }
 
-func (b *builder) residencies() {
-	b.u32(AccumulationCounter, ProchotResidency, PPTResidency, SocketThmResidency, VRThmResidency, HBMThmResidency)
-}
-
 func (b *builder) links() {
 	b.u16(PCIeLinkWidth, PCIeLinkSpeed, XGMILinkWidth, XGMILinkSpeed)
 	b.u32(GfxActivityAcc, MemActivityAcc)
 	b.unit(0.1, PCIeLinkSpeed)
-}
-
-func (b *builder) pcie() {
 	b.u64(PCIeBandwidthAcc, PCIeBandwidthInst, PCIeL0ToRecovery, PCIeReplay, PCIeReplayRover)
 }
 

@@ -54,17 +54,15 @@ func (f *File) open(now time.Time) error {
 		return ErrAbsent
 	}
 	fd, err := retry(func() (int, error) { return syscall.Open(f.path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0) })
-	switch {
-	case err == nil:
+	if err == nil {
 		f.fd = fd
 		return nil
-	case removedBy(err), errors.Is(err, os.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
-		f.again = now.Add(absentFor)
-		return ErrAbsent
-	default:
-		f.again = now.Add(absentFor)
-		return err
 	}
+	f.again = now.Add(absentFor)
+	if removedBy(err) || errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return ErrAbsent
+	}
+	return err
 }
 
 // Forget closes the file. The next Read opens it again.

@@ -330,7 +330,9 @@ func (h *Handle) Close() error {
 	for i := range h.values {
 		h.values[i].file.Forget()
 	}
-	h.status.close()
+	h.status.mu.Lock()
+	h.status.file.Forget()
+	h.status.mu.Unlock()
 	h.metrics.Forget()
 	for i := range h.parts {
 		h.parts[i].file.Forget()
@@ -339,28 +341,20 @@ func (h *Handle) Close() error {
 	return nil
 }
 
-// Suspended reports whether the board is powered down. It reads PCI's power management, which answers from memory.
-// Reading any other file would wake the board. It may run concurrently with every other method.
-func (h *Handle) Suspended() bool { return h.status.suspended(h.r.o.Now()) }
+// Suspended reports whether the kernel has suspended the board or is about to. Other states are "unsupported" for a board
+// that is never suspended, "active" and "resuming". It reads PCI's power management, which answers from memory. Reading any
+// other file would wake the board. It may run concurrently with every other method.
+func (h *Handle) Suspended() bool {
+	s := &h.status
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	text, err := s.file.Read(s.buf[:], 0, h.r.o.Now())
+	return err == nil && bytes.HasPrefix(text, []byte("suspend"))
+}
 
-// status reads power/runtime_status. It has its own file and buffer, because the goroutine of pcie_bw reads it, too.
+// status is the file power/runtime_status. It has its own buffer and lock, because the goroutine of pcie_bw reads it, too.
 type status struct {
 	mu   sync.Mutex
 	file File
 	buf  [32]byte
-}
-
-// suspended reports whether the kernel has suspended the board or is about to. Other states are "unsupported" for a board
-// that is never suspended, "active" and "resuming".
-func (s *status) suspended(now time.Time) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	text, err := s.file.Read(s.buf[:], 0, now)
-	return err == nil && bytes.HasPrefix(text, []byte("suspend"))
-}
-
-func (s *status) close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.file.Forget()
 }

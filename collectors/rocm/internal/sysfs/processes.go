@@ -150,11 +150,8 @@ func (l *ProcessList) context(dir, id string, queue, units bool) (memory, occupi
 
 // queuesOf returns the devices on which a process has queues.
 func queuesOf(dir string) map[string]bool {
-	var on map[string]bool
+	on := map[string]bool{}
 	for _, q := range names(filepath.Join(dir, "queues")) {
-		if on == nil {
-			on = map[string]bool{}
-		}
 		on[text(filepath.Join(dir, "queues", q), "gpuid")] = true
 	}
 	return on

@@ -2,6 +2,7 @@ package sysfs
 
 import (
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -49,11 +50,7 @@ func (h *Handle) addValue(w Reading, cell int) {
 func (h *Handle) readValues(values []float64, due []bool) {
 	for i := range h.values {
 		f := &h.values[i]
-		wanted := false
-		for k := range f.cells {
-			wanted = wanted || due[f.cells[k].cell]
-		}
-		if !wanted {
+		if !slices.ContainsFunc(f.cells, func(c valueCell) bool { return due[c.cell] }) {
 			continue
 		}
 		text, err := h.text(f)

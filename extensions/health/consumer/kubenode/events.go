@@ -13,12 +13,6 @@ import (
 	"warpgauge/pkg/events"
 )
 
-// Rate and burst of events.
-const (
-	eventsAnHour = 60
-	eventsBurst  = 20
-)
-
 // addEvents creates an event for each change of a device between ok, degraded and failed. Unknown is not a change, because
 // a release or a driver restart is not news. It skips faults that are older than this process: their events were written
 // before.
@@ -28,7 +22,7 @@ func (w *Writer) addEvents(s *events.Snapshot) {
 		v := &s.Verdicts[i]
 		present[v.Device.ID] = true
 		before, known := w.last[v.Device.ID]
-		after := v.State.String() + " " + v.Reason
+		after := fmt.Sprint(v.State, v.Reason, v.Action)
 		if v.State == events.Unknown || known && after == before {
 			continue
 		}
@@ -37,9 +31,8 @@ func (w *Writer) addEvents(s *events.Snapshot) {
 			w.waiting[v.Device.ID] = event(v, w.o.Node)
 		}
 	}
-	gone := func(id string) bool { return !present[id] }
-	maps.DeleteFunc(w.last, func(id, _ string) bool { return gone(id) })
-	maps.DeleteFunc(w.waiting, func(id string, _ *unstructured.Unstructured) bool { return gone(id) })
+	maps.DeleteFunc(w.last, func(id, _ string) bool { return !present[id] })
+	maps.DeleteFunc(w.waiting, func(id string, _ *unstructured.Unstructured) bool { return !present[id] })
 }
 
 // writeEvents writes the waiting events, as many as the limit allows.
@@ -61,12 +54,9 @@ func (w *Writer) writeEvents(ctx context.Context) bool {
 // event uses the node's name as uid, like the kubelet, so that kubectl describe node finds the
 // event.
 func event(v *events.Verdict, node string) *unstructured.Unstructured {
-	kind, reason := "Warning", "GPUFailed"
-	switch v.State {
-	case events.Degraded:
-		reason = "GPUDegraded"
-	case events.OK:
-		kind, reason = "Normal", "GPURecovered"
+	kind, reason := "Normal", "GPURecovered"
+	if i := slices.IndexFunc(levels, func(l level) bool { return l.is(v) }); i >= 0 {
+		kind, reason = "Warning", levels[i].reason
 	}
 	type object = map[string]any
 	at := v.Since.UTC().Format(time.RFC3339)

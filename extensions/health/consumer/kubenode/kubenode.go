@@ -36,6 +36,9 @@ const (
 	callLimit = 10 * time.Second
 	lastLimit = 2 * time.Second // for the last write at exit
 	component = "warpgauge"     // source component of events
+
+	eventsAnHour = 60 // Kubernetes events, and at most eventsBurst at once
+	eventsBurst  = 20
 )
 
 // Options of New.
@@ -183,14 +186,13 @@ func (w *Writer) writeLabels(ctx context.Context, wanted map[string]string) bool
 	}
 	node, err := w.nodes.Get(ctx, w.o.Node, metav1.GetOptions{})
 	if err == nil {
-		is := node.GetLabels()
+		others := node.GetLabels() // a copy
+		maps.DeleteFunc(others, func(name, _ string) bool {
+			return strings.HasPrefix(name, w.o.LabelPrefix) && strings.HasSuffix(name, w.o.LabelSuffix)
+		})
 		next := maps.Clone(wanted)
-		for name, value := range is {
-			if !strings.HasPrefix(name, w.o.LabelPrefix) || !strings.HasSuffix(name, w.o.LabelSuffix) {
-				next[name] = value
-			}
-		}
-		if !maps.Equal(is, next) {
+		maps.Copy(next, others)
+		if !maps.Equal(node.GetLabels(), next) {
 			node.SetLabels(next)
 			_, err = w.nodes.Update(ctx, node, metav1.UpdateOptions{FieldManager: component})
 		}
@@ -223,12 +225,15 @@ type nodeCondition struct {
 	LastHeartbeatTime metav1.Time `json:"lastHeartbeatTime"`
 }
 
-// levels lists the condition's values, worst first. Its status must not be False while a state is unknown.
-var levels = []struct {
+// level is a value of the condition, whose reason events have too.
+type level struct {
 	is     func(*events.Verdict) bool
 	status metav1.ConditionStatus
 	reason string
-}{
+}
+
+// levels lists the condition's values, worst first. Its status must not be False while a state is unknown.
+var levels = []level{
 	{func(v *events.Verdict) bool { return v.State == events.Failed }, metav1.ConditionTrue, "GPUFailed"},
 	{(*events.Verdict).OutOfService, metav1.ConditionTrue, "GPUOutOfService"},
 	{func(v *events.Verdict) bool { return v.State == events.Unknown }, metav1.ConditionUnknown, "GPUStateUnknown"},

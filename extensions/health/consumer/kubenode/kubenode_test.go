@@ -309,7 +309,7 @@ func TestConditionAndEvents(t *testing.T) {
 		step("failed as before", 2, events.Failed, "xid_79", events.ActionReboot, "True GPUFailed")
 		step("recovered", 2, events.OK, "", events.ActionNone, "False GPUDegraded", "Normal GPURecovered: GPU 2 is ok (GPU-2)")
 		step("degraded, to be drained", 1, events.Degraded, "nvlink_errors", events.ActionDrain, "True GPUOutOfService",
-			"Warning GPUDegraded: GPU 1 is degraded: nvlink errors (nvlink_errors), recommended: drain (GPU-1)")
+			"Warning GPUOutOfService: GPU 1 is degraded: nvlink errors (nvlink_errors), recommended: drain (GPU-1)")
 		step("both", 1, events.OK, "", events.ActionNone, "False NoGPUProblem", "Normal GPURecovered: GPU 1 is ok (GPU-1)")
 		testkit.Equal(t, "the log", 0, log.Len())
 		stop()
