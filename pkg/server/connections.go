@@ -15,8 +15,8 @@ import (
 )
 
 // connections evicts a connection when there are more than the limit, so that clients that send or read nothing cannot
-// keep others out: the one of the lowest rank, of these one of the address with the most, of these the one whose state
-// has been unchanged for the longest time. Its reads and writes fail, so that net/http closes it now or when its handler
+// keep others out: one of the lowest rank, of these one of the address with the most connections, of these the one whose
+// state has been unchanged for the longest time. Its reads and writes fail, so that net/http closes it now or when its handler
 // returns. Until then it occupies a slot of netutil.LimitListener, which has an eighth more than the limit, so that
 // handlers that do not end are bounded, too.
 //
@@ -29,8 +29,8 @@ type connections struct {
 	warn    rate.Sometimes
 
 	mu      sync.Mutex
-	open    map[net.Conn]*connection   // until net/http has closed them
-	known   map[netip.Prefix]time.Time // when an address last got an answer
+	open    map[net.Conn]*connection // until net/http has closed them
+	known   map[netip.Prefix]answers
 	changes uint64
 	silent  int // limit of connections without a request per address
 }
@@ -46,35 +46,44 @@ type connection struct {
 
 // Ranks of connections.
 const (
-	silent   = iota // without a request
-	idle            // answered more than a usual scrape interval ago
-	slow            // the answer takes long
-	young           // has not had the time for its request or answer
-	answered        // lately, this one or its address
-	gone            // evicted already
+	silent  = iota // without a request
+	idle           // answered more than a usual scrape interval ago
+	slow           // the answer takes long
+	young          // has not had the time for its request or answer
+	visitor        // the same, or answered lately, of an address with few answers
+	regular        // the same, of an address with several answers
 )
 
 const (
 	grace         = 5 * time.Second
 	scrapedWithin = time.Minute // the longest usual interval between two scrapes
-	fairShare     = 8           // connections of an address and rank that count as one
-	maxKnown      = 4096        // addresses
+	fairShare     = 8           // an address with more connections is not a visitor
+	several       = 3
+	maxKnown      = 4096 // addresses
 )
 
+// answers counts the answers that an address has got, with at most two scrape intervals between two.
+type answers struct {
+	last time.Time
+	n    int
+}
+
+func (a answers) over(now time.Time) bool { return now.Sub(a.last) >= 2*scrapedWithin }
+
 func (c *connections) rank(v *connection, now time.Time) int {
-	switch age := now.Sub(v.since); {
-	case v.evicted:
-		return gone
-	case v.asked && !v.active && age < scrapedWithin, age < grace && now.Sub(c.known[v.address]) < scrapedWithin:
-		return answered
-	case age < grace:
-		return young
-	case v.active:
+	switch age, known := now.Sub(v.since), c.known[v.address]; {
+	case v.active && age >= grace:
 		return slow
-	case v.asked:
+	case v.asked && !v.active && age >= scrapedWithin:
 		return idle
+	case !v.asked && age >= grace:
+		return silent
+	case known.over(now):
+		return young
+	case known.n < several:
+		return visitor
 	}
-	return silent
+	return regular
 }
 
 // warnEvery bounds the log lines about evicted connections, and about logins.
@@ -84,7 +93,7 @@ const warnEvery = time.Minute
 const maxHandshakes = 64
 
 func newConnections(limit int, evicted prometheus.Counter, log *zap.Logger) *connections {
-	return &connections{limit: limit, silent: limit, evicted: evicted, log: log, warn: rate.Sometimes{Interval: warnEvery}, open: map[net.Conn]*connection{}, known: map[netip.Prefix]time.Time{}}
+	return &connections{limit: limit, silent: limit, evicted: evicted, log: log, warn: rate.Sometimes{Interval: warnEvery}, open: map[net.Conn]*connection{}, known: map[netip.Prefix]answers{}}
 }
 
 // useTLS lowers the limit of connections without a request.
@@ -121,45 +130,45 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 // rememberLocked records that an address has got an answer.
 func (c *connections) rememberLocked(address netip.Prefix, now time.Time) {
 	if len(c.known) >= maxKnown {
-		maps.DeleteFunc(c.known, func(_ netip.Prefix, at time.Time) bool { return now.Sub(at) >= scrapedWithin })
+		maps.DeleteFunc(c.known, func(_ netip.Prefix, a answers) bool { return a.over(now) })
 	}
-	if _, has := c.known[address]; has || len(c.known) < maxKnown {
-		c.known[address] = now
+	before, has := c.known[address]
+	if before.over(now) {
+		before.n = 0
+	}
+	if has || len(c.known) < maxKnown {
+		c.known[address] = answers{now, before.n + 1}
 	}
 }
 
 // evictLocked evicts one connection if there are too many, or too many without a request from the newest's address. If all others
-// were answered lately and no address has many, the newest goes.
+// are regular, the newest goes.
 func (c *connections) evictLocked(newest net.Conn) {
 	now, address, total, unasked := time.Now(), c.open[newest].address, 0, 0
-	lowest, of := answered, map[netip.Prefix]int{} // how many of the lowest rank an address has
-	for conn, v := range c.open {
-		if v.evicted {
-			continue
-		}
-		total++
-		if v.address == address && !v.asked {
-			unasked++
-		}
-		if rank := c.rank(v, now); rank <= lowest && conn != newest {
-			if rank < lowest {
-				lowest = rank
-				clear(of)
-			}
+	of := map[netip.Prefix]int{}
+	for _, v := range c.open {
+		if !v.evicted {
+			total++
 			of[v.address]++
+			if v.address == address && !v.asked {
+				unasked++
+			}
 		}
 	}
 	if total <= c.limit && unasked <= c.silent {
 		return
 	}
-	victim, most := newest, 0
+	victim, lowest, most := newest, regular, 0
 	for conn, v := range c.open {
-		candidate := c.rank(v, now) == lowest && (lowest < answered || of[v.address] > fairShare)
-		if total <= c.limit {
-			candidate = v.address == address && !v.asked && !v.evicted
+		rank, share := c.rank(v, now), max(of[v.address], fairShare)
+		if share > fairShare {
+			rank = min(rank, young)
 		}
-		if share := max(of[v.address], fairShare); candidate && conn != newest && (share > most || share == most && v.changed < c.open[victim].changed) {
-			victim, most = conn, share
+		if v.evicted || conn == newest || rank >= regular || rank > lowest || total <= c.limit && (v.address != address || v.asked) {
+			continue
+		}
+		if rank < lowest || share > most || share == most && v.changed < c.open[victim].changed {
+			victim, lowest, most = conn, rank, share
 		}
 	}
 	v := c.open[victim]

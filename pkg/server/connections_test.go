@@ -43,7 +43,7 @@ func counterValue(t *testing.T, c prometheus.Counter) float64 {
 }
 
 // TestEviction: a connection whose client does nothing goes first, then one that is idle, then one whose answer takes long, and one
-// that was answered lately only if its address has many.
+// of an address that was answered several times only if the address has many.
 func TestEviction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newConnections(4, newStats().evicted, zap.NewNop())
@@ -68,7 +68,8 @@ func TestEviction(t *testing.T) {
 		time.Sleep(scrapedWithin)
 		slow := open("192.0.2.3:1", http.StateActive)
 		time.Sleep(grace)
-		open("192.0.2.4:1", http.StateActive, http.StateIdle) // a scraper
+		answer := []http.ConnState{http.StateActive, http.StateIdle, http.StateActive, http.StateIdle, http.StateActive, http.StateIdle}
+		open("192.0.2.4:1", answer...) // a scraper
 		var young []*sock
 		for i, want := range []*sock{silent, idle, slow} {
 			young = append(young, open(fmt.Sprintf("192.0.2.5:%d", i)))
@@ -76,20 +77,25 @@ func TestEviction(t *testing.T) {
 		}
 		young = append(young, open("192.0.2.6:1"))
 		goes("all are young or answered", young[0])
-		for _, s := range young[1:] {
-			c.changed(s, http.StateActive)
-			c.changed(s, http.StateIdle)
+		visitor := open("192.0.2.10:1", answer[:2]...)
+		goes("a visitor comes", young[1])
+		for _, s := range young[2:] {
+			for _, state := range answer {
+				c.changed(s, state)
+			}
 		}
-		goes("all are answered", open("192.0.2.7:1"))
+		open("192.0.2.4:2")
+		goes("a scraper's second", visitor)
+		goes("all are regular", open("192.0.2.7:1"))
 		c.limit = fairShare + 3
-		first := open("192.0.2.8:1", http.StateActive, http.StateIdle)
+		first := open("192.0.2.8:1", answer...)
 		for i := range fairShare - 1 {
-			open(fmt.Sprintf("192.0.2.8:%d", i+2), http.StateActive, http.StateIdle)
+			open(fmt.Sprintf("192.0.2.8:%d", i+2), answer...)
 		}
 		goes("no address has many", all[len(all)-1])
 		c.limit += 2
-		open("192.0.2.8:98", http.StateActive, http.StateIdle)
-		open("192.0.2.8:99", http.StateActive, http.StateIdle)
+		open("192.0.2.8:98", answer...)
+		open("192.0.2.8:99", answer...)
 		open("192.0.2.9:1")
 		goes("an address has many", first)
 		for _, s := range all {

@@ -197,7 +197,7 @@ func label(series, name string) string {
 func (p page) series() map[string][]string {
 	out := map[string][]string{}
 	for s := range p {
-		if family, _, _ := strings.Cut(s, "{"); strings.HasPrefix(family, "DCGM_FI_") {
+		if family, _, _ := strings.Cut(s, "{"); strings.HasPrefix(family, "DCGM_FI_") || family == "DCGM_EXP_GPU_HEALTH_STATUS" {
 			out[label(s, "gpu")] = append(out[label(s, "gpu")], family)
 		}
 	}
