@@ -268,12 +268,6 @@ func (d *discovery) textsOf(k entityKind, field uint16) map[entity]string {
 	return out
 }
 
-// linkID packs a link like dcgm_link_t of DCGM 4.3 and newer: the owner's kind in the lowest byte, the link number in
-// the next two, the owner's ID in the highest.
-func linkID(owner entity, number int) uint32 {
-	return uint32(owner.kind)&0xff | uint32(number)&0xffff<<8 | owner.id<<24
-}
-
 // link is a link that is up.
 type link struct {
 	owner  entity
@@ -300,7 +294,8 @@ func (d *discovery) addLinks(n *node) {
 	}
 	for _, l := range d.links {
 		if owner, known := owners[l.owner]; known {
-			n.addDevice(collector.LinkOf(owner, l.number), entity{kindLink, linkID(l.owner, l.number)})
+			id := uint32(l.owner.kind)&0xff | uint32(l.number)&0xffff<<8 | l.owner.id<<24 // dcgm_link_t of DCGM 4.3 and newer
+			n.addDevice(collector.LinkOf(owner, l.number), entity{kindLink, id})
 		}
 	}
 }

@@ -18,7 +18,7 @@ const (
 	kindSwitch   entityKind = 3
 	kindInstance entityKind = 4 // GPU instance of MIG
 	kindCompute  entityKind = 5 // compute instance of MIG
-	kindLink     entityKind = 6 // of a GPU or a switch; the ID is a linkID
+	kindLink     entityKind = 6 // of a GPU or a switch; the ID is a dcgm_link_t
 	kindCPU      entityKind = 7
 	kindCore     entityKind = 8
 	kindConnectX entityKind = 9

@@ -136,7 +136,7 @@ func (r *readings) sample(row []float64, due []bool) error {
 		for _, b := range x.blocks {
 			if b.column >= 0 && b.due(due) {
 				r.look(b, now)
-				starting = starting || b.awaited(now.Sub(r.opened))
+				starting = starting || !b.ready && now.Sub(r.opened) <= min(patience(b.every), startPatience)
 			}
 		}
 	}
@@ -220,11 +220,6 @@ func (r *readings) copyCells(b *block, row []float64, due []bool) {
 
 // startPatience is the maximum time to wait for the first values of a block.
 const startPatience = 10 * time.Second
-
-// awaited reports whether the first values of a block may still come, given the time since Open.
-func (b *block) awaited(since time.Duration) bool {
-	return !b.ready && since <= min(patience(b.every), startPatience)
-}
 
 // deviceErrors returns an error for each device without fresh values.
 func (r *readings) deviceErrors(now time.Time) error {

@@ -192,7 +192,7 @@ func (g *gpu) windowOf(id field.ID) window {
 		return window{span: sinceRead}
 	case g.vendor == field.VendorAMD:
 		return window{}
-	case id == 155 && g.averagesPower():
+	case id == 155 && (g.capability[0] > 8 || g.capability[0] == 8 && g.capability[1] > 0): // the driver averages power from Ampere on, except GA100
 		return window{span: 1000 * ms}
 	case id == 200 || id == 201:
 		return window{span: 20 * ms}
@@ -200,11 +200,6 @@ func (g *gpu) windowOf(id field.ID) window {
 		return window{span: utilisationPeriod, period: utilisationPeriod}
 	}
 	return window{}
-}
-
-// averagesPower reports whether the driver averages power. By compute capability, that is Ampere and newer except GA100.
-func (g *gpu) averagesPower() bool {
-	return g.capability[0] > 8 || g.capability[0] == 8 && g.capability[1] > 0
 }
 
 // bounds returns the averaging interval of a reading that is read at now.

@@ -7,7 +7,6 @@
 package fake
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -33,13 +32,6 @@ type Options struct {
 	// Start is when the exporter started. Fault times count from it in every child, however late the child starts. Zero
 	// means now.
 	Start time.Time
-}
-
-func (o Options) withSpec() Options {
-	if s := o.Spec; s != nil {
-		o.Profile, o.Devices, o.Seed = cmp.Or(s.Profile, o.Profile), cmp.Or(s.Devices, o.Devices), cmp.Or(s.Seed, o.Seed)
-	}
-	return o
 }
 
 // Factory creates a node and returns the factory of its collectors, which all see the same devices, values and faults.

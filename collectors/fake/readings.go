@@ -44,14 +44,15 @@ func (g *gpu) models() map[field.ID]cell {
 	out := map[field.ID]cell{
 		4: fixed(float64(g.count)), 52: fixed(float64(g.index)), 55: fixed(float64(g.index)), // GPUs of the node, index, minor number
 
-		100: g.clock(), 101: {op: pstate, a: g.idleMemoryMHz, b: g.memoryMHz}, 102: {op: pstate, a: g.idleMHz, b: g.videoMHz},
+		100: {op: clock, a: g.idleMHz, b: g.maxMHz, c: g.cappedMHz}, 101: {op: pstate, a: g.idleMemoryMHz, b: g.memoryMHz}, 102: {op: pstate, a: g.idleMHz, b: g.videoMHz},
 		113: fixed(g.maxMHz), 114: fixed(g.memoryMHz), 115: fixed(g.videoMHz), field.ClockEventReasons: {op: reasons},
 
 		140: linear(byWarmth, g.idleMemCelsius, g.hotMemCelsius-g.idleMemCelsius),
 		150: linear(byWarmth, g.idleCelsius, g.hotCelsius-g.idleCelsius),
 		158: fixed(g.slowdownCelsius), 159: fixed(g.shutdownCelsius),
 
-		155: linear(byPower, g.idleWatts, watts), 157: linear(byPower, g.idleWatts, watts), 156: g.energy(), // the exact integral of 155
+		155: linear(byPower, g.idleWatts, watts), 157: linear(byPower, g.idleWatts, watts),
+		156: cell{op: drawn, b: g.limitWatts - g.idleWatts, c: g.idleWatts}.scaled(), // the exact integral of 155
 		160: fixed(g.limitWatts), 161: fixed(g.minWatts), 162: fixed(g.maxWatts), 163: fixed(g.limitWatts), 164: fixed(g.limitWatts),
 
 		203: linear(byLoad, 0, 100), 204: linear(byLoad, 0, 100*m.dram), 206: linear(byLoad, 0, 100*m.encoder), 207: linear(byLoad, 0, 100*m.decoder),
@@ -189,12 +190,6 @@ func boolean(b bool) float64 {
 		return 1
 	}
 	return 0
-}
-
-func (g *gpu) clock() cell { return cell{op: clock, a: g.idleMHz, b: g.maxMHz, c: g.cappedMHz} }
-
-func (g *gpu) energy() cell {
-	return cell{op: drawn, b: g.limitWatts - g.idleWatts, c: g.idleWatts}.scaled()
 }
 
 // every counts events at a steady rate, at times that differ between devices.

@@ -38,7 +38,9 @@ type World struct {
 
 // NewWorld creates a node. Its fault timeline starts now.
 func NewWorld(o Options) (*World, error) {
-	o = o.withSpec()
+	if s := o.Spec; s != nil {
+		o.Profile, o.Devices, o.Seed = cmp.Or(s.Profile, o.Profile), cmp.Or(s.Devices, o.Devices), cmp.Or(s.Seed, o.Seed)
+	}
 	p, err := findProfile(o.Profile)
 	if err != nil {
 		return nil, err

@@ -55,7 +55,6 @@ var (
 	_ collector.Source    = (*source)(nil)
 	_ collector.CallMeter = (*source)(nil)
 	_ collector.Explainer = (*source)(nil)
-	_ collector.Prober    = (*source)(nil)
 )
 
 // costs holds the meters of a source's library calls, one for each function. Parts add their meters in Open.
@@ -136,7 +135,7 @@ func ends(err error) bool {
 	return errors.Is(err, collector.ErrDeviceLost) || errors.Is(err, collector.ErrOutdated) || errors.Is(err, collector.ErrColumnsChanged)
 }
 
-// prober is a GPU that can be asked something while a call hangs.
+// prober is a GPU that can be asked something while a call hangs, a collector.Prober.
 type prober struct{ gpu device } // nil if it has no handle
 
 // Probe implements collector.Prober.
@@ -176,10 +175,7 @@ const brisk = 20 * time.Millisecond
 // attaching is how long the driver may take to attach to all GPUs of a node, one after the other.
 const attaching = 30 * time.Second
 
-var (
-	_ collector.Source = (*silentSource)(nil)
-	_ collector.Prober = (*silentSource)(nil)
-)
+var _ collector.Source = (*silentSource)(nil)
 
 func (l *library) silent(g *gpu, err error, silent func() bool) *silentSource {
 	return &silentSource{[]collector.Device{g.device}, err, silent, func() time.Duration {

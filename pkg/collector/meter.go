@@ -16,11 +16,10 @@ type CallMeter interface {
 
 // CallCost is the cost of one kind of library call so far.
 type CallCost struct {
-	Call  string // the vendor's function or a group of them: "nvmlDeviceGetFieldValues"
-	Count uint64
-	Time  time.Duration
-	// Running says that a call has begun and not returned.
-	Running bool
+	Call    string // the vendor's function or a group of them: "nvmlDeviceGetFieldValues"
+	Count   uint64
+	Time    time.Duration
+	Running bool // a call has begun and not returned
 }
 
 // Prober is an optional ability of a Source whose call hangs: it tells whether the device answers others.

@@ -17,8 +17,6 @@ const stopWithin = 5 * time.Second
 // ShortGrace is for stages that end without waiting. On busy machines they may also use the rest of stopWithin.
 const ShortGrace = 50 * time.Millisecond
 
-func (s *Stage) grace() time.Duration { return cmp.Or(s.Grace, ShortGrace) }
-
 type running struct {
 	Stage
 	cancel context.CancelFunc
@@ -35,6 +33,7 @@ func RunStages(ctx context.Context, log *zap.Logger, stages ...Stage) error {
 	ended := make(chan *running, len(stages))
 	started := make([]*running, len(stages))
 	for i, s := range stages {
+		s.Grace = cmp.Or(s.Grace, ShortGrace)
 		sctx, cancel := context.WithCancel(base)
 		r := &running{Stage: s, cancel: cancel, done: make(chan struct{})}
 		started[i] = r
@@ -52,13 +51,13 @@ func RunStages(ctx context.Context, log *zap.Logger, stages ...Stage) error {
 	case early = <-ended:
 	}
 	end, reserved := time.Now().Add(stopWithin), time.Duration(0)
-	for _, s := range stages {
-		reserved += s.grace()
+	for _, r := range started {
+		reserved += r.Grace
 	}
 	for i := len(started) - 1; i >= 0; i-- {
 		r := started[i]
-		if reserved -= r.grace(); r != early {
-			r.stop(log, max(r.grace(), time.Until(end)-reserved))
+		if reserved -= r.Grace; r != early {
+			r.stop(log, max(r.Grace, time.Until(end)-reserved))
 		}
 	}
 	switch {

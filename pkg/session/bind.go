@@ -14,7 +14,7 @@ import (
 // Limits on the sources of a session: 256 GPUs with the links, instances and cores of the largest node stay below them.
 // The rest is dropped.
 const (
-	MaxDevices = 64 << 10
+	MaxDevices = 32 << 10
 	MaxColumns = 1 << 18
 )
 

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -43,16 +42,14 @@ type worker struct {
 	hang     Cause // of its devices during a call that hangs
 	outdated bool  // the library no longer matches the driver and must not be called again
 
-	epoch     time.Time        // of callStart; monotonic, so that a clock step does not look like a hang
-	callStart atomic.Int64     // when the running library call began, ns since epoch; 0 between calls
-	prober    collector.Prober // nil if the source has none
-	timer     *time.Timer      // of the next probe
-	probing   sync.Mutex       // held during a probe
-	ended     bool             // guarded by probing
-	asking    atomic.Bool      // a probe is running
-	answered  atomic.Int64     // when it has answered, ns since epoch
-	outcomes  []atomic.Pointer[outcome]
-	lastGood  []atomic.Int64 // Unix ns, by device; 0: never
+	epoch        time.Time        // of callStart; monotonic, so that a clock step does not look like a hang
+	callStart    atomic.Int64     // when the running library call began, ns since epoch; 0 between calls
+	prober       collector.Prober // nil if the source has none
+	timer        *time.Timer      // of the next probe
+	asking, over atomic.Bool      // a probe is running; no other one may begin
+	answered     atomic.Int64     // when it has answered, ns since epoch
+	outcomes     []atomic.Pointer[outcome]
+	lastGood     []atomic.Int64 // Unix ns, by device; 0: never
 
 	counters    counters
 	implausible []*atomic.Uint64 // by column
@@ -82,7 +79,6 @@ func (s *Session) newWorker(src bound, v *view.Source, implausible map[string]*a
 	w.dated, _ = src.source.(collector.Dater)
 	w.prober, _ = src.source.(collector.Prober)
 	w.timer = time.AfterFunc(time.Hour, w.probe)
-	w.timer.Stop()
 	w.implausible = make([]*atomic.Uint64, len(columns))
 	for i, c := range columns {
 		w.row[i], w.min[i], w.max[i] = collector.NotSampled(), math.Inf(-1), math.Inf(1)
@@ -173,10 +169,9 @@ func (w *worker) run(ctx context.Context) {
 			if n > 0 {
 				w.last(time.Now())
 			}
+			for w.over.Store(true); w.asking.Load(); time.Sleep(lookEvery) {
+			}
 			w.timer.Stop()
-			w.probing.Lock()
-			w.ended = true
-			w.probing.Unlock()
 			return
 		}
 		if w.tick(n, time.Now()) {
@@ -406,18 +401,16 @@ func (w *worker) running() string {
 
 // probe asks a source whose call hangs something else, again and again. An answer is valid for the time of a deadline.
 func (w *worker) probe() {
-	if !w.probing.TryLock() {
+	if w.prober == nil || !w.asking.CompareAndSwap(false, true) {
 		return
 	}
-	defer w.probing.Unlock()
-	if w.ended || w.callStart.Load() == 0 && w.outcomes[0].Load().cause != CauseHung {
+	defer w.asking.Store(false)
+	if w.over.Load() {
 		return
 	}
-	w.asking.Store(true)
 	if w.prober.Probe(w.running()) {
 		w.answered.Store(int64(time.Since(w.epoch)))
 	}
-	w.asking.Store(false)
 	if w.callStart.Load() != 0 {
 		w.timer.Reset(w.deadline / 5)
 	}

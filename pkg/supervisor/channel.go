@@ -9,7 +9,9 @@ import (
 	"io"
 	"net"
 	"os"
+	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -42,9 +44,54 @@ const (
 
 	headerBytes = 4
 	maxMessage  = 16 << 20 // bytes of a message
-	maxCommas   = 1 << 20  // in a message, and so elements: an empty device takes 3 bytes, and a hundred times that in memory
+	maxCommas   = 1 << 20  // in a message, and so elements
+	maxDepth    = 32
 	maxInput    = 64 << 20 // bytes of an input; a list has at most some hundred KiB
 )
+
+// limits bounds the elements of a message's lists and maps by name: an empty device takes 3 bytes, and a hundred times that in memory.
+var limits = map[string]int{"View": maxSources, "Sources": maxSources, "Devices": maxDevices, "Columns": maxColumns, "Labels": maxColumns, "Facts": maxColumns, "Texts": maxColumns,
+	"Absent": maxColumns, "Explanations": maxDevices, "Calls": maxSources, "Implausible": maxSources}
+
+var quoted = regexp.MustCompile(`^"(?:[^"\\]|\\.)*"`)
+
+// countElements returns an error if a JSON text has more elements than limits allows.
+func countElements(text []byte) error {
+	var open []string // names of the lists and objects around the current byte
+	counts, last, name := map[string]int{}, "", ""
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '"':
+			last = string(quoted.Find(text[i:]))
+			i += max(0, len(last)-1)
+		case ':':
+			_ = json.Unmarshal([]byte(last), &last) // with escapes; an invalid text fails later
+			for known := range limits {
+				if strings.EqualFold(known, last) { // as encoding/json does
+					name = known
+				}
+			}
+		case '[', '{':
+			if counts[name]++; len(open) == maxDepth {
+				return fmt.Errorf("%w: a message of more than %d levels", errChannel, maxDepth)
+			}
+			open, name = append(open, name), ""
+		case ']', '}':
+			open = open[:max(0, len(open)-1)]
+		case ',':
+			if len(open) > 0 {
+				counts[open[len(open)-1]]++
+			}
+			name = ""
+		}
+	}
+	for name, most := range limits {
+		if counts[name] > most {
+			return fmt.Errorf("%w: %d elements of %s: at most %d", errChannel, counts[name], name, most)
+		}
+	}
+	return nil
+}
 
 // message is a message of the child. States and Costs may come together.
 type message struct {
@@ -230,6 +277,9 @@ func (r *receiver) next() (m message, err error) {
 	}
 	if n := bytes.Count(payload, []byte{','}); n > maxCommas {
 		return m, fmt.Errorf("%w: a message of %d elements: at most %d", errChannel, n, maxCommas)
+	}
+	if err := countElements(payload); err != nil {
+		return m, err
 	}
 	if err := json.Unmarshal(payload, &m); err != nil {
 		return m, fmt.Errorf("%w: %w", errChannel, err)

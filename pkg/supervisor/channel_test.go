@@ -9,6 +9,7 @@ import (
 	"math"
 	"net"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -229,14 +230,14 @@ func TestHostileMessages(t *testing.T) {
 			many.Sources[fmt.Sprint(i)] = session.SourceCost{}
 		}
 		return s.send(&message{Costs: &many}, -1)
-	}, "costs of 4097 sources")
+	}, "4097 elements of Sources")
 	f("an unknown state", text(`{"States":{"Devices":[{"State":9}]}}`), "state 9")
 	f("a state of a device before the first", text(`{"States":{"Devices":[{"Device":-1}]}}`), "device -1")
 	f("a cause that is not a word", text(`{"States":{"Devices":[{"Cause":"a\nb"}]}}`), "cause")
 	f("a cause of the end that is not a word", text(`{"States":{"Ended":true,"Cause":"A"}}`), "cause")
 	f("a long cause", text(`{"States":{"Cause":"`+strings.Repeat("a", 33)+`"}}`), "cause")
 	f("too many elements", text(`{"View":[{"Devices":[{}`+strings.Repeat(",{}", maxCommas+1)+`]}]}`), "elements")
-	f("too many devices", text(`{"View":[{"Rows":16,"Interval":1,"Devices":[{}`+strings.Repeat(",{}", maxDevices)+`]}]}`), "devices")
+	f("too many devices", text(`{"View":[{"Rows":16,"Interval":1,"Devices":[{}`+strings.Repeat(",{}", maxDevices)+`]}]}`), "elements of Devices")
 	f("a view without memory", func(s *sender, _ *ring.Region) error { return send(s, exampleView(), -1) }, "open shared memory")
 	f("a view with a descriptor of something else", func(s *sender, _ *ring.Region) error {
 		null, err := os.Open(os.DevNull)
@@ -407,5 +408,29 @@ func TestLargestView(t *testing.T) {
 	var got message
 	if err := json.Unmarshal(text, &got); err != nil || !slices.Equal(got.View[0].Absent, s.Absent) || got.View.validate() != nil {
 		t.Errorf("the view arrives changed: %v, %v", err, got.View.validate())
+	}
+}
+
+// TestCostOfMessages: the elements of a message take little memory, however short they are and however their names are written.
+func TestCostOfMessages(t *testing.T) {
+	many := func(n int) string { return "{}" + strings.Repeat(",{}", n-1) }
+	for _, text := range []string{
+		`{"View":[` + many(maxCommas) + `]}`, `{"View":[{"Devices":[` + many(maxDevices) + `], "Columns":[` + many(maxColumns) + `]}]}`,
+		`{"view":[{"d\u0065viceſ" : [` + many(maxCommas) + `]}]}`, `{"View":[{"Explanations":[` + many(maxCommas) + `]}]}`,
+		`{"View":[{"Devices":[],"Devices":[` + many(maxCommas) + `]}]}`, `{"View":[{"Columns":[{"Labels":[` + many(maxCommas) + `]}]}]}`,
+		`{"States":{"Devices":[` + many(maxCommas) + `]}}`, `{"Costs":{"Calls":{"":` + strings.Repeat(`{},"x":`, maxCommas) + `{}}}}`, strings.Repeat("[", maxMessage),
+	} {
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		var m message
+		err := countElements([]byte(text))
+		if err == nil {
+			err = json.Unmarshal([]byte(text), &m)
+		}
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		testkit.AtMost(t, fmt.Sprintf("memory for %.40s (%v)", text, err), 64<<20, int64(after.HeapAlloc)-int64(before.HeapAlloc))
+		runtime.KeepAlive(m)
 	}
 }
