@@ -5,6 +5,8 @@ package nvml
 import (
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"warpgauge/pkg/collector"
@@ -86,7 +88,7 @@ func (c *costs) Calls() (out []collector.CallCost) {
 // newSource joins the parts of a GPU in sampling order and its events, which come last. It skips nil parts. The source
 // owns the parts.
 func newSource(g device, devices []collector.Device, c *costs, events *eventsPart, parts ...part) *source {
-	s := &source{prober: prober{g}, devices: devices, events: events, Absences: &collector.Absences{}, costs: c}
+	s := &source{prober: prober{gpu: g}, devices: devices, events: events, Absences: &collector.Absences{}, costs: c}
 	if events != nil {
 		parts = append(parts, events)
 	}
@@ -135,23 +137,44 @@ func ends(err error) bool {
 	return errors.Is(err, collector.ErrDeviceLost) || errors.Is(err, collector.ErrOutdated) || errors.Is(err, collector.ErrColumnsChanged)
 }
 
-// prober is a GPU that can be asked something while a call hangs, a collector.Prober.
-type prober struct{ gpu device } // nil if it has no handle
-
-// Probe implements collector.Prober.
-func (p prober) Probe(running string) bool {
-	if p.gpu == nil {
-		return false
-	}
-	ask, ok := p.gpu.bind(getTemperature) // of sensor 0, the GPU
-	if !ok || ask.name == running {
-		ask, ok = p.gpu.bind(getPowerUsage)
-	}
-	return ok && !isFatal(ask.do([3]uint32{}, make([]float64, ask.results)))
+// prober asks a GPU something while a call hangs, a collector.Prober.
+type prober struct {
+	gpu   device // nil if it has no handle
+	busy  [3]atomic.Bool
+	calls sync.WaitGroup
 }
+
+// Probe implements collector.Prober. It makes several calls at once, because the one that hangs may be among them.
+func (p *prober) Probe(running string) bool {
+	answers, asked := make(chan bool, len(p.busy)), 0
+	for i, c := range [len(p.busy)]*call{getTemperature, getPowerUsage, getUtilization} {
+		if p.gpu == nil {
+			return false
+		}
+		ask, ok := p.gpu.bind(c)
+		if !ok || ask.name == running || p.busy[i].Swap(true) {
+			continue
+		}
+		asked++
+		p.calls.Go(func() {
+			code := ask.do([3]uint32{}, make([]float64, ask.results)) // of sensor 0, the GPU
+			p.busy[i].Store(false)
+			answers <- !isFatal(code)
+		})
+	}
+	for range asked {
+		if <-answers {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *prober) close() { p.calls.Wait() }
 
 // close closes the parts that hold something. It waits for a call that hangs.
 func (s *source) close() {
+	s.prober.close()
 	for i := range s.parts {
 		if c, ok := s.parts[i].part.(interface{ close() }); ok {
 			c.close()
@@ -182,7 +205,7 @@ func (l *library) silent(g *gpu, err error, silent func() bool) *silentSource {
 		began := time.Now()
 		_, _ = l.api.DeviceGetHandleByIndex(g.index) // any answer counts
 		return time.Since(began)
-	}, time.Now(), prober{g.reader}}
+	}, time.Now(), prober{gpu: g.reader}}
 }
 
 func (s *silentSource) Devices() []collector.Device { return s.devices }
@@ -212,8 +235,6 @@ func (s *silentSource) Sample([]float64, []bool) error {
 // closeAll closes sources.
 func closeAll(sources []collector.Source) {
 	for _, s := range sources {
-		if s, ok := s.(*source); ok {
-			s.close()
-		}
+		s.(interface{ close() }).close()
 	}
 }

@@ -122,7 +122,7 @@ func TestSourceOfParts(t *testing.T) {
 
 // TestOneCallHangs checks that a source names the call that hangs, and that others can be made meanwhile.
 func TestOneCallHangs(t *testing.T) {
-	const power, temperature = "nvmlDeviceGetPowerUsage", "nvmlDeviceGetTemperature"
+	const power, temperature, utilization = "nvmlDeviceGetPowerUsage", "nvmlDeviceGetTemperature", "nvmlDeviceGetUtilizationRates"
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 1})
 	s := openReadings(t, n, "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_POWER_USAGE")[0]
 	p := s.Source.(collector.Prober)
@@ -130,6 +130,7 @@ func TestOneCallHangs(t *testing.T) {
 		let := n.Hang(0, c.hangs)
 		if c.fails != "" {
 			n.Return(0, c.fails, "GPU_IS_LOST")
+			n.Return(0, utilization, "GPU_IS_LOST")
 		}
 		var all sync.WaitGroup
 		all.Go(func() { _ = s.sample() })
@@ -146,6 +147,9 @@ func TestOneCallHangs(t *testing.T) {
 			return nil
 		})
 		testkit.Equal(t, "whether another call than "+c.hangs+" succeeds", c.fails == "", p.Probe(c.hangs))
+		if c.fails == "" {
+			testkit.Equal(t, "the same, of calls with the one that hangs", true, p.Probe(""))
+		}
 		let()
 		all.Wait()
 	}

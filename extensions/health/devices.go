@@ -139,17 +139,19 @@ func (w *Watch) judgeState(t *tracked, now time.Time) {
 	stalled := d.State == session.Stalled && !starting
 	c := t.find(ruleStalled)
 	// Without values for minutes it does not answer, unless it answers another call.
-	t.setGone(hung || d.State == session.Lost || d.State == session.Absent || stalled && d.Cause != session.CauseOneCall && !c.inactive() && now.Sub(c.since) >= 5*time.Minute)
+	t.setGone(hung || d.State == session.Lost || d.State == session.Absent || stalled && t.find(ruleOneCall).inactive() && !c.inactive() && now.Sub(c.since) >= 5*time.Minute)
 	w.setCondition(t, ruleStarting, starting, now, "")
 	why := d.Reason
 	if d.State == session.Up && t.blank {
 		why = "the library answers, and no reading has a value"
 	}
 	w.setCondition(t, ruleStalled, stalled || d.State == session.Absent && now.Sub(d.LastSample) > handover || d.State == session.Up && t.blank, now, why)
-	w.setCondition(t, ruleOneCall, d.Cause == session.CauseOneCall, now, d.Reason)
 	w.setCondition(t, ruleFails, stalled && d.Cause == session.CauseError, now, d.Reason)
-	if c := t.find(ruleHung); hung || d.Cause == session.CauseOneCall || d.State == session.Up && c != nil && (d.LastSample.After(c.last) || c.last.After(now)) {
-		w.setCondition(t, ruleHung, hung, now, d.Reason) // until it answers
+	oneCall := d.Cause == session.CauseOneCall
+	for name, holds := range map[string]bool{ruleHung: hung, ruleOneCall: oneCall} { // until it answers
+		if c := t.find(name); hung || oneCall || d.State == session.Up && c != nil && (d.LastSample.After(c.last) || c.last.After(now)) {
+			w.setCondition(t, name, holds, now, d.Reason)
+		}
 	}
 	lost := d.State == session.Lost || d.State == session.Absent && !t.find(ruleLost).inactive() // until it is back
 	w.setCondition(t, ruleLost, lost, now, d.Reason)

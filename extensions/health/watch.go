@@ -301,7 +301,7 @@ func (w *Watch) applyObservation(o *Observation, now time.Time) {
 		if kind := kindOf(o.Code, o.Text); kind != "" {
 			w.refine(o, name, kind, at)
 			name += "_" + kind
-		} else if t := w.boardNamed(o, false); t != nil && o.Text == "" && at.Sub(t.named[o.Code]).Abs() < time.Minute {
+		} else if t := w.boardNamed(o, false); t != nil && o.Text == "" && at.Sub(t.named[o.Code]).Abs() < 10*time.Second {
 			o.Confirms = true // a line has named the kind
 		}
 	}

@@ -128,10 +128,15 @@ func (m *Manager) parse(o *lists.Offer) *lists.Parsed {
 	p := m.guard.Parse(o, m.o.Desk)
 	known := func(name string) bool { _, _, ok := field.ByName(name); return ok || name == o.Origin }
 	for i := range p.Problems {
-		p.Problems[i].Message = transport.Hide(p.Problems[i].Message, known)
+		text := &p.Problems[i].Message
+		if *text = transport.Hide(*text, known); o.YAML { // its messages do not quote all
+			*text = unusable
+		}
 	}
 	if p.Err != nil && !errors.Is(p.Err, errRefused) {
-		p.Err = errors.New(transport.Hide(p.Err.Error(), known))
+		if p.Err = errors.New(transport.Hide(p.Err.Error(), known)); o.YAML {
+			p.Err = errors.New(unusable)
+		}
 	}
 	if bytes.Equal(o.Content, m.last) {
 		return p
@@ -146,6 +151,8 @@ func (m *Manager) parse(o *lists.Offer) *lists.Parsed {
 	}
 	return p
 }
+
+const unusable = "it cannot be used as it is: warpgauge check --guard says why"
 
 // maxWarnings bounds the logged warnings per list.
 const maxWarnings = 20
@@ -290,7 +297,10 @@ func (m *Manager) refuseAgain(list, why string) {
 
 // apply puts a list into service and saves it.
 func (m *Manager) apply(ctx context.Context, t *lists.Turn, l *List) error {
-	before, was := m.inService.Load(), m.o.Page.Series()
+	before, was, back := m.inService.Load(), m.o.Page.Series(), m.kept
+	if m.trial != nil { // what it has taken away counts
+		was, back = max(was, m.trial.series), m.trial.kept
+	}
 	if m.returns(l) {
 		was = 0
 	}
@@ -305,7 +315,7 @@ func (m *Manager) apply(ctx context.Context, t *lists.Turn, l *List) error {
 		return errors.Join(fmt.Errorf("%w: in service it made %d series, which is more than %d (--remote-limit series); the former list is back", errRefused, n, m.guard.Series), err)
 	}
 	m.back, m.retry = nil, time.Time{}
-	m.trial = &trial{time.Now(), newCosts(m.o.Engine.Costs()), m.kept, was}
+	m.trial = &trial{time.Now(), newCosts(m.o.Engine.Costs()), back, was}
 	m.inService.Store(l)
 	if m.kept.Passing = l; l.Until.IsZero() {
 		m.kept = kept{Lasting: l}
@@ -381,10 +391,10 @@ func some(names []string) string {
 	return cmp.Or(strings.Join(names, " "), "nothing")
 }
 
-// returns reports whether a list is the one before the list in service.
+// returns reports whether a list is the server's first one, or the one before the list in service.
 func (m *Manager) returns(l *List) bool {
 	now := m.inService.Load()
-	return now != nil && now.Former == l.Hash
+	return now == nil || now.Former == l.Hash
 }
 
 // loses returns why a list takes too many fields of the list in service away, or "".

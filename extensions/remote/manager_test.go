@@ -360,6 +360,7 @@ func TestListThatTakesAway(t *testing.T) {
 		b.run()
 		const wide = listB + "DCGM_FI_DEV_SM_CLOCK, gauge, c\n"
 		b.want("wide", wide, lists.Applied, lists.Applied, "c")
+		time.Sleep(trialTime + 2*time.Second)
 		out := b.want("a", listA, lists.Refused, lists.Refused, "c")
 		testkit.Has(t, "outcome", out.Err.Error(), "takes away 2 of 3 fields")
 		b.want("b", listB, lists.Applied, lists.Applied, "c b")
@@ -367,6 +368,12 @@ func TestListThatTakesAway(t *testing.T) {
 		time.Sleep(trialTime + 2*time.Second)
 		b.wantService("c b c")
 		testkit.Has(t, "state", b.state().Text, "takes away 60 of 100 series")
+		b.set(func() { b.series = 100 })
+		b.want("c", listC, lists.Applied, lists.Applied, "c b c c")
+		b.set(func() { b.series = 40 })
+		b.want("c2", listC+"# once more\n", lists.Applied, lists.Applied, "c b c c c") //nolint:dupword // two of one kind
+		time.Sleep(trialTime + 2*time.Second)
+		b.wantService("c b c c c c") //nolint:dupword // the loss of the list before counts
 
 		b = newBench(t)
 		b.run()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"mime"
+	"net"
 	"net/http"
 	"net/url"
 	"path"
@@ -142,6 +143,9 @@ func (u *URL) fetch(ctx context.Context) (o *lists.Offer, etag string, err error
 func plain(err error) error {
 	if err = transport.WithoutURL(err); errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("the server has not answered within %v", requestTimeout)
+	}
+	if e := new(net.DNSError); errors.As(err, &e) { // a redirect may have named the host
+		return fmt.Errorf("the server's name cannot be resolved: %s", e.Err)
 	}
 	return errors.New(transport.Hide(err.Error(), func(string) bool { return false }))
 }

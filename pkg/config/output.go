@@ -64,7 +64,7 @@ func OneLine(s string) string {
 // Printable replaces runes that would control a terminal. Names come from libraries and from exporters on
 // other machines.
 func Printable(r rune) rune {
-	if unicode.IsControl(r) && r != '\n' && r != '\t' {
+	if unicode.In(r, unicode.Cc, unicode.Bidi_Control) && r != '\n' && r != '\t' {
 		return '?'
 	}
 	return r

@@ -2,7 +2,6 @@ package server
 
 import (
 	"crypto/tls"
-	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -28,11 +27,11 @@ type connections struct {
 	log     *zap.Logger
 	warn    rate.Sometimes
 
-	mu      sync.Mutex
-	open    map[net.Conn]*connection // until net/http has closed them
-	known   map[netip.Prefix]answers
-	changes uint64
-	silent  int // limit of connections without a request per address
+	mu       sync.Mutex
+	open     map[net.Conn]*connection   // until net/http has closed them
+	answered map[netip.Prefix]time.Time // last, of an address
+	changes  uint64
+	silent   int // limit of connections without a request per address
 }
 
 type connection struct {
@@ -46,44 +45,33 @@ type connection struct {
 
 // Ranks of connections.
 const (
-	silent  = iota // without a request
-	idle           // answered more than a usual scrape interval ago
-	slow           // the answer takes long
-	young          // has not had the time for its request or answer
-	visitor        // the same, or answered lately, of an address with few answers
-	regular        // the same, of an address with several answers
+	silent = iota // without a request for a while
+	idle          // answered more than a usual scrape interval ago
+	young         // without a request
+	slow          // the answer takes long, or the address is new
+	known         // its address was answered lately
 )
 
 const (
 	grace         = 5 * time.Second
 	scrapedWithin = time.Minute // the longest usual interval between two scrapes
 	fairShare     = 8           // an address with more connections is not a visitor
-	several       = 3
-	maxKnown      = 4096 // addresses
+	maxKnown      = 4096        // addresses
 )
 
-// answers counts the answers that an address has got, with at most two scrape intervals between two.
-type answers struct {
-	last time.Time
-	n    int
-}
-
-func (a answers) over(now time.Time) bool { return now.Sub(a.last) >= 2*scrapedWithin }
-
 func (c *connections) rank(v *connection, now time.Time) int {
-	switch age, known := now.Sub(v.since), c.known[v.address]; {
-	case v.active && age >= grace:
-		return slow
-	case v.asked && !v.active && age >= scrapedWithin:
-		return idle
+	age, lately := now.Sub(v.since), now.Sub(c.answered[v.address]) < 2*scrapedWithin
+	switch {
 	case !v.asked && age >= grace:
 		return silent
-	case known.over(now):
-		return young
-	case known.n < several:
-		return visitor
+	case v.asked && !v.active && age >= scrapedWithin:
+		return idle
+	case v.active && (age >= grace || !lately):
+		return slow
+	case lately:
+		return known
 	}
-	return regular
+	return young
 }
 
 // warnEvery bounds the log lines about evicted connections, and about logins.
@@ -93,7 +81,7 @@ const warnEvery = time.Minute
 const maxHandshakes = 64
 
 func newConnections(limit int, evicted prometheus.Counter, log *zap.Logger) *connections {
-	return &connections{limit: limit, silent: limit, evicted: evicted, log: log, warn: rate.Sometimes{Interval: warnEvery}, open: map[net.Conn]*connection{}, known: map[netip.Prefix]answers{}}
+	return &connections{limit: limit, silent: limit, evicted: evicted, log: log, warn: rate.Sometimes{Interval: warnEvery}, open: map[net.Conn]*connection{}, answered: map[netip.Prefix]time.Time{}}
 }
 
 // useTLS lowers the limit of connections without a request.
@@ -109,7 +97,10 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	c.changes++
 	v, now := c.open[conn], time.Now()
 	if v != nil && v.active && !v.evicted && now.Sub(v.since) < grace {
-		c.rememberLocked(v.address, now)
+		if len(c.answered) >= maxKnown {
+			clear(c.answered)
+		}
+		c.answered[v.address] = now
 	}
 	switch {
 	case state == http.StateNew:
@@ -127,22 +118,8 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// rememberLocked records that an address has got an answer.
-func (c *connections) rememberLocked(address netip.Prefix, now time.Time) {
-	if len(c.known) >= maxKnown {
-		maps.DeleteFunc(c.known, func(_ netip.Prefix, a answers) bool { return a.over(now) })
-	}
-	before, has := c.known[address]
-	if before.over(now) {
-		before.n = 0
-	}
-	if has || len(c.known) < maxKnown {
-		c.known[address] = answers{now, before.n + 1}
-	}
-}
-
-// evictLocked evicts one connection if there are too many, or too many without a request from the newest's address. If all others
-// are regular, the newest goes.
+// evictLocked evicts one connection if there are too many, or too many without a request from the newest's address. A client
+// whose idle connection goes opens another one for its next scrape.
 func (c *connections) evictLocked(newest net.Conn) {
 	now, address, total, unasked := time.Now(), c.open[newest].address, 0, 0
 	of := map[netip.Prefix]int{}
@@ -158,13 +135,13 @@ func (c *connections) evictLocked(newest net.Conn) {
 	if total <= c.limit && unasked <= c.silent {
 		return
 	}
-	victim, lowest, most := newest, regular, 0
+	victim, lowest, most := newest, known+1, 0
 	for conn, v := range c.open {
 		rank, share := c.rank(v, now), max(of[v.address], fairShare)
 		if share > fairShare {
-			rank = min(rank, young)
+			rank = min(rank, slow)
 		}
-		if v.evicted || conn == newest || rank >= regular || rank > lowest || total <= c.limit && (v.address != address || v.asked) {
+		if v.evicted || conn == newest || rank > lowest || total <= c.limit && (v.address != address || v.asked) {
 			continue
 		}
 		if rank < lowest || share > most || share == most && v.changed < c.open[victim].changed {

@@ -42,11 +42,11 @@ func counterValue(t *testing.T, c prometheus.Counter) float64 {
 	return m.GetCounter().GetValue()
 }
 
-// TestEviction: a connection whose client does nothing goes first, then one that is idle, then one whose answer takes long, and one
-// of an address that was answered several times only if the address has many.
+// TestEviction: a connection whose client does nothing goes first, then one that is idle, without a request, or slow, and then one
+// whose address was answered lately. An address with many connections is like a slow one.
 func TestEviction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newConnections(4, newStats().evicted, zap.NewNop())
+		c := newConnections(6, newStats().evicted, zap.NewNop())
 		var all []*sock
 		open := func(address string, states ...http.ConnState) *sock {
 			s := &sock{address: address}
@@ -56,48 +56,42 @@ func TestEviction(t *testing.T) {
 			all = append(all, s)
 			return s
 		}
-		goes := func(what string, want *sock) {
+		goes := func(want *sock) {
 			t.Helper()
 			for _, s := range all {
-				testkit.Equal(t, fmt.Sprintf("%s: whether %s goes", what, s.address), s == want, s.cut)
+				testkit.Equal(t, fmt.Sprintf("connection %d: whether %s goes", len(all), s.address), s == want, s.cut)
 				s.cut = false
 			}
 		}
-		silent := open("192.0.2.1:1")
-		idle := open("192.0.2.2:1", http.StateActive, http.StateIdle)
+		answers := []http.ConnState{http.StateActive, http.StateIdle}
+		silent, idle := open("192.0.2.1:1"), open("192.0.2.2:1", answers...)
 		time.Sleep(scrapedWithin)
 		slow := open("192.0.2.3:1", http.StateActive)
 		time.Sleep(grace)
-		answer := []http.ConnState{http.StateActive, http.StateIdle, http.StateActive, http.StateIdle, http.StateActive, http.StateIdle}
-		open("192.0.2.4:1", answer...) // a scraper
-		var young []*sock
-		for i, want := range []*sock{silent, idle, slow} {
-			young = append(young, open(fmt.Sprintf("192.0.2.5:%d", i)))
-			goes("an older one", want)
+		known, next, young := open("192.0.2.4:1", answers...), open("192.0.2.5:1", answers...), open("192.0.2.6:1")
+		for i, want := range []*sock{silent, idle, young} {
+			open(fmt.Sprintf("192.0.3.%d:1", i), answers...)
+			goes(want)
 		}
-		young = append(young, open("192.0.2.6:1"))
-		goes("all are young or answered", young[0])
-		visitor := open("192.0.2.10:1", answer[:2]...)
-		goes("a visitor comes", young[1])
-		for _, s := range young[2:] {
-			for _, state := range answer {
-				c.changed(s, state)
-			}
+		open("192.0.3.4:1", http.StateActive)
+		goes(slow)
+		newer := open("192.0.2.4:2") // known by its address
+		goes(all[len(all)-2])
+		open("192.0.3.5:1", answers...)
+		goes(known)
+		open("192.0.3.6:1", answers...)
+		goes(next)
+		c.limit = 20
+		var many []*sock
+		for i := range fairShare + 1 {
+			many = append(many, open(fmt.Sprintf("192.0.2.8:%d", i), answers...))
 		}
-		open("192.0.2.4:2")
-		goes("a scraper's second", visitor)
-		goes("all are regular", open("192.0.2.7:1"))
-		c.limit = fairShare + 3
-		first := open("192.0.2.8:1", answer...)
-		for i := range fairShare - 1 {
-			open(fmt.Sprintf("192.0.2.8:%d", i+2), answer...)
+		c.limit = 15
+		open("192.0.3.7:1", answers...)
+		goes(many[0])
+		if newer.cut {
+			t.Error("a known address lost its connection to one with many")
 		}
-		goes("no address has many", all[len(all)-1])
-		c.limit += 2
-		open("192.0.2.8:98", answer...)
-		open("192.0.2.8:99", answer...)
-		open("192.0.2.9:1")
-		goes("an address has many", first)
 		for _, s := range all {
 			c.changed(s, http.StateClosed)
 		}

@@ -408,7 +408,7 @@ func (w *worker) probe() {
 	if w.over.Load() {
 		return
 	}
-	if w.prober.Probe(w.running()) {
+	if begin := time.Now(); w.prober.Probe(w.running()) && time.Since(begin) < w.deadline/5 { // else it has hung, too
 		w.answered.Store(int64(time.Since(w.epoch)))
 	}
 	if w.callStart.Load() != 0 {
