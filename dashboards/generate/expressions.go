@@ -47,8 +47,8 @@ func perGPU(metric, labels string) string {
 // boards returns one value per board of a series, whose selector is in braces: of two exporters that report it the larger one. A board
 // of AMD's without a UUID has its PCI address there, as boards of other nodes do, so it counts by node. more adds labels.
 func boards(series, more string) string {
-	of := strings.TrimSuffix(series, "}") + `, UUID`
-	return `max by (cluster, UUID` + more + `) (` + of + `!~"|.*:.*"}) or max by (cluster, instance, gpu, UUID` + more + `) (` + of + `=~"|.*:.*"})`
+	of := func(uuid string) string { return strings.Replace(series, "{", `{UUID`+uuid+`"|.*:.*", `, 1) }
+	return `max by (cluster, UUID` + more + `) (` + of("!~") + `) or max by (cluster, instance, gpu, UUID` + more + `) (` + of("=~") + `)`
 }
 
 // xidsIn24h returns the XIDs of the last 24 hours, each code of each GPU once, if the GPU did not have it the day

@@ -7,7 +7,7 @@ const needsRules = "Needs the rules of deploy/prometheus."
 func fleet() *builder {
 	b := newDashboard("warpgauge-fleet", "GPUs / Fleet", "All GPUs of all nodes: how many there are, how busy they are, what is wrong.", model, instance)
 	b.annotate(ofModels)
-	allocated := `(` + boards(`gpu:allocated:ratio{N}`, "") + `) unless on (cluster, UUID) (DCGM_FI_DEV_GPU_TEMP{modelName!~"$model", N})`
+	allocated := `(` + boards(`gpu:allocated:ratio{N}`, "") + `) unless on (cluster, UUID) (DCGM_FI_DEV_GPU_TEMP{UUID!~".*:.*", modelName!~"$model", N}) unless on (cluster, instance, UUID) (DCGM_FI_DEV_GPU_TEMP{modelName!~"$model", N})`
 	utilisation := boards(`gpu:utilization:ratio{GPU_I_ID="", S}`, ", modelName")
 	used, free := perGPU("DCGM_FI_DEV_FB_USED", ofModels), perGPU("DCGM_FI_DEV_FB_FREE", ofModels)
 	b.row("Now")
