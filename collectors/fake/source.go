@@ -136,7 +136,7 @@ func (s *source) wait() error {
 // Probe implements collector.Prober.
 func (s *source) Probe(string) bool {
 	return !slices.ContainsFunc(*s.world.faults.Load(), func(f *fault) bool {
-		return f.Kind == Hang && f.Field == nil && s.concerned(f) && f.active(s.world.elapsed())
+		return (f.Kind == Hang || f.Kind == Spin) && f.Field == nil && s.concerned(f) && f.active(s.world.elapsed())
 	})
 }
 
