@@ -30,7 +30,7 @@ type Engine struct {
 	failover   *supervisor.Failover                          // between DCGM and NVML; nil unless both are wanted
 	processes  *view.Board                                   // of the process readers; nil if there are none
 	listed     func(name string, list field.List) field.List // a collector's list, with the readings of extensions
-	takenOver  func(collector string)                        // receives failovers; set before Run
+	takenOver  func(text string)                             // receives failovers; set before Run
 }
 
 // processReader reads the processes on a collector's devices. It is released and resumed with that collector.
@@ -123,8 +123,8 @@ type failoverNode struct {
 	fallback string
 }
 
-func (n *failoverNode) Standby(rest bool)          { n.e.Standby(n.fallback, rest) }
-func (n *failoverNode) TakenOver(collector string) { n.e.takenOver(collector) }
+func (n *failoverNode) Standby(rest bool)     { n.e.Standby(n.fallback, rest) }
+func (n *failoverNode) TakenOver(text string) { n.e.takenOver(text) }
 
 // pages returns a publisher of sources for each collector. A collector and its fallback share one part of the
 // board, which a failover fills.

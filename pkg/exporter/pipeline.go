@@ -62,9 +62,7 @@ func (a *Program) NewPipeline(cfg *config.Config, list field.List, log *zap.Logg
 	}}
 	p.core.Page = p
 	p.NotReady = func() []string { return reasons(cfg, all, engine.Status()) }
-	p.Engine.takenOver = func(collector string) {
-		p.Events.Publish(events.Event{Kind: events.Failover, Text: "collector " + collector + " serves the GPUs now"})
-	}
+	p.Engine.takenOver = func(text string) { p.Events.Publish(events.Event{Kind: events.Failover, Text: text}) }
 	p.States = NewStates(p.Events, time.Now)
 	p.Rows = rows.New(p.Board, p.Events)
 	p.store = accumulate.New(accumulate.Options{XIDWindow: cfg.XIDWindow, ClockEventWindow: cfg.ClockEventWindow, Rows: p.Rows})

@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -27,8 +28,8 @@ type Node interface {
 	// Standby ends the secondary's session, so that it holds neither library nor driver, or starts one. The last call
 	// counts.
 	Standby(rest bool)
-	// TakenOver receives the name of the collector that has taken over the GPUs.
-	TakenOver(collector string)
+	// TakenOver receives which collector has taken over the GPUs, and why, in words.
+	TakenOver(text string)
 }
 
 // FailoverOptions configure NewFailover.
@@ -330,7 +331,11 @@ func (f *Failover) change(next serving, now time.Time) {
 	}
 	f.active.WithLabelValues(f.name(before)).Set(0)
 	f.changes.WithLabelValues(name).Inc()
-	f.o.Node.TakenOver(name)
+	why := ": its values advance again"
+	if next != byPrimary {
+		why = fmt.Sprintf(": %s lacked new values for %v", f.o.Primary, f.behind.Round(100*time.Millisecond))
+	}
+	f.o.Node.TakenOver("collector " + name + " serves the GPUs now" + why)
 	if next == byPrimary {
 		f.log.Info("collector serves the GPUs again", zap.String("collector", name))
 		return

@@ -83,6 +83,7 @@ type rig struct {
 	page    []*view.Source
 	resting bool
 	calls   []bool // of Standby
+	events  []string
 }
 
 func (r *rig) Publish(sources []*view.Source) {
@@ -108,7 +109,11 @@ func (r *rig) Standby(rest bool) {
 	r.calls = append(r.calls, rest)
 }
 
-func (r *rig) TakenOver(string) {}
+func (r *rig) TakenOver(text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events = append(r.events, text)
+}
 
 // serves returns the name of the collector that serves the GPUs; "" while none has values.
 func (r *rig) serves() string {
@@ -246,6 +251,7 @@ func TestSlowValuesThatMoveNowAndThen(t *testing.T) {
 			}
 			pass(10 * time.Second)
 		}
+		testkit.Has(t, "event", strings.Join(r.events, "\n"), "collector nvml serves the GPUs now: dcgm lacked new values for ")
 		if nvml, dcgm := r.changesOf("nvml"), r.changesOf("dcgm"); r.serves() != "nvml" || nvml != 1 || dcgm != 0 {
 			t.Errorf("%s serves, NVML took over %v times, DCGM %v times, want nvml, 1 and 0", r.serves(), nvml, dcgm)
 		}
