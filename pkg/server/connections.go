@@ -55,7 +55,7 @@ const (
 const (
 	grace         = 5 * time.Second
 	scrapedWithin = time.Minute // the longest usual interval between two scrapes
-	fairShare     = 8           // an address with more connections is not a visitor
+	fairShare     = 8           // an address with more connections does not count as known
 	maxKnown      = 4096        // addresses
 )
 
