@@ -253,3 +253,15 @@ func (n *nvmlNode) hang(t *testing.T) {
 		n.inUse(t)
 	}
 }
+
+// TestE2EEveryGPUHangs: if no GPU answers when the exporter starts, each has a verdict nevertheless.
+func TestE2EEveryGPUHangs(t *testing.T) {
+	t.Parallel()
+	programtest.Find(t, "cc")
+	n := simulatedNVML(t)
+	for gpu := range n.GPUs() {
+		defer n.Hang(gpu, nvmltest.Every)()
+	}
+	e := serve(t, build(t), "--enable-only=nvml", "--enable-nvml=true", "--nvml-library="+n.Library())
+	e.await(t, "verdicts", func(p page) error { return verdictsOf(p, "failed hung reboot", n.GPUs()) })
+}

@@ -129,7 +129,8 @@ func (b *builder) nvswitch(i int) *source {
 func (b *builder) cpu(i int) *source {
 	w := b.world
 	s := b.source(-1, -1)
-	d := cpuDevice(i)
+	number := strconv.Itoa(i)
+	d := collector.Device{ID: "CPU-" + number, Level: field.CPU, Labels: []collector.Label{{Name: "cpu", Value: number}}, Model: "Grace" + modelSuffix}
 	b.add(s, d, cpu(), w.load(Training, hash(forOffset, uint64(i), 1)), map[field.ID]string{1140: "NVIDIA", 1141: d.Model})
 	for n := range w.profile.cores {
 		n += i * w.profile.cores

@@ -172,11 +172,6 @@ func switchDevice(w *World, i int) collector.Device {
 	}
 }
 
-func cpuDevice(i int) collector.Device {
-	n := strconv.Itoa(i)
-	return collector.Device{ID: "CPU-" + n, Level: field.CPU, Labels: []collector.Label{{Name: "cpu", Value: n}}, Model: "Grace" + modelSuffix}
-}
-
 // coreDevice returns core n of a CPU. Core numbers are unique on the node.
 func coreDevice(cpu collector.Device, n int) collector.Device {
 	d := cpu

@@ -64,7 +64,9 @@ func NewWorld(o Options) (*World, error) {
 	if o.Isolated {
 		w.process = newProcess(w.elapsed(), o.Seed)
 	}
-	w.boot = bootTime(w.start, o.Seed)
+	// The drivers were loaded up to 30 days before the year of the start, so that counters continue after a restart.
+	year := time.Date(w.start.UTC().Year(), time.January, 1, 0, 0, 0, 0, time.UTC)
+	w.boot = year.Add(-time.Hour * time.Duration(24+hash(o.Seed, forUptime)%(29*24)))
 	w.faults.Store(&[]*fault{})
 	if o.Spec != nil {
 		w.loads = o.Spec.Loads
@@ -76,13 +78,6 @@ func NewWorld(o Options) (*World, error) {
 		}
 	}
 	return w, nil
-}
-
-// bootTime returns when the drivers were loaded: up to 30 days before the year of start. All starts within a year have
-// the same boot time, so that counters continue when the exporter restarts.
-func bootTime(start time.Time, seed uint64) time.Time {
-	year := time.Date(start.UTC().Year(), time.January, 1, 0, 0, 0, 0, time.UTC)
-	return year.Add(-time.Hour * time.Duration(24+hash(seed, forUptime)%(29*24)))
 }
 
 // Collector returns an unopened collector of this node. It is a collector.Factory.

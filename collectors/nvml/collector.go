@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -77,9 +76,10 @@ func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.So
 	return c.open(ctx, func(ctx context.Context, gpus []*gpu) ([]collector.Source, error) {
 		a := assembly{lib: c.lib, log: c.o.Log, pending: c.pending, fields: fields.Readings(), labels: fields.Labels(), gpus: gpus, kept: c.kept}
 		sources, err := a.sources(ctx)
-		if err == nil && !slices.ContainsFunc(sources, hasColumns) {
-			err = nothingToRead(sources)
-			closeAll(sources)
+		if err == nil {
+			if err = readable(sources); err != nil {
+				closeAll(sources)
+			}
 		}
 		return sources, err
 	})
@@ -157,17 +157,19 @@ func outdated(err error) error {
 	return err
 }
 
-func hasColumns(s collector.Source) bool { return len(s.Columns()) > 0 }
-
-// nothingToRead returns why no source has columns: no GPU answered, or the GPUs that answered support none of the
-// fields.
-func nothingToRead(sources []collector.Source) error {
+// readable returns why no source has columns, or nil if one has some or is of a GPU that hangs or is lost.
+func readable(sources []collector.Source) error {
+	err := fmt.Errorf("%w: none of %d GPUs has a field of the list", collector.ErrNothingToRead, len(sources))
 	for _, s := range sources {
-		if s, ok := s.(*silentSource); ok {
-			return fmt.Errorf("no GPU that answers has a field of the list: %w", s.err)
+		silent, ok := s.(*silentSource)
+		switch {
+		case len(s.Columns()) > 0, ok && silent.Silent():
+			return nil
+		case ok:
+			err = fmt.Errorf("no GPU that answers has a field of the list: %w", silent.err)
 		}
 	}
-	return fmt.Errorf("%w: none of %d GPUs has a field of the list", collector.ErrNothingToRead, len(sources))
+	return err
 }
 
 // LeftOut implements collector.Limited.
@@ -240,10 +242,7 @@ func (c *Processes) Open(ctx context.Context, _ field.List) ([]collector.Source,
 		for i, g := range gpus {
 			sources[i] = c.source(g)
 		}
-		if !slices.ContainsFunc(sources, hasColumns) {
-			return nil, nothingToRead(sources)
-		}
-		return sources, nil
+		return sources, readable(sources)
 	})
 }
 

@@ -198,7 +198,10 @@ const brisk = 20 * time.Millisecond
 // attaching is how long the driver may take to attach to all GPUs of a node, one after the other.
 const attaching = 30 * time.Second
 
-var _ collector.Source = (*silentSource)(nil)
+var (
+	_ collector.Source = (*silentSource)(nil)
+	_ collector.Silent = (*silentSource)(nil)
+)
 
 func (l *library) silent(g *gpu, err error, silent func() bool) *silentSource {
 	return &silentSource{[]collector.Device{g.device}, err, silent, func() time.Duration {
@@ -210,6 +213,9 @@ func (l *library) silent(g *gpu, err error, silent func() bool) *silentSource {
 
 func (s *silentSource) Devices() []collector.Device { return s.devices }
 func (*silentSource) Columns() []collector.Column   { return nil }
+func (s *silentSource) Silent() bool {
+	return s.silent != nil || errors.Is(s.err, collector.ErrDeviceLost)
+}
 
 // Sample returns collector.ErrStalled while the driver may attach to the GPU, then collector.ErrHung. It requests a new
 // Open when the call that hung has returned and the GPU answers quickly.

@@ -62,6 +62,10 @@ type Dater interface {
 	Dated(device int) int64
 }
 
+// Silent is an optional ability of a Source without columns: its device hangs or is lost, which a session tells even
+// if it has no other device.
+type Silent interface{ Silent() bool }
+
 // Resumer is an optional ability of a Collector whose library keeps a history of XIDs. Before Open, Resume receives the
 // last field.XIDsUntil of each device by ID, so that the sources start with the XIDs that no earlier session has
 // reported.

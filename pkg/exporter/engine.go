@@ -140,7 +140,7 @@ func (e *Engine) pages(cfg *config.Config, all []Vendor, page *view.Merger, reg 
 		e.failover = supervisor.NewFailover(supervisor.FailoverOptions{
 			Node:    &failoverNode{page.Part(), e, v.Fallback},
 			Primary: v.Name, Secondary: v.Fallback,
-			Patience: patience(cfg), Logger: log,
+			Patience: patience(cfg), StaleAfter: cfg.EffectiveStaleAfter(), Logger: log,
 		})
 		reg.MustRegister(e.failover.Metrics()...)
 		out[v.Name], out[v.Fallback] = e.failover.Ends()
@@ -153,10 +153,9 @@ func (e *Engine) pages(cfg *config.Config, all []Vendor, page *view.Merger, reg 
 	return out
 }
 
-// patience is how long DCGM's GPUs may have no new values before NVML serves them, at most half of --stale-after.
-func patience(cfg *config.Config) time.Duration {
-	return min(max(3750*time.Millisecond, 5*cfg.Interval/2), cfg.EffectiveStaleAfter()/2)
-}
+// patience is how long DCGM's GPUs may have no new values before NVML serves them. DCGM's values are normally up to two
+// seconds old.
+func patience(cfg *config.Config) time.Duration { return max(3750*time.Millisecond, 5*cfg.Interval/2) }
 
 // Board returns the board with the sources of all collectors.
 func (e *Engine) Board() *view.Board { return e.board }

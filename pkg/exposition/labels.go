@@ -93,7 +93,8 @@ func (l *labelsOf) addPod(s *labelSet) {
 func (l *labelsOf) add(s *labelSet, p collector.Label) {
 	taken := p.Name == bucketLabel || l.xid && (p.Name == errCode || p.Name == errMsg) ||
 		slices.ContainsFunc(s.pairs, func(q collector.Label) bool { return q.Name == p.Name })
-	if taken || !isLabelName(p.Name) {
+	// A label of ours is legal in every format, and Prometheus does not reserve it.
+	if taken || !model.LegacyValidation.IsValidLabelName(p.Name) || strings.HasPrefix(p.Name, "__") {
 		l.dropped++
 		return
 	}
@@ -173,10 +174,4 @@ var escapers = map[bool]*strings.Replacer{
 
 func appendEscaped(b []byte, s string, quote bool) []byte {
 	return append(b, escapers[quote].Replace(s)...)
-}
-
-// isLabelName reports whether s may name one of our labels: it is legal in every format, and Prometheus does
-// not reserve it.
-func isLabelName(s string) bool {
-	return model.LegacyValidation.IsValidLabelName(s) && !strings.HasPrefix(s, "__")
 }

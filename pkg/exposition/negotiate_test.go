@@ -25,8 +25,6 @@ func TestNegotiate(t *testing.T) {
 	f("", Text)
 	f("*/*", Text)
 	f("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", Text)
-	f("text/plain", Text)
-	f("text/plain;version=0.0.4", Text)
 	f("text/plain;version=1.0.0;escaping=allow-utf-8", Text)
 	f(accept242, Text) // though it prefers OpenMetrics: see Negotiate
 	f(accept225, Text)

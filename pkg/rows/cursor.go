@@ -70,6 +70,7 @@ type progress struct {
 	left  time.Time // when it left the Views
 	stamp int64     // the device's stamp in the last sampled row
 	time  int64     // time of the last new row
+	heard int64     // time of the last new row with a sample or an XID
 	gap   gap       // the newest time in its XIDs
 	masks []*mask
 }
@@ -232,6 +233,9 @@ func (b *bound) decide(row *Row) {
 		}
 		if d.New {
 			p.time = row.Time
+			if d.Sampled {
+				p.heard = row.Time
+			}
 		}
 	}
 	if b.events.any {

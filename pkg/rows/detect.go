@@ -123,7 +123,7 @@ func (b *bound) findGaps(row *Row) {
 		}
 		t.last = since
 		p := b.progress[t.device]
-		if last := float64(p.time / int64(time.Microsecond)); last > 0 && since > last {
+		if last := float64(p.heard / int64(time.Microsecond)); last > 0 && since > last {
 			p.gap = gap{last, since}
 			row.Gaps = append(row.Gaps, t.device)
 		}
@@ -134,12 +134,13 @@ func (b *bound) findGaps(row *Row) {
 func (b *bound) findEvents(row *Row) {
 	for i := range b.events.xids {
 		x := &b.events.xids[i]
-		if !b.devices[x.device].New && !b.inGap(x, row) {
+		if !b.devices[x.device].New && !b.missed(x, row) {
 			continue
 		}
 		for _, at := range x.cells {
 			if code := row.Cells[at]; code != 0 && !math.IsNaN(code) { // no XID has the code 0
 				row.XIDs = append(row.XIDs, XID{Device: x.device, Code: code})
+				b.progress[x.device].heard = max(b.progress[x.device].heard, row.Time)
 			}
 		}
 	}
@@ -151,13 +152,17 @@ func (b *bound) findEvents(row *Row) {
 	}
 }
 
-// inGap reports whether the XIDs of an old row happened in the last gap.
-func (b *bound) inGap(x *xidCells, row *Row) bool {
-	if x.until < 0 {
-		return false
+// missed reports whether the source before could not report the XIDs of an old row: they happened in the last gap, or
+// after the last row with samples or XIDs, such as while an engine hangs.
+func (b *bound) missed(x *xidCells, row *Row) bool {
+	p, until := b.progress[x.device], float64(row.Time/int64(time.Microsecond))
+	if x.until >= 0 {
+		until = row.Cells[x.until]
+		if until > p.gap.from && until <= p.gap.to {
+			return true
+		}
 	}
-	until, gap := row.Cells[x.until], b.progress[x.device].gap
-	return until > gap.from && until <= gap.to
+	return until > float64(p.heard/int64(time.Microsecond))
 }
 
 func (m *maskCell) find(row *Row, value uint64) {

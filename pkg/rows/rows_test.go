@@ -248,6 +248,26 @@ func TestXIDs(t *testing.T) {
 	four.Tick(at(5))
 	read(viewtest.View(0, four), at(12))
 	f("a row in the gap of a source that does not say up to when it has XIDs", 0)
+	// A source that hangs repeats its stamps. Another one, open all the time, has the XIDs of that time.
+	other := newSource("other", 16, []string{"a"}, collector.Column{Field: field.XIDEvent}, collector.Column{Field: field.XIDsSince})
+	for second, code := range []float64{31, 0, 48, 0} { // seconds 20 to 23
+		other.Row[1], other.Row[2] = code, micros(1)
+		other.Tick(at(float64(20 + second)))
+	}
+	hangs := newXIDs("hangs")
+	hangs.Row[2] = micros(1)
+	hangs.Row[1], hangs.Row[3] = 31, micros(20)
+	hangs.Tick(at(20))
+	hangs.Row[1] = math.NaN()
+	for second := 21; second < 24; second++ {
+		hangs.Tick(at(float64(second)), 0)
+	}
+	read(viewtest.View(0, hangs), at(23))
+	f("a source that hangs", 0, 31)
+	read(viewtest.View(0, other), at(24))
+	f("the source that was open meanwhile", 0, 48)
+	read(viewtest.View(0, hangs), at(25))
+	f("again the first", 0)
 }
 
 // TestForgotten: a device that comes back within a day continues; memory is bounded.

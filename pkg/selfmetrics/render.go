@@ -26,7 +26,10 @@ func render(families []*dto.MetricFamily, last *rendering) (*rendering, error) {
 			continue
 		}
 		om := f
-		if clashes(f, names) {
+		// In OpenMetrics a counter's family loses the suffix _total, and would be declared twice if it then had the name
+		// of another: go_memstats_alloc_bytes, a gauge, and go_memstats_alloc_bytes_total.
+		family, isTotal := strings.CutSuffix(f.GetName(), "_total")
+		if isTotal && f.GetType() == dto.MetricType_COUNTER && names[family] {
 			om = untyped(f)
 		}
 		t, o, p := text.Len(), openMetrics.Len(), protobuf.Len()
@@ -53,13 +56,6 @@ func encode(f, om *dto.MetricFamily, text, openMetrics, protobuf io.Writer) erro
 	}
 	_, err := protodelim.MarshalTo(protobuf, f)
 	return err
-}
-
-// clashes reports whether f cannot be a counter in OpenMetrics. There its family loses the suffix _total and
-// would be declared twice, as with go_memstats_alloc_bytes, a gauge, and go_memstats_alloc_bytes_total.
-func clashes(f *dto.MetricFamily, names map[string]bool) bool {
-	family, isTotal := strings.CutSuffix(f.GetName(), "_total")
-	return isTotal && f.GetType() == dto.MetricType_COUNTER && names[family]
 }
 
 // untyped returns a copy of a counter family without a type, so that its samples keep their name.

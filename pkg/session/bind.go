@@ -46,7 +46,7 @@ func (s *Session) bind(sources []collector.Source) (*binding, error) {
 		}
 		b.schedule = newSchedule(b.columns, len(b.devices), s.list, s.o)
 		columns += len(b.columns)
-		shown = shown || slices.ContainsFunc(b.columns, func(c collector.Column) bool { return !s.list.Hides(c.Field) || s.list.Dialect.Shows(c.Field) })
+		shown = shown || silent(src) || slices.ContainsFunc(b.columns, func(c collector.Column) bool { return !s.list.Hides(c.Field) || s.list.Dialect.Shows(c.Field) })
 		words += ring.Words(ringRows(s.o.RingSpan, b.schedule.tick), len(b.devices), len(b.columns))
 		all = append(all, b)
 	}
@@ -85,20 +85,25 @@ func validate(sources []collector.Source) error {
 	if len(sources) == 0 {
 		return collector.ErrNoDevices
 	}
-	all := 0
+	empty := true
 	for _, src := range sources {
 		devices, columns := src.Devices(), src.Columns()
-		all += len(columns)
+		empty = empty && len(columns) == 0 && !silent(src)
 		for i, c := range columns {
 			if c.Device < 0 || c.Device >= len(devices) {
 				return fmt.Errorf("bind sources: column %d is of device %d, the source has %d", i, c.Device, len(devices))
 			}
 		}
 	}
-	if all == 0 {
+	if empty {
 		return collector.ErrNothingToRead
 	}
 	return nil
+}
+
+func silent(src collector.Source) bool {
+	s, ok := src.(collector.Silent)
+	return ok && s.Silent()
 }
 
 // ringRows bounds the size of a ring: 1,024 rows of 100 cells take 0.8 MiB.

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -40,6 +41,8 @@ type FailoverOptions struct {
 	// Patience is how long the primary's GPUs may have no new values. They must have new values for twice as long
 	// before the primary serves the GPUs again. At start it serves them at once.
 	Patience time.Duration
+	// StaleAfter is the age at which values leave the page.
+	StaleAfter time.Duration
 
 	Logger *zap.Logger
 }
@@ -62,12 +65,12 @@ type Failover struct {
 	mu        sync.Mutex
 	primary   []*view.Source
 	secondary []*view.Source
-	kept      []*view.Source // sources that the primary has withdrawn, shown until the secondary has rows
+	kept      []*view.Source // the last rows of GPUs, until a collector has others
 	serving   serving
 	behind    time.Duration // time without advancing values of the primary, weighted
 	advancing time.Duration // time with advancing values since it was last behind
 	looked    time.Time
-	lateAt    time.Time // when the primary's values will be late without a new one; zero: unknown
+	lateAt    time.Time // when the primary's values will be late without a new one
 	began     time.Time // when the current collector began to serve
 	seen      bool      // the primary has had values
 	late      bool      // its values do not advance now
@@ -120,14 +123,13 @@ type (
 	secondaryEnd Failover
 )
 
-// Publish sets the primary's sources. If none of them has a GPU any more, the old ones stay until the secondary has
-// rows; --stale-after ends their values if it never has.
+// Publish sets the primary's sources. The last row of a GPU that it no longer has stays.
 func (e *primaryEnd) Publish(sources []*view.Source) {
 	f := (*Failover)(e)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(gpusOf(sources)) == 0 && len(gpusOf(f.primary)) > 0 {
-		f.kept = gpusOf(f.primary)
+	if f.serving != bySecondary {
+		f.keep(f.primary, devicesOf(sampled(sources)))
 	}
 	f.primary = sources
 	f.decide(time.Now())
@@ -183,14 +185,11 @@ func (f *Failover) Run(ctx context.Context) error {
 func (f *Failover) pause() (pause, late time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	pause, late = failoverPeriod, 4*failoverPeriod
+	pause = failoverPeriod
 	if f.serving != undecided && f.behind == 0 && time.Since(f.began) > 2*f.o.Patience {
 		pause = 4 * failoverPeriod
 	}
-	if !f.lateAt.IsZero() {
-		late = max(time.Until(f.lateAt), failoverPeriod)
-	}
-	return pause, late
+	return pause, max(time.Until(f.lateAt), failoverPeriod)
 }
 
 // decide evaluates the rings, publishes changes, and requests or ends the secondary's standby.
@@ -206,7 +205,7 @@ func (f *Failover) decide(now time.Time) {
 			next = bySecondary
 		}
 	case byPrimary:
-		if f.behind >= f.patience(f.primary) && f.fresh(f.secondary, now) {
+		if f.behind >= f.patience(f.primary) && f.late && f.fresh(f.secondary, now) {
 			next = bySecondary
 		}
 	case bySecondary:
@@ -222,18 +221,21 @@ func (f *Failover) decide(now time.Time) {
 	if next != f.serving {
 		f.change(next, now)
 	}
-	if f.kept != nil && (f.serving == bySecondary && !f.gathering(now) || len(gpusOf(f.primary)) > 0 || f.forgotten(now)) {
-		f.kept = nil
-	}
 	f.publish(now)
 	f.want(f.serving == byPrimary && fresh && f.behind == 0 && now.Sub(f.began) >= 2*f.o.Patience && !f.lacking())
 }
 
-// forgotten reports whether the primary's withdrawn sources are too old for any page: --stale-after has ended their
-// values.
-func (f *Failover) forgotten(now time.Time) bool {
-	age, known := f.age(f.kept, now)
-	return !known || age > 8*f.patience(f.kept)
+// keep keeps the last rows of the sources' GPUs and their parts, except those in known.
+func (f *Failover) keep(sources []*view.Source, known map[string]bool) {
+	for _, s := range gpusOf(sources) {
+		for _, d := range s.Devices {
+			if d.Level == field.GPU && !known[d.ID] && s.Latest(&f.row) {
+				last := cut(s, &f.row, func(id string) bool { return id == d.ID || strings.HasPrefix(id, d.ID+"/") }, func(field.ID) bool { return true })
+				last.Collector, last.Interval = f.o.Secondary, s.Interval // the secondary says from now on how the GPU is
+				f.kept = append(f.kept, last)
+			}
+		}
+	}
 }
 
 // measure adds the time since its last call to the time with advancing values of the primary, or to the time without.
@@ -246,20 +248,17 @@ func (f *Failover) measure(now time.Time) {
 	f.looked = now
 	age, known := f.age(f.primary, now)
 	f.seen = f.seen || known
-	if f.lateAt = (time.Time{}); known {
+	f.late = f.seen && (!known || age > f.tolerance())
+	f.lateAt = now.Add(4 * failoverPeriod)
+	if known {
 		f.lateAt = now.Add(f.tolerance() - age + time.Millisecond)
 	}
 	patience := f.patience(f.primary)
-	if late := f.seen && (!known || age > f.tolerance()); late != f.late {
-		f.late = late
-		f.log.Debug("progress of the GPUs' values changed", zap.String("collector", f.o.Primary), zap.Bool("advance", !late), zap.Duration("age", age),
-			zap.Duration("tolerance", f.tolerance()), zap.Duration("behind", f.behind), zap.Duration("patience", patience))
-	}
 	switch {
 	case !f.seen: // not opened yet
 	case !known:
 		f.behind, f.advancing = patience, 0
-	case age > f.tolerance():
+	case f.late:
 		f.behind = min(max(f.behind+passed, min(age, patience)), 2*patience)
 		f.advancing = 0
 	default:
@@ -320,57 +319,49 @@ func (f *Failover) fresh(sources []*view.Source, now time.Time) bool {
 func (f *Failover) change(next serving, now time.Time) {
 	before := f.serving
 	f.serving, f.began = next, now
+	if next == bySecondary {
+		f.keep(f.primary, nil)
+	}
 	name := f.name(next)
 	f.active.WithLabelValues(name).Set(1)
-	if next == byPrimary {
-		f.behind = 0
+	if before != undecided {
+		f.active.WithLabelValues(f.name(before)).Set(0)
 	}
-	if before == undecided {
+	if before == undecided || !f.failed {
 		f.log.Info("collector serves the GPUs", zap.String("collector", name))
 		return
 	}
-	f.active.WithLabelValues(f.name(before)).Set(0)
 	f.changes.WithLabelValues(name).Inc()
-	why := ": its values advance again"
-	if next != byPrimary {
-		why = fmt.Sprintf(": %s lacked new values for %v", f.o.Primary, f.behind.Round(100*time.Millisecond))
+	level, why := zap.InfoLevel, "its values advance again"
+	if next == bySecondary {
+		level, why = zap.WarnLevel, fmt.Sprintf("%s lacked new values for %v", f.o.Primary, f.behind.Round(100*time.Millisecond))
 	}
-	f.o.Node.TakenOver("collector " + name + " serves the GPUs now" + why)
-	if next == byPrimary {
-		f.log.Info("collector serves the GPUs again", zap.String("collector", name))
-		return
-	}
-	f.log.Warn("stale values, failing over to another collector",
-		zap.String("collector", f.o.Primary), zap.Duration("behind", f.behind), zap.String("by", name))
+	f.o.Node.TakenOver("collector " + name + " serves the GPUs now: " + why)
+	f.log.Log(level, "collector takes the GPUs over", zap.String("collector", name), zap.String("reason", why))
 }
 
-// composed returns the sources to show: all sources of the serving collector (of the secondary, only those with rows),
-// and the other collector's sources for devices that the first does not have. A source is shown whole or not at all: a
-// primary source is replaced when the secondary has rows for all its GPUs, or for those that it could read by the end
-// of gathering.
+// composed returns the sources to show: those of the serving collector, those of the other for devices that the first
+// does not have, and the kept rows of other GPUs, which give way to sources with rows.
 func (f *Failover) composed(now time.Time) []*view.Source {
-	first := append(slices.Clone(f.kept), f.primary...)
-	second := slices.Clone(f.secondary)
+	f.kept = slices.DeleteFunc(f.kept, func(s *view.Source) bool {
+		age, sampled := f.age([]*view.Source{s}, now)
+		return !sampled || age > s.StaleAfter(0, f.o.StaleAfter)
+	})
+	kept, first := devicesOf(f.kept), slices.Clone(f.primary)
+	second := slices.DeleteFunc(slices.Clone(f.secondary), func(s *view.Source) bool { return overlaps(s, kept) && !f.ready(s, now) })
 	if f.serving == bySecondary {
-		var late []*view.Source
-		second = slices.DeleteFunc(second, func(s *view.Source) bool {
-			ready := f.ready(s, now)
-			if !ready {
-				late = append(late, s)
-			}
-			return !ready
-		})
-		known, missing := devicesOf(second), map[string]bool{}
-		if f.gathering(now) {
-			missing = devicesOf(late)
-		}
-		first = slices.DeleteFunc(first, func(s *view.Source) bool { return overlaps(s, known) && !overlaps(s, missing) })
+		known := devicesOf(second)
+		first = slices.DeleteFunc(first, func(s *view.Source) bool { return overlaps(s, known) || overlaps(s, kept) })
 	}
 	known := devicesOf(sampled(first))
 	second = slices.DeleteFunc(second, func(s *view.Source) bool { return overlaps(s, known) })
+	all := append(first, second...)
+	known = devicesOf(sampled(all))
+	f.kept = slices.DeleteFunc(f.kept, func(s *view.Source) bool { return overlaps(s, known) })
+	all = append(all, f.kept...)
 	// The events of an absent GPU are shown once, and only if no collector samples the GPU.
-	known = devicesOf(sampled(append(slices.Clip(first), second...)))
-	return slices.DeleteFunc(append(first, second...), func(s *view.Source) bool {
+	known = devicesOf(sampled(all))
+	return slices.DeleteFunc(all, func(s *view.Source) bool {
 		if s.Interval > 0 {
 			return false
 		}
@@ -380,11 +371,6 @@ func (f *Failover) composed(now time.Time) []*view.Source {
 		maps.Copy(known, devicesOf([]*view.Source{s}))
 		return false
 	})
-}
-
-// gathering reports whether the secondary took over so recently that its sources without rows may still get some.
-func (f *Failover) gathering(now time.Time) bool {
-	return f.serving == bySecondary && now.Sub(f.began) < f.patience(f.secondary)/2
 }
 
 // publish publishes the composed sources if they have changed.
@@ -414,16 +400,11 @@ func (f *Failover) lacking() bool {
 	})
 }
 
-// ready reports whether a source of the secondary can replace the shown ones: it has a value for one of its devices and
-// for each reading that was shown, including readings that take two rows.
+// ready reports whether a source of the secondary can replace kept rows: it has a value for one of its devices and,
+// for some time after the takeover, for each reading that was shown, including readings that take two rows.
 func (f *Failover) ready(s *view.Source, now time.Time) bool {
-	if s.Interval == 0 {
-		return true // an absent GPU's source
-	}
-	if !s.Latest(&f.row) || !slices.ContainsFunc(f.row.Stamps, func(stamp int64) bool { return stamp != 0 }) {
-		return false
-	}
-	return complete(f.published, []*view.Source{s}, now, 4*f.o.Patience, patientRows)
+	return s.Latest(&f.row) && slices.ContainsFunc(f.row.Stamps, func(stamp int64) bool { return stamp != 0 }) &&
+		(now.Sub(f.began) > f.patience(f.secondary)/2 || complete(f.published, []*view.Source{s}, now, 4*f.o.Patience, patientRows))
 }
 
 // sampled returns the sources that have a session. The source of an absent GPU has no interval.

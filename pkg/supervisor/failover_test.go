@@ -65,7 +65,11 @@ func names(sources []*view.Source) string {
 		for _, d := range s.Devices {
 			ids = append(ids, d.ID)
 		}
-		out = append(out, s.Collector+":"+strings.Join(ids, "+"))
+		name := s.Collector
+		if s.Interval > 0 && s.Ring.Rows() == 2 {
+			name = "kept"
+		}
+		out = append(out, name+":"+strings.Join(ids, "+"))
 	}
 	return strings.Join(out, " ")
 }
@@ -122,6 +126,11 @@ func (r *rig) serves() string {
 	return r.name(r.serving)
 }
 
+func withRig(t *testing.T, f func(t *testing.T, r *rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { f(t, newRig(t)) })
+}
+
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	r := &rig{
@@ -129,10 +138,16 @@ func newRig(t *testing.T) *rig {
 		dcgm: []*view.Source{part("dcgm", 1, "a", "b"), part("dcgm", 1, "switch0")},
 		nvml: []*view.Source{part("nvml", 1, "a"), part("nvml", 1, "b")},
 	}
-	r.Failover = NewFailover(FailoverOptions{Node: r, Primary: "dcgm", Secondary: "nvml", Patience: 5 * time.Second, Logger: zap.NewNop()})
+	r.Failover = NewFailover(FailoverOptions{Node: r, Primary: "dcgm", Secondary: "nvml", Patience: 5 * time.Second, StaleAfter: 30 * time.Second, Logger: zap.NewNop()})
 	r.primary, r.secondary = r.Ends()
 	testkit.Start(t, r.Run)
 	return r
+}
+
+// open publishes the sources of both collectors.
+func (r *rig) open() {
+	r.primary.Publish(r.dcgm)
+	r.secondary.Publish(r.nvml)
 }
 
 // pass advances the clock by the given seconds, with a row a second from the advancing sources.
@@ -168,8 +183,7 @@ const (
 )
 
 func TestTakeoverAndReturn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	withRig(t, func(t *testing.T, r *rig) {
 		r.secondary.Publish(r.nvml) // NVML is faster
 		r.pass(2, r.nvml...)
 		r.want("nvml", false, "nvml:a nvml:b")
@@ -177,6 +191,7 @@ func TestTakeoverAndReturn(t *testing.T) {
 		r.want("nvml", false, pageNVML) // without values it serves nothing
 		r.pass(1, r.both()...)
 		r.want("dcgm", false, pageDCGM) // the first time at once
+		testkit.Equal(t, "takeovers at the start", 0, len(r.events)+int(r.changesOf("dcgm")))
 		r.pass(12, r.both()...)
 		r.want("dcgm", true)
 		// The engine stalls: NVML is started after 3 s and takes over after 5 s.
@@ -207,10 +222,8 @@ func TestValuesThatMoveNowAndThen(t *testing.T) {
 	f := func(every int, want string) {
 		t.Helper()
 		t.Run(fmt.Sprintf("every %d s", every), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t)
-				r.secondary.Publish(r.nvml)
-				r.primary.Publish(r.dcgm)
+			withRig(t, func(t *testing.T, r *rig) {
+				r.open()
 				r.pass(15, r.both()...)
 				served := map[string]int{}
 				for i := range 120 {
@@ -237,13 +250,11 @@ func TestValuesThatMoveNowAndThen(t *testing.T) {
 // A slow list makes new values look current for longer than it must advance: the primary must make up for the time without
 // values.
 func TestSlowValuesThatMoveNowAndThen(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	withRig(t, func(t *testing.T, r *rig) {
 		for _, s := range r.both() {
 			s.Interval = 10 * time.Second
 		}
-		r.secondary.Publish(r.nvml)
-		r.primary.Publish(r.dcgm)
+		r.open()
 		for i := range 60 {
 			advance(r.nvml...)
 			if i%8 < 3 {
@@ -261,14 +272,25 @@ func TestSlowValuesThatMoveNowAndThen(t *testing.T) {
 // changesOf is warpgauge_gpu_takeovers_total.
 func (r *rig) changesOf(name string) float64 { return metric(r.changes.WithLabelValues(name)) }
 
+// A secondary that opens after the primary has come back does not take over.
+func TestLateSecondary(t *testing.T) {
+	withRig(t, func(t *testing.T, r *rig) {
+		r.primary.Publish(r.dcgm)
+		r.pass(15, r.dcgm...)
+		pass(7 * time.Second)
+		r.pass(2, r.dcgm...)
+		r.secondary.Publish(r.nvml)
+		r.pass(20, r.both()...)
+		r.want("dcgm", true, pageDCGM)
+	})
+}
+
 // One stalled GPU does not count against its collector.
 func TestOneGPUThatStalls(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	withRig(t, func(t *testing.T, r *rig) {
 		r.dcgm = []*view.Source{part("dcgm", 1, "a", "b", "c")}
 		r.nvml = []*view.Source{part("nvml", 1, "a"), part("nvml", 1, "b"), part("nvml", 1, "c")}
-		r.primary.Publish(r.dcgm)
-		r.secondary.Publish(r.nvml)
+		r.open()
 		last := time.Now()
 		for range 60 {
 			pass(time.Second)
@@ -278,11 +300,9 @@ func TestOneGPUThatStalls(t *testing.T) {
 	})
 }
 
-// A GPU hangs in both libraries: NVML still serves the others, and DCGM's source stays as long as NVML may
-// still get rows of all.
+// A GPU hangs in both libraries: NVML serves the others. Its last values stay until they are stale.
 func TestHealthySourcesFirst(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	withRig(t, func(t *testing.T, r *rig) {
 		r.dcgm = []*view.Source{part("dcgm", 1, "a", "b", "c")}
 		r.nvml = []*view.Source{part("nvml", 1, "a"), part("nvml", 1, "b"), part("nvml", 1, "c")}
 		r.primary.Publish(r.dcgm)
@@ -294,23 +314,20 @@ func TestHealthySourcesFirst(t *testing.T) {
 			appendRow(r.nvml[0], 1, time.Now()) // the others are slower
 			pass(250 * time.Millisecond)
 		}
-		r.want("nvml", false, "dcgm:a+b+c")
+		r.want("nvml", false, "dcgm:a+b+c", "nvml:a kept:b kept:c")
 		pass(time.Second)
 		appendRow(r.nvml[1], 1, time.Now())
-		r.want("nvml", false)
-		pass(2 * time.Second) // b and c have no rows yet, or never get one
-		r.want("nvml", false, "nvml:a nvml:b")
-		testkit.AtMost(t, "time until the healthy GPUs were taken over", 9*time.Second, time.Since(begin))
-		appendRow(r.nvml[2], 1, time.Now())
 		pass(time.Second)
+		r.want("nvml", false, "nvml:a nvml:b kept:c")
+		testkit.AtMost(t, "time until the healthy GPUs were taken over", 9*time.Second, time.Since(begin))
+		r.pass(27, r.nvml[:2]...)
 		r.want("nvml", false, "nvml:a nvml:b nvml:c")
 	})
 }
 
 // No change turns a cell with a value blank.
 func TestNoCellGoesBlankAtAChange(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	withRig(t, func(t *testing.T, r *rig) {
 		r.dcgm = []*view.Source{part("dcgm", 2, "a")}
 		r.nvml = []*view.Source{part("nvml", 2, "a")}
 		half := func(s *view.Source) { // the second field is blank
@@ -322,7 +339,7 @@ func TestNoCellGoesBlankAtAChange(t *testing.T) {
 		r.secondary.Publish(r.nvml)
 		half(r.nvml[0])
 		pass(time.Second)
-		r.want("nvml", false, "dcgm:a") // it serves as soon as it is complete
+		r.want("nvml", false, "dcgm:a", "kept:a") // it serves as soon as it is complete
 		appendRow(r.nvml[0], 1, time.Now())
 		pass(time.Second)
 		r.want("nvml", false, "nvml:a")
@@ -336,8 +353,7 @@ func TestNoCellGoesBlankAtAChange(t *testing.T) {
 		r.pass(1, r.both()...)
 		r.want("dcgm", false, "dcgm:a")
 	})
-	synctest.Test(t, func(t *testing.T) { // a field that DCGM has lost for good delays its return only for a while
-		r := newRig(t)
+	withRig(t, func(t *testing.T, r *rig) { // a field that DCGM has lost for good delays its return only for a while
 		r.dcgm, r.nvml = []*view.Source{part("dcgm", 2, "a")}, []*view.Source{part("nvml", 2, "a")}
 		r.secondary.Publish(r.nvml)
 		r.pass(2, r.nvml...)
@@ -353,34 +369,87 @@ func TestNoCellGoesBlankAtAChange(t *testing.T) {
 
 // If no collector takes them over, they go when no page shows them any more, or at once with a release.
 func TestWithdrawnGPUsGo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	withRig(t, func(t *testing.T, r *rig) {
 		r.primary.Publish(r.dcgm)
 		r.pass(3, r.dcgm...)
 		r.want("dcgm", false, pageDCGM)
 		r.primary.Publish(nil)
 		r.primary.Publish(nil) // the next session has none, either
-		r.want("dcgm", false, "dcgm:a+b")
-		pass(30 * time.Second)
+		r.want("dcgm", false, "kept:a kept:b")
+		pass(29 * time.Second)
 		r.want("dcgm", false)
-		pass(15 * time.Second)
+		pass(2 * time.Second)
 		r.want("dcgm", false, "")
 		r.primary.Publish(r.dcgm)
 		r.pass(1, r.dcgm...)
 		r.primary.Publish(nil)
-		r.want("dcgm", false, pageDCGM, "dcgm:a+b")
+		r.want("dcgm", false, pageDCGM, "kept:a kept:b")
 		r.Withdraw()
 		r.want("dcgm", false, "")
+	})
+	withRig(t, func(t *testing.T, r *rig) { // an engine that drops one
+		r.primary.Publish(r.dcgm)
+		r.pass(15, r.dcgm...)
+		r.want("dcgm", true, pageDCGM)
+		a := part("dcgm", 1, "a")
+		r.primary.Publish([]*view.Source{a, r.dcgm[1], eventsOf(r.dcgm, "b")})
+		r.pass(1, a)
+		r.want("dcgm", false, "dcgm:a dcgm:switch0 kept:b")
+		r.secondary.Publish(r.nvml)
+		r.pass(2, a)
+		r.want("dcgm", false)
+		r.pass(1, a, r.nvml[0], r.nvml[1])
+		r.want("dcgm", false, "dcgm:a dcgm:switch0 nvml:b")
+	})
+}
+
+// With ticks so long that the secondary has few rows in time, one blank cell takes no GPU off the page.
+func TestBlankCellAtLongTicks(t *testing.T) {
+	withRig(t, func(t *testing.T, r *rig) {
+		r.o.Patience = 12500 * time.Millisecond
+		r.dcgm, r.nvml = []*view.Source{part("dcgm", 2, "a", "b")}, []*view.Source{part("nvml", 2, "a"), part("nvml", 2, "b")}
+		for _, s := range r.both() {
+			s.Interval = 5 * time.Second
+		}
+		r.primary.Publish(r.dcgm)
+		for range 10 {
+			advance(r.dcgm...)
+			pass(5 * time.Second)
+		}
+		r.secondary.Publish(r.nvml)
+		for range 6 {
+			advance(r.nvml[0])
+			r.nvml[1].Ring.Append(time.Now().UnixNano(), []int64{time.Now().UnixNano()}, []float64{1, math.NaN()})
+			pass(5 * time.Second)
+		}
+		r.want("nvml", false, "dcgm:a+b", "nvml:a kept:b", "nvml:a nvml:b")
+	})
+}
+
+// A primary that has old values of a GPU serves again when it has new ones.
+func TestReturnWithAnOldValue(t *testing.T) {
+	withRig(t, func(t *testing.T, r *rig) {
+		r.dcgm, r.nvml = []*view.Source{part("dcgm", 1, "a", "b", "c")}, []*view.Source{part("nvml", 1, "a", "b", "c")}
+		r.open()
+		r.pass(15, r.dcgm...)
+		r.pass(10, r.nvml...)
+		old := time.Now()
+		for range 60 {
+			pass(time.Second)
+			advance(r.nvml...)
+			appendRow(r.dcgm[0], 1, time.Now(), time.Now(), old)
+		}
+		r.want("nvml", false, "dcgm:a+b+c", "nvml:a+b+c")
+		r.pass(2, r.both()...)
+		r.want("dcgm", false, "dcgm:a+b+c")
 	})
 }
 
 // A GPU that only the secondary has is shown, and keeps the secondary active.
 func TestGPUsOfTheSecondaryOnly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	withRig(t, func(t *testing.T, r *rig) {
 		r.nvml = append(r.nvml, part("nvml", 1, "geforce"))
-		r.primary.Publish(r.dcgm)
-		r.secondary.Publish(r.nvml)
+		r.open()
 		r.pass(30, r.both()...)
 		r.want("dcgm", false, pageDCGM, pageDCGM+" nvml:geforce")
 		// The engine starts again: it must advance as long as after a stall.
@@ -393,13 +462,11 @@ func TestGPUsOfTheSecondaryOnly(t *testing.T) {
 
 // A list with only slow fields does not look stalled.
 func TestSlowListsAreNoStall(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	withRig(t, func(t *testing.T, r *rig) {
 		for _, s := range r.both() {
 			s.Interval = 30 * time.Second
 		}
-		r.primary.Publish(r.dcgm)
-		r.secondary.Publish(r.nvml)
+		r.open()
 		for range 20 {
 			advance(r.both()...)
 			pass(30*time.Second + 100*time.Millisecond)
@@ -412,8 +479,7 @@ func TestSlowListsAreNoStall(t *testing.T) {
 
 // Sources of absent GPUs do not count for the others, but the secondary looks for them, too.
 func TestAbsentGPUsAreNoStall(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	withRig(t, func(t *testing.T, r *rig) {
 		for _, id := range []string{"gone", "gone too", "and this one"} {
 			for _, all := range []*[]*view.Source{&r.dcgm, &r.nvml} {
 				s := part((*all)[0].Collector, 1, id)
@@ -422,8 +488,7 @@ func TestAbsentGPUsAreNoStall(t *testing.T) {
 				*all = append(*all, s)
 			}
 		}
-		r.primary.Publish(r.dcgm)
-		r.secondary.Publish(r.nvml)
+		r.open()
 		r.pass(30, append(r.dcgm[:2:2], r.nvml[:2]...)...)
 		page := pageDCGM + " dcgm:gone dcgm:gone too dcgm:and this one" //nolint:dupword // names of devices
 		r.want("dcgm", false, page)
@@ -442,8 +507,7 @@ func TestAbsentGPUsAreNoStall(t *testing.T) {
 
 // Setting the clock causes no failover, nor do old values at start.
 func TestClockThatIsSetBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	withRig(t, func(t *testing.T, r *rig) {
 		r.primary.Publish(r.dcgm)
 		for _, ahead := range []time.Duration{time.Hour, -time.Hour} {
 			for _, s := range r.dcgm {
@@ -460,8 +524,7 @@ func TestClockThatIsSetBack(t *testing.T) {
 
 // TestFailoverRaces runs everything at once under the race detector.
 func TestFailoverRaces(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	withRig(t, func(t *testing.T, r *rig) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		var wg sync.WaitGroup

@@ -34,7 +34,7 @@ type inventory struct {
 type departed struct {
 	status session.DeviceStatus
 	since  time.Time
-	events *view.Source // columns of its past events (XIDs); nil if the list has none
+	events *view.Source // columns of its past events (XIDs); nil if it was not shown
 }
 
 // update applies the sources of a new session. shown are the previous session's sources, before its devices.
@@ -83,48 +83,56 @@ func (v *inventory) update(sources, shown []*view.Source, before []session.Devic
 // keep its events.
 func eventsOf(shown []*view.Source, id string) *view.Source {
 	for _, s := range shown {
-		at := slices.IndexFunc(s.Devices, func(d collector.Device) bool { return d.ID == id })
-		if at < 0 {
-			continue
+		if slices.ContainsFunc(s.Devices, func(d collector.Device) bool { return d.ID == id }) {
+			blank := ring.Row{Time: time.Now().UnixNano(), Stamps: make([]int64, len(s.Devices)), Cells: slices.Repeat([]float64{math.NaN()}, len(s.Columns))}
+			return cut(s, &blank, func(device string) bool { return device == id },
+				func(f field.ID) bool { return f == field.XIDErrors || f == field.XIDEvent })
 		}
-		out := &view.Source{Collector: s.Collector, Fields: s.Fields, Devices: s.Devices[at : at+1 : at+1]}
-		for _, c := range s.Columns {
-			if c.Device == at && (c.Field == field.XIDErrors || c.Field == field.XIDEvent) {
-				c.Device = 0
-				out.Columns = append(out.Columns, c)
-			}
-		}
-		if len(out.Columns) == 0 {
-			return nil
-		}
-		out.Ring = ring.Make(2, 1, len(out.Columns))
-		out.Ring.Append(time.Now().UnixNano(), []int64{0}, slices.Repeat([]float64{math.NaN()}, len(out.Columns)))
-		return out
 	}
 	return nil
 }
 
+// cut returns a source with the chosen devices and columns of s, a row, and no new rows.
+func cut(s *view.Source, row *ring.Row, devices func(id string) bool, columns func(field.ID) bool) *view.Source {
+	out := &view.Source{Collector: s.Collector, Fields: s.Fields}
+	at, part := make(map[int]int), ring.Row{}
+	for i := range s.Devices {
+		if devices(s.Devices[i].ID) {
+			at[i] = len(out.Devices)
+			out.Devices, part.Stamps = append(out.Devices, s.Devices[i]), append(part.Stamps, row.Stamps[i])
+			out.Every = append(out.Every, s.IntervalOf(i))
+		}
+	}
+	for i, c := range s.Columns {
+		if device, chosen := at[c.Device]; chosen && columns(c.Field) {
+			c.Device = device
+			out.Columns, part.Cells = append(out.Columns, c), append(part.Cells, row.Cells[i])
+		}
+	}
+	out.Ring = ring.Make(2, len(out.Devices), len(out.Columns))
+	out.Ring.Append(row.Time, part.Stamps, part.Cells)
+	return out
+}
+
 // events returns the sources of the absent boards.
 func (v *inventory) events(list field.List) (out []*view.Source) {
-	for _, d := range v.absent {
-		if d.events != nil {
-			s := *d.events
+	for _, id := range slices.Sorted(maps.Keys(v.absent)) {
+		if events := v.absent[id].events; events != nil {
+			s := *events
 			s.Fields = list
 			out = append(out, &s)
 		}
 	}
-	slices.SortFunc(out, func(a, b *view.Source) int { return cmp.Compare(a.Devices[0].ID, b.Devices[0].ID) })
 	return out
 }
 
 // missing returns the absent boards in the order of their IDs.
 func (v *inventory) missing(now time.Time) (out []session.DeviceStatus) {
-	for _, d := range v.absent {
-		if now.Sub(d.since) <= absentFor {
+	for _, id := range slices.Sorted(maps.Keys(v.absent)) {
+		if d := v.absent[id]; now.Sub(d.since) <= absentFor {
 			out = append(out, d.status)
 		}
 	}
-	slices.SortFunc(out, func(a, b session.DeviceStatus) int { return cmp.Compare(a.Device.ID, b.Device.ID) })
 	return out
 }
 

@@ -31,8 +31,8 @@ func cellOf(d *collector.Device, c *collector.Column) cell {
 	return cell{d.ID, c.Field, fmt.Sprintf("%q", c.Labels)}
 }
 
-// complete reports whether next can replace shown without a gap: every device of next that is fresh in shown has a row,
-// and every cell of it that had a value has one again, or has had rows many rows to get one. A source without columns
+// complete reports whether next can replace shown without a gap: every device of next that is fresh in shown is fresh in
+// its own row, and every cell of it that had a value has one again, or has had rows many rows to get one. A source without columns
 // (a GPU that does not answer) needs no row.
 func complete(shown, next []*view.Source, now time.Time, freshFor time.Duration, rows uint64) bool {
 	fresh := make(map[string]bool)
@@ -63,7 +63,7 @@ func complete(shown, next []*view.Source, now time.Time, freshFor time.Duration,
 			return false
 		}
 		for i, stamp := range row.Stamps {
-			if stamp == 0 && fresh[src.Devices[i].ID] {
+			if now.UnixNano()-stamp > int64(max(freshFor, 2*src.Interval)) && fresh[src.Devices[i].ID] {
 				return false
 			}
 		}

@@ -107,7 +107,7 @@ func TestHangs(t *testing.T) {
 				want := n.steady(t, e)
 				gpu := i % n.GPUs()
 				name := strconv.Itoa(gpu)
-				series := e.watch(t, func(_ time.Duration, p page) error { return missing(p, want, name) })
+				series := e.watch(t, func(_ time.Duration, p page) error { return missing(p, want, "") })
 				verdicts := e.watch(t, func(_ time.Duration, p page) error { return judged(p, name) })
 				began := time.Now()
 				end := begin(gpu)
@@ -127,7 +127,7 @@ func TestHangs(t *testing.T) {
 					}
 					return n.whole(want)(p)
 				})
-				failOn(t, fmt.Sprintf("%s %d: other GPUs lack series", kind, i), series())
+				failOn(t, fmt.Sprintf("%s %d: GPUs lack series", kind, i), series())
 				failOn(t, fmt.Sprintf("%s %d: verdicts on other GPUs", kind, i), verdicts())
 			}
 			t.Logf("%s: a page with young values of the others at most %v after the hang, the GPU back %v after its end", kind, slowest, longest.Round(100*time.Millisecond))

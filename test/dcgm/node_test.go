@@ -153,6 +153,8 @@ type page map[string]float64
 var sample = regexp.MustCompile(`(?m)^([a-zA-Z_][^ {]*(?:\{.*\})?) (\S+)$`)
 
 func (e *exporter) get(ctx context.Context, path string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, e.url+path, nil)
 	if err != nil {
 		return "", err
