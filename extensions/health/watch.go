@@ -242,7 +242,7 @@ func (w *Watch) judgeRows(now time.Time) {
 // advance updates a condition that no reading decides.
 func (w *Watch) advance(t *tracked, c *condition, now time.Time) {
 	switch {
-	case c.rule.End == WhenTold && !c.active && !c.holds.IsZero():
+	case (c.rule.End == WhenTold || c.rule.Test == field.Observed) && !c.active && !c.holds.IsZero():
 		t.raise(c, now, events.Evidence{})
 	case c.active && !t.restored && c.doubtful(t) && now.Sub(c.last) >= doubtFor:
 		t.end(c)
@@ -344,7 +344,7 @@ func (w *Watch) refine(o *Observation, name, kind string, at time.Time) {
 	t.named[o.Code] = at
 	for _, c := range t.conditions {
 		drivers := !slices.ContainsFunc(c.evidence, func(e events.Evidence) bool { return e.Source == SourceKernelLog })
-		if c.rule.Name == name && drivers && c.since.Sub(at).Abs() < time.Minute || o.Code == recoveryXID && strings.HasPrefix(c.rule.Name, name+"_") && c.rule.Name != name+"_"+kind {
+		if c.rule.Name == name && drivers && c.holds.Sub(at).Abs() < time.Minute || o.Code == recoveryXID && strings.HasPrefix(c.rule.Name, name+"_") && c.rule.Name != name+"_"+kind {
 			t.end(c)
 		}
 	}

@@ -118,6 +118,9 @@ func xidRules() (out []Rule) {
 			add(name, x.Code, events.Failed, events.ActionReboot, text)
 		case "RESET_GPU", "WORKFLOW_XID_48", "WORKFLOW_NVLINK_ERR":
 			add(name, x.Code, events.Failed, events.ActionReset, text)
+			if x.Code == registersXID {
+				out[len(out)-1].For = 2 * time.Second // its line may say that nothing is wrong, and comes later from a file
+			}
 		case "CHECK_MECHANICALS":
 			add(name, x.Code, events.Failed, events.ActionDrain, text)
 		case "CONTACT_SUPPORT":
