@@ -54,7 +54,7 @@ func boards(series, more string) string {
 // xidsIn24h returns the XIDs of the last 24 hours, each code of each GPU once, if the GPU did not have it the day
 // before. It includes GPUs that have been lost since.
 func xidsIn24h(labels string) string {
-	return strings.ReplaceAll(`max by (cluster, instance, gpu, UUID, modelName, err_code, err_msg) (last_over_time(DCGM_FI_DEV_XID_ERRORS{err_code!="0", S}[1d])) unless on (UUID, err_code) (DCGM_FI_DEV_XID_ERRORS{S} offset 1d)`, "S}", labels+"}")
+	return strings.ReplaceAll(`max by (cluster, instance, hostname, gpu, UUID, modelName, err_code, err_msg) (last_over_time(DCGM_FI_DEV_XID_ERRORS{err_code!="0", S}[1d])) unless on (cluster, hostname, gpu, UUID, err_code) (DCGM_FI_DEV_XID_ERRORS{S} offset 1d)`, "S}", labels+"}")
 }
 
 const xidsMeaning = "Each code of each GPU once, if the GPU did not have it a day ago. GPUs that are lost by now count. "
