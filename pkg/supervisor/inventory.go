@@ -26,7 +26,8 @@ const maxAbsent = collector.MaxGPUs
 // inventory remembers devices across sessions: boards that are no longer found, and each GPU's number, so that the
 // other GPUs keep theirs when one goes. Only the goroutine of Run uses it; a state holds copies for readers.
 type inventory struct {
-	numbers map[string]string // label gpu by the GPU's ID
+	numbers map[string]string  // label gpu by the GPU's ID
+	gpus    []collector.Device // of the last session
 	absent  map[string]departed
 	parted  []session.DeviceStatus // devices that a release removed from the page
 }
@@ -40,11 +41,15 @@ type departed struct {
 // update applies the sources of a new session. shown are the previous session's sources, before its devices.
 func (v *inventory) update(sources, shown []*view.Source, before []session.DeviceStatus, log *zap.Logger, now time.Time) {
 	present, addresses, levels := devicesOf(sources), make(map[string]bool), make(map[field.Level]bool)
+	v.gpus = nil
 	otherList := len(sources) > 0 && len(shown) > 0 && !sameList(sources[0].Fields, shown[0].Fields)
 	for _, s := range sources {
 		for i := range s.Devices {
 			levels[s.Devices[i].Level] = true
 			addresses[s.Devices[i].PCIBusID] = true
+			if s.Devices[i].Level == field.GPU {
+				v.gpus = append(v.gpus, s.Devices[i])
+			}
 		}
 	}
 	for _, st := range slices.Concat(before, v.parted) {
@@ -154,16 +159,14 @@ func (v *inventory) part(devices []session.DeviceStatus, cause session.Cause, re
 // identify gives GPUs of a new session that do not answer, and so may have no name, their former identity by PCI
 // address. Without an address, if as many such GPUs are new as others are missing, they match in the order of their
 // numbers, because a driver numbers GPUs in the order of their addresses.
-func identify(sources []*view.Source, before []session.DeviceStatus) []*view.Source {
+func (v *inventory) identify(sources []*view.Source) []*view.Source {
 	present := devicesOf(sources)
 	var missing []collector.Device
 	known := make(map[string]bool)
-	for _, st := range before {
-		if d := st.Device; d.Level == field.GPU && st.State != session.Absent {
-			known[d.ID] = true
-			if !present[d.ID] {
-				missing = append(missing, d)
-			}
+	for _, d := range v.gpus {
+		known[d.ID] = true
+		if !present[d.ID] {
+			missing = append(missing, d)
 		}
 	}
 	var silent []int // sources with a single unknown GPU that does not answer
@@ -175,11 +178,7 @@ func identify(sources []*view.Source, before []session.DeviceStatus) []*view.Sou
 	if len(silent) == 0 || len(missing) == 0 {
 		return sources
 	}
-	byNumber := func(a, b collector.Device) int {
-		n, _ := strconv.Atoi(a.GPU)
-		m, _ := strconv.Atoi(b.GPU)
-		return cmp.Compare(n, m)
-	}
+	byNumber := func(a, b collector.Device) int { return cmp.Or(len(a.GPU)-len(b.GPU), cmp.Compare(a.GPU, b.GPU)) }
 	slices.SortFunc(missing, byNumber)
 	slices.SortFunc(silent, func(a, b int) int { return byNumber(sources[a].Devices[0], sources[b].Devices[0]) })
 	out := slices.Clone(sources)

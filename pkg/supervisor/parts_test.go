@@ -70,14 +70,11 @@ func TestIdentify(t *testing.T) {
 	source := func(d collector.Device, columns int) *view.Source {
 		return &view.Source{Devices: []collector.Device{d}, Columns: make([]collector.Column, columns)}
 	}
-	before := []session.DeviceStatus{
-		{Device: gpu("a", "0", "A")}, {Device: gpu("b", "2", "B")}, {Device: gpu("c", "10", "C")},
-		{Device: gpu("gone", "7", "G"), State: session.Absent},
-	}
+	v := inventory{gpus: []collector.Device{gpu("a", "0", "A"), gpu("b", "2", "B"), gpu("c", "10", "C")}}
 	f := func(what, want string, sources ...*view.Source) {
 		t.Helper()
 		var got []string
-		for _, s := range identify(sources, before) {
+		for _, s := range v.identify(sources) {
 			got = append(got, s.Devices[0].ID+s.Devices[0].GPU)
 		}
 		testkit.Equal(t, what, want, strings.Join(got, " "))

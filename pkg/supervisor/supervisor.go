@@ -564,7 +564,7 @@ func (t *turn) advance() {
 	t.obey()
 	if t.sources == nil {
 		if sources := t.life.sources(); sources != nil {
-			t.sources = s.inventory.renumber(identify(sources, s.now.Load().devices(s.o.Session.Deadline)))
+			t.sources = s.inventory.renumber(s.inventory.identify(sources))
 			t.bound = now
 		}
 	}

@@ -146,8 +146,13 @@ func missing(p page, want map[string][]string, but string) error {
 	return nil
 }
 
-// judged returns an error if a GPU has a verdict. It skips the GPUs in but.
+// judged returns an error if a GPU has a verdict, or is judged under a second name. It skips the GPUs in but.
 func judged(p page, but ...string) error {
+	for s := range p {
+		if strings.HasPrefix(s, `warpgauge_device_health{`) && strings.HasPrefix(label(s, "device"), "nvml") {
+			return fmt.Errorf("%s: a second name", s)
+		}
+	}
 	for _, v := range p.verdicts() {
 		if gpu, _, _ := strings.Cut(v, " "); !slices.Contains(but, gpu) {
 			return fmt.Errorf("verdict %s", v)
