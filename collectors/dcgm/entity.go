@@ -150,11 +150,9 @@ const (
 
 // Supplies reports whether the collector supplies a field for some entity. It returns false for a field in base units,
 // which is derived from another field.
-func Supplies(d *field.Descriptor) bool { return isPart(d) || isLabel(d) || isReading(d) }
-
-// isPart reports whether the XID, health or peer part supplies a field instead of one number of the engine.
-func isPart(d *field.Descriptor) bool {
-	return slices.Contains([]field.ID{field.XIDErrorsCount, field.XIDErrorsTotal, field.ClockEventsCount, field.ClockEventsTotal, field.GPUHealth, field.P2PStatus}, d.ID)
+func Supplies(d *field.Descriptor) bool {
+	parts := []field.ID{field.XIDErrorsCount, field.XIDErrorsTotal, field.ClockEventsCount, field.ClockEventsTotal, field.GPUHealth, field.P2PStatus}
+	return slices.Contains(parts, d.ID) || isLabel(d) || isReading(d)
 }
 
 // isLabel reports whether a field is a text, used as a label.

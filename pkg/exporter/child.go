@@ -15,13 +15,6 @@ import (
 	"warpgauge/pkg/supervisor"
 )
 
-// childArguments returns the arguments with which this binary runs one collector: the exporter's own flags,
-// so that the child has the same configuration, and the exporter's start time.
-func childArguments(a *Program, name string, start time.Time) []string {
-	out := append([]string{"warpgauge", "child"}, a.Flags.Arguments()...)
-	return append(out, name, strconv.FormatInt(start.UnixNano(), 10))
-}
-
 // childCommand returns the hidden command that runs one collector in a child process of the exporter.
 func childCommand(a *Program) *cli.Command {
 	return &cli.Command{

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -67,7 +68,9 @@ func (a *Program) NewEngine(cfg *config.Config, all []Vendor, list field.List, r
 			Logger:      log,
 		}
 		if v.Isolated {
-			o.Command, o.Environment = childArguments(a, name, start), v.Environment
+			// With the exporter's own flags the child has the same configuration.
+			o.Command = slices.Concat([]string{"warpgauge", "child"}, a.Flags.Arguments(), []string{name, strconv.FormatInt(start.UnixNano(), 10)})
+			o.Environment = v.Environment
 			if v.Echo && name == v.Name {
 				o.Output = a.Log.line
 			}

@@ -125,8 +125,8 @@ func newLocations(root string) *locations {
 func (l *locations) find(pid int, sampled, now time.Time) (*located, error) {
 	k := l.known[pid]
 	start, err := l.proc.start(pid)
-	if err == nil && l.startedAfter(start, sampled, now) {
-		err = errGone // another process has its PID now
+	if up := l.proc.uptime(); err == nil && up != 0 && time.Duration(start)*tick > up-now.Sub(sampled)+startSlack {
+		err = errGone // another process, which started after the sample, has its PID now
 	}
 	if err == nil && (k == nil || k.start != start) {
 		var found *located
@@ -159,12 +159,6 @@ func (l *locations) read(pid int, start uint64) (*located, error) {
 		return nil, errGone
 	}
 	return &located{location: at, start: start, name: string(bytes.TrimSpace(name))}, nil
-}
-
-// startedAfter reports whether a process started after the sample.
-func (l *locations) startedAfter(start uint64, sampled, now time.Time) bool {
-	up := l.proc.uptime()
-	return up != 0 && time.Duration(start)*tick > up-now.Sub(sampled)+startSlack
 }
 
 // forget drops the processes that no sample has had since the last call.

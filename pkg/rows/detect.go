@@ -134,13 +134,21 @@ func (b *bound) findGaps(row *Row) {
 func (b *bound) findEvents(row *Row) {
 	for i := range b.events.xids {
 		x := &b.events.xids[i]
-		if !b.devices[x.device].New && !b.missed(x, row) {
+		until, missed := row.Time+int64(b.Interval), true // another source may have the XID in its next row
+		if !b.devices[x.device].New {
+			until, missed = b.missed(x, row)
+		}
+		if !missed {
 			continue
 		}
 		for _, at := range x.cells {
 			if code := row.Cells[at]; code != 0 && !math.IsNaN(code) { // no XID has the code 0
 				row.XIDs = append(row.XIDs, XID{Device: x.device, Code: code})
-				b.progress[x.device].heard = max(b.progress[x.device].heard, row.Time)
+				p := b.progress[x.device]
+				p.heard = max(p.heard, until)
+				if at := float64(until / int64(time.Microsecond)); at <= p.gap.to {
+					p.gap.from = max(p.gap.from, at)
+				}
 			}
 		}
 	}
@@ -152,17 +160,17 @@ func (b *bound) findEvents(row *Row) {
 	}
 }
 
-// missed reports whether the source before could not report the XIDs of an old row: they happened in the last gap, or
-// after the last row with samples or XIDs, such as while an engine hangs.
-func (b *bound) missed(x *xidCells, row *Row) bool {
-	p, until := b.progress[x.device], float64(row.Time/int64(time.Microsecond))
+// missed returns up to when an old row reports XIDs, and whether the source before could not report them: they happened in
+// the last gap, or after the last row with samples or XIDs, such as while an engine hangs.
+func (b *bound) missed(x *xidCells, row *Row) (until int64, missed bool) {
+	p, at := b.progress[x.device], float64(row.Time/int64(time.Microsecond))
+	inGap := false
 	if x.until >= 0 {
-		until = row.Cells[x.until]
-		if until > p.gap.from && until <= p.gap.to {
-			return true
-		}
+		at = row.Cells[x.until]
+		inGap = at > p.gap.from && at <= p.gap.to
 	}
-	return until > float64(p.heard/int64(time.Microsecond))
+	until = int64(at) * int64(time.Microsecond)
+	return until, inGap || until > p.heard
 }
 
 func (m *maskCell) find(row *Row, value uint64) {

@@ -268,6 +268,22 @@ func TestXIDs(t *testing.T) {
 	f("the source that was open meanwhile", 0, 48)
 	read(viewtest.View(0, hangs), at(25))
 	f("again the first", 0)
+	// Its rows have a history. Those of a time without samples, or in a gap, count once each, though rows come later.
+	for i, code := range []float64{61, 62, 64} {
+		hangs.Row[1], hangs.Row[3] = code, micros(30.1+.1*float64(i))
+		hangs.Tick(at(float64(31+i)), 0)
+	}
+	hangs.Row[1] = math.NaN()
+	for second := 30; second < 40; second++ {
+		other.Row[1] = math.NaN()
+		other.Tick(at(float64(second)), 0)
+	}
+	read(viewtest.View(0, other), at(40))
+	read(viewtest.View(0, hangs), at(41))
+	f("a storm while the other source hung", 0, 61, 62, 64)
+	read(viewtest.View(0, other), at(42))
+	read(viewtest.View(0, hangs), at(43))
+	f("after one more change", 0)
 }
 
 // TestForgotten: a device that comes back within a day continues; memory is bounded.

@@ -46,7 +46,8 @@ func (s *Session) bind(sources []collector.Source) (*binding, error) {
 		}
 		b.schedule = newSchedule(b.columns, len(b.devices), s.list, s.o)
 		columns += len(b.columns)
-		shown = shown || silent(src) || slices.ContainsFunc(b.columns, func(c collector.Column) bool { return !s.list.Hides(c.Field) || s.list.Dialect.Shows(c.Field) })
+		waits, silent := src.(collector.Silent)
+		shown = shown || silent && waits.Silent() || slices.ContainsFunc(b.columns, func(c collector.Column) bool { return !s.list.Hides(c.Field) || s.list.Dialect.Shows(c.Field) })
 		words += ring.Words(ringRows(s.o.RingSpan, b.schedule.tick), len(b.devices), len(b.columns))
 		all = append(all, b)
 	}
@@ -55,7 +56,7 @@ func (s *Session) bind(sources []collector.Source) (*binding, error) {
 	if len(all) == 0 {
 		return nil, sel.nothing(sources)
 	}
-	if !shown { // fields that only health needs keep nothing open
+	if !shown { // fields that only health needs keep nothing open, nor do sources without readings
 		return nil, fmt.Errorf("%w from the devices selected", collector.ErrNothingToRead)
 	}
 	mem, owner, err := s.o.Parent.Memory(words)
@@ -79,31 +80,20 @@ func (s *Session) bind(sources []collector.Source) (*binding, error) {
 	return out, nil
 }
 
-// validate rejects sources that would lead readers out of bounds, and sources without readings, which would be up for
-// ever without a value.
+// validate rejects sources that would lead readers out of bounds.
 func validate(sources []collector.Source) error {
 	if len(sources) == 0 {
 		return collector.ErrNoDevices
 	}
-	empty := true
 	for _, src := range sources {
 		devices, columns := src.Devices(), src.Columns()
-		empty = empty && len(columns) == 0 && !silent(src)
 		for i, c := range columns {
 			if c.Device < 0 || c.Device >= len(devices) {
 				return fmt.Errorf("bind sources: column %d is of device %d, the source has %d", i, c.Device, len(devices))
 			}
 		}
 	}
-	if empty {
-		return collector.ErrNothingToRead
-	}
 	return nil
-}
-
-func silent(src collector.Source) bool {
-	s, ok := src.(collector.Silent)
-	return ok && s.Silent()
 }
 
 // ringRows bounds the size of a ring: 1,024 rows of 100 cells take 0.8 MiB.

@@ -134,12 +134,10 @@ func number(name string) int {
 	return n
 }
 
-// repeats reports whether a column of a GPU repeats its instances' columns. With a flexible selector the instances
-// replace the GPU for such readings. Readings that instances do not have (temperature, power, clocks …) and XIDs of the
-// whole GPU stay with the GPU.
+// repeats reports whether a flexible selector leaves a GPU's column to its instances. Those that instances do not have
+// (temperature, power, clocks …) and XIDs of the whole GPU stay.
 func (s *selecting) repeats(c collector.Column, d *collector.Device) bool {
-	return s.GPUs != nil && s.GPUs.Flexible() && d.Level == field.GPU && s.instances[d.ID][c.Field] &&
-		!field.IsXID(c.Field)
+	return s.GPUs != nil && s.GPUs.Flexible() && d.Level == field.GPU && s.instances[d.ID][c.Field] && !field.IsXID(c.Field)
 }
 
 // bind returns the selected part of src; ok is false if nothing is selected.

@@ -154,11 +154,6 @@ var (
 	outcomeStarting = &outcome{state: Stalled, cause: CauseStarting, reason: "not sampled yet"}
 )
 
-// same reports whether e repeats the outcome.
-func (o *outcome) same(e error) bool {
-	return o.err != nil && (errors.Is(e, o.err) || e.Error() == o.err.Error())
-}
-
 func outcomeOf(err error) *outcome {
 	o := &outcome{state: Stalled, cause: CauseError, reason: err.Error(), err: err}
 	switch {

@@ -261,7 +261,7 @@ func (w *worker) recordOutcomes(start int64, err error) (worked bool) {
 		if e := w.errs[i]; e != nil {
 			w.errs[i] = nil
 			// A device that fails in the same way on each tick needs one outcome.
-			if old := w.outcomes[i].Load(); !old.same(e) {
+			if old := w.outcomes[i].Load().err; old == nil || !errors.Is(e, old) && e.Error() != old.Error() {
 				w.setOutcome(i, outcomeOf(e))
 			}
 			cause := w.outcomes[i].Load().cause

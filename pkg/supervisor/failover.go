@@ -51,9 +51,9 @@ type FailoverOptions struct {
 // exactly once. It only looks at the rings: advancing rows are the only reliable sign.
 //
 // The primary (DCGM) serves while its values advance. When they have not advanced for Patience, the secondary (NVML)
-// takes over with each of its sources that has rows; its other sources follow when they are ready. The primary serves
-// again when its values have advanced, without long gaps, for twice Patience and its view is complete. While the primary
-// serves, the secondary is on standby, unless it has GPUs that the primary does not know.
+// takes over with each of its sources that has rows; the last rows of the other GPUs stay until it has some. The primary
+// serves again when its values have advanced, without long gaps, for twice Patience and its view is complete. While the
+// primary serves, the secondary is on standby, unless it has GPUs that the primary does not read or has lost lately.
 //
 // Its methods may be called from any goroutine; it starts none.
 type Failover struct {
@@ -65,18 +65,20 @@ type Failover struct {
 	mu        sync.Mutex
 	primary   []*view.Source
 	secondary []*view.Source
-	kept      []*view.Source // the last rows of GPUs, until a collector has others
+	kept      []*view.Source       // the last rows of GPUs, until a collector has others
+	lost      map[string]time.Time // when the primary has lost a GPU
 	serving   serving
 	behind    time.Duration // time without advancing values of the primary, weighted
 	advancing time.Duration // time with advancing values since it was last behind
 	looked    time.Time
+	stamp     int64     // of the primary's values
+	moved     time.Time // when it moved
 	lateAt    time.Time // when the primary's values will be late without a new one
 	began     time.Time // when the current collector began to serve
 	seen      bool      // the primary has had values
 	late      bool      // its values do not advance now
 	failed    bool      // it has been behind since
 	published []*view.Source
-	started   bool // sources have been published
 	rest      bool // the last request to the secondary
 	row       ring.Row
 }
@@ -93,7 +95,7 @@ const (
 // NewFailover returns a Failover with the secondary active and nothing to publish.
 func NewFailover(o FailoverOptions) *Failover {
 	f := &Failover{
-		o: o, log: o.Logger.Named("failover"),
+		o: o, lost: map[string]time.Time{}, log: o.Logger.Named("failover"),
 		active: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "warpgauge_gpu_speaker",
 			Help: "1 for the collector whose values of the NVIDIA GPUs are shown, 0 for the other.",
@@ -128,11 +130,14 @@ func (e *primaryEnd) Publish(sources []*view.Source) {
 	f := (*Failover)(e)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.serving != bySecondary {
-		f.keep(f.primary, devicesOf(sampled(sources)))
+	now, known := time.Now(), devicesOf(sampled(sources))
+	for id := range devicesOf(gpusOf(f.primary)) {
+		f.lost[id] = now
 	}
+	maps.DeleteFunc(f.lost, func(id string, _ time.Time) bool { return known[id] })
+	f.keep(f.primary, known)
 	f.primary = sources
-	f.decide(time.Now())
+	f.decide(now)
 }
 
 // Publish sets the secondary's sources.
@@ -140,15 +145,18 @@ func (e *secondaryEnd) Publish(sources []*view.Source) {
 	f := (*Failover)(e)
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.keep(f.secondary, devicesOf(slices.DeleteFunc(slices.Clone(sources), func(s *view.Source) bool { return len(s.Columns) == 0 })))
 	f.secondary = sources
 	f.decide(time.Now())
 }
 
 // Withdraw drops rows that the primary no longer has: after an operator has released it, none of its values may stay.
+// What comes next is a start.
 func (f *Failover) Withdraw() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.kept = nil
+	f.kept, f.seen, f.late, f.failed, f.behind, f.serving = nil, false, false, false, 0, undecided
+	clear(f.lost)
 	f.publish(time.Now())
 }
 
@@ -195,26 +203,23 @@ func (f *Failover) pause() (pause, late time.Duration) {
 // decide evaluates the rings, publishes changes, and requests or ends the secondary's standby.
 func (f *Failover) decide(now time.Time) {
 	f.measure(now)
-	fresh := f.fresh(f.primary, now)
+	fresh := f.fresh(f.primary, now, false)
 	next := f.serving
 	switch f.serving {
 	case undecided:
 		if fresh {
 			next = byPrimary
-		} else if f.fresh(f.secondary, now) {
+		} else if f.fresh(f.secondary, now, true) {
 			next = bySecondary
 		}
 	case byPrimary:
-		if f.behind >= f.patience(f.primary) && f.late && f.fresh(f.secondary, now) {
+		if f.behind >= f.patience(f.primary) && f.late && f.fresh(f.secondary, now, true) {
 			next = bySecondary
 		}
 	case bySecondary:
-		ready := !f.failed || f.advancing >= 2*f.o.Patience || !f.fresh(f.secondary, now)
-		rows := uint64(math.MaxUint64) // do not give up waiting for any cell of the primary
-		if f.advancing >= 6*f.o.Patience {
-			rows = 0
-		}
-		if fresh && ready && f.behind == 0 && complete(f.published, sampled(f.primary), now, f.o.Patience, rows) {
+		ready := !f.failed || f.advancing >= 2*f.o.Patience || !f.fresh(f.secondary, now, true)
+		whole := f.advancing >= 6*f.o.Patience || complete(f.published, sampled(f.primary), now, f.o.Patience, math.MaxUint64)
+		if fresh && ready && f.behind == 0 && whole {
 			next = byPrimary
 		}
 	}
@@ -222,14 +227,15 @@ func (f *Failover) decide(now time.Time) {
 		f.change(next, now)
 	}
 	f.publish(now)
-	f.want(f.serving == byPrimary && fresh && f.behind == 0 && now.Sub(f.began) >= 2*f.o.Patience && !f.lacking())
+	f.want(f.serving == byPrimary && fresh && f.behind == 0 && now.Sub(f.began) >= 2*f.o.Patience && !f.lacking(now))
 }
 
 // keep keeps the last rows of the sources' GPUs and their parts, except those in known.
 func (f *Failover) keep(sources []*view.Source, known map[string]bool) {
+	kept := devicesOf(f.kept)
 	for _, s := range gpusOf(sources) {
 		for _, d := range s.Devices {
-			if d.Level == field.GPU && !known[d.ID] && s.Latest(&f.row) {
+			if d.Level == field.GPU && !known[d.ID] && !kept[d.ID] && s.Latest(&f.row) {
 				last := cut(s, &f.row, func(id string) bool { return id == d.ID || strings.HasPrefix(id, d.ID+"/") }, func(field.ID) bool { return true })
 				last.Collector, last.Interval = f.o.Secondary, s.Interval // the secondary says from now on how the GPU is
 				f.kept = append(f.kept, last)
@@ -246,17 +252,25 @@ func (f *Failover) measure(now time.Time) {
 		passed = 0
 	}
 	f.looked = now
-	age, known := f.age(f.primary, now)
-	f.seen = f.seen || known
-	f.late = f.seen && (!known || age > f.tolerance())
+	stamp := f.stampOf(f.primary, false)
+	if stamp != f.stamp {
+		f.stamp, f.moved = stamp, now
+	}
+	// The clock may have been set: the age is at most the time since the stamp moved, and what passed before that.
+	age := now.Sub(f.moved) + time.Second
+	if by := now.Sub(time.Unix(0, stamp)); by > -f.o.Patience {
+		age = min(age, by)
+	}
+	f.seen = f.seen || f.fresh(f.primary, now, false)
+	f.late = f.seen && (stamp == 0 || age > f.tolerance())
 	f.lateAt = now.Add(4 * failoverPeriod)
-	if known {
+	if stamp != 0 {
 		f.lateAt = now.Add(f.tolerance() - age + time.Millisecond)
 	}
 	patience := f.patience(f.primary)
 	switch {
 	case !f.seen: // not opened yet
-	case !known:
+	case stamp == 0:
 		f.behind, f.advancing = patience, 0
 	case f.late:
 		f.behind = min(max(f.behind+passed, min(age, patience)), 2*patience)
@@ -287,33 +301,33 @@ func slowest(sources []*view.Source) (interval time.Duration) {
 	return interval
 }
 
-// age returns the median age of the sources' newest GPU values; false if no GPU has one. With the median, a single GPU
+// stampOf returns the median stamp of the sources' GPUs, or the newest; 0 if there is none. With the median, a single GPU
 // that hangs does not count against the collector.
-func (f *Failover) age(sources []*view.Source, now time.Time) (time.Duration, bool) {
-	var stamps []int64
-	seen := false
+func (f *Failover) stampOf(sources []*view.Source, newest bool) int64 {
+	stamps := slices.Sorted(maps.Values(f.stamps(sources)))
+	if newest || len(stamps) == 0 {
+		return slices.Max(append(stamps, 0))
+	}
+	return stamps[len(stamps)/2]
+}
+
+// stamps returns the stamps of the sources' GPUs.
+func (f *Failover) stamps(sources []*view.Source) map[string]int64 {
+	out := map[string]int64{}
 	for _, s := range gpusOf(sources) {
-		if !s.Latest(&f.row) {
-			continue
-		}
-		for i, stamp := range f.row.Stamps {
-			if s.Devices[i].Level == field.GPU {
-				stamps = append(stamps, stamp)
-				seen = seen || stamp != 0 && stamp <= now.Add(f.o.Patience).UnixNano() // otherwise the clock was set back
+		for i, d := range s.Devices {
+			if d.Level == field.GPU && s.Latest(&f.row) {
+				out[d.ID] = f.row.Stamps[i]
 			}
 		}
 	}
-	if !seen {
-		return 0, false
-	}
-	slices.Sort(stamps)
-	return now.Sub(time.Unix(0, stamps[len(stamps)/2])), true
+	return out
 }
 
-// fresh reports whether most GPUs of the sources have current values.
-func (f *Failover) fresh(sources []*view.Source, now time.Time) bool {
-	age, known := f.age(sources, now)
-	return known && age <= f.patience(sources)
+// fresh reports whether most GPUs of the sources, or any, have current values.
+func (f *Failover) fresh(sources []*view.Source, now time.Time, anyGPU bool) bool {
+	age := now.Sub(time.Unix(0, f.stampOf(sources, anyGPU)))
+	return age <= f.patience(sources) && age >= -f.o.Patience // otherwise the clock was set back
 }
 
 func (f *Failover) change(next serving, now time.Time) {
@@ -323,10 +337,8 @@ func (f *Failover) change(next serving, now time.Time) {
 		f.keep(f.primary, nil)
 	}
 	name := f.name(next)
+	f.active.WithLabelValues(f.name(byPrimary + bySecondary - next)).Set(0)
 	f.active.WithLabelValues(name).Set(1)
-	if before != undecided {
-		f.active.WithLabelValues(f.name(before)).Set(0)
-	}
 	if before == undecided || !f.failed {
 		f.log.Info("collector serves the GPUs", zap.String("collector", name))
 		return
@@ -334,7 +346,7 @@ func (f *Failover) change(next serving, now time.Time) {
 	f.changes.WithLabelValues(name).Inc()
 	level, why := zap.InfoLevel, "its values advance again"
 	if next == bySecondary {
-		level, why = zap.WarnLevel, fmt.Sprintf("%s lacked new values for %v", f.o.Primary, f.behind.Round(100*time.Millisecond))
+		level, why = zap.WarnLevel, fmt.Sprintf("%s has had no new values for %v", f.o.Primary, now.Sub(f.moved).Round(100*time.Millisecond))
 	}
 	f.o.Node.TakenOver("collector " + name + " serves the GPUs now: " + why)
 	f.log.Log(level, "collector takes the GPUs over", zap.String("collector", name), zap.String("reason", why))
@@ -342,44 +354,42 @@ func (f *Failover) change(next serving, now time.Time) {
 
 // composed returns the sources to show: those of the serving collector, those of the other for devices that the first
 // does not have, and the kept rows of other GPUs, which give way to sources with rows.
-func (f *Failover) composed(now time.Time) []*view.Source {
+func (f *Failover) composed(now time.Time) (out []*view.Source) {
 	f.kept = slices.DeleteFunc(f.kept, func(s *view.Source) bool {
-		age, sampled := f.age([]*view.Source{s}, now)
-		return !sampled || age > s.StaleAfter(0, f.o.StaleAfter)
+		return now.Sub(time.Unix(0, f.stampOf([]*view.Source{s}, true))) > s.StaleAfter(0, f.o.StaleAfter)
 	})
-	kept, first := devicesOf(f.kept), slices.Clone(f.primary)
+	kept := devicesOf(f.kept)
 	second := slices.DeleteFunc(slices.Clone(f.secondary), func(s *view.Source) bool { return overlaps(s, kept) && !f.ready(s, now) })
-	if f.serving == bySecondary {
-		known := devicesOf(second)
-		first = slices.DeleteFunc(first, func(s *view.Source) bool { return overlaps(s, known) || overlaps(s, kept) })
+	order := slices.Concat(f.primary, second, f.kept)
+	switch f.serving {
+	case bySecondary:
+		order = slices.Concat(second, f.kept, f.primary)
+	case byPrimary: // of a GPU that the primary lists and does not read, the first source counts
+		listed, read, other := devicesOf(sampled(f.primary)), f.read(f.primary, now), f.read(f.secondary, now)
+		out = slices.DeleteFunc(sampled(second), func(s *view.Source) bool {
+			return overlaps(s, read) || !overlaps(s, other) || !overlaps(s, listed)
+		})
 	}
-	known := devicesOf(sampled(first))
-	second = slices.DeleteFunc(second, func(s *view.Source) bool { return overlaps(s, known) })
-	all := append(first, second...)
-	known = devicesOf(sampled(all))
-	f.kept = slices.DeleteFunc(f.kept, func(s *view.Source) bool { return overlaps(s, known) })
-	all = append(all, f.kept...)
-	// The events of an absent GPU are shown once, and only if no collector samples the GPU.
-	known = devicesOf(sampled(all))
-	return slices.DeleteFunc(all, func(s *view.Source) bool {
-		if s.Interval > 0 {
-			return false
+	known := map[string]bool{}
+	for _, events := range []bool{false, true} { // the events of an absent GPU are shown once, and only if no collector samples it
+		for _, s := range order {
+			if events == (s.Interval == 0) && !overlaps(s, known) {
+				out = append(out, s)
+				maps.Copy(known, devicesOf(out[len(out)-1:]))
+			}
 		}
-		if overlaps(s, known) {
-			return true
-		}
-		maps.Copy(known, devicesOf([]*view.Source{s}))
-		return false
-	})
+	}
+	f.kept = slices.DeleteFunc(f.kept, func(s *view.Source) bool { return !slices.Contains(out, s) })
+	return out
 }
 
 // publish publishes the composed sources if they have changed.
 func (f *Failover) publish(now time.Time) {
 	sources := f.composed(now)
-	if f.started && slices.Equal(sources, f.published) {
+	if slices.Equal(sources, f.published) {
 		return
 	}
-	f.published, f.started = sources, true
+	f.published = sources
 	f.o.Node.Publish(sources)
 }
 
@@ -387,24 +397,37 @@ func (f *Failover) publish(now time.Time) {
 func (f *Failover) want(rest bool) {
 	if f.rest != rest {
 		f.rest = rest
-		f.log.Debug("changing the standby of a collector", zap.String("collector", f.o.Secondary), zap.Bool("standby", rest))
 		f.o.Node.Standby(rest)
 	}
 }
 
-// lacking reports whether the primary has lost a GPU within the last hour, or lacks one that the secondary samples.
-func (f *Failover) lacking() bool {
-	known := devicesOf(sampled(f.primary))
-	return len(known) < len(devicesOf(f.primary)) || slices.ContainsFunc(gpusOf(f.secondary), func(s *view.Source) bool {
-		return slices.ContainsFunc(s.Devices, func(d collector.Device) bool { return d.Level == field.GPU && !known[d.ID] })
-	})
+// lacking reports whether the primary has lost a GPU within the last hour, or lacks one that the secondary has, or values
+// of one that the secondary reads.
+func (f *Failover) lacking(now time.Time) bool {
+	maps.DeleteFunc(f.lost, func(_ string, at time.Time) bool { return now.Sub(at) > absentFor })
+	read, other, listed := f.read(f.primary, now), f.read(f.secondary, now), devicesOf(sampled(f.primary))
+	for id := range f.stamps(f.secondary) {
+		if !listed[id] || other[id] && !read[id] {
+			return true
+		}
+	}
+	return len(f.lost) > 0
 }
 
-// ready reports whether a source of the secondary can replace kept rows: it has a value for one of its devices and,
-// for some time after the takeover, for each reading that was shown, including readings that take two rows.
+// read reports for each GPU of the sources whether its values are not old.
+func (f *Failover) read(sources []*view.Source, now time.Time) map[string]bool {
+	out := map[string]bool{}
+	for id, stamp := range f.stamps(sources) {
+		out[id] = now.Sub(time.Unix(0, stamp)) < 4*f.patience(sources)
+	}
+	return out
+}
+
+// ready reports whether a source of the secondary can replace kept rows: it has a value for one of its devices and for
+// each reading that was shown, including readings that take two rows.
 func (f *Failover) ready(s *view.Source, now time.Time) bool {
 	return s.Latest(&f.row) && slices.ContainsFunc(f.row.Stamps, func(stamp int64) bool { return stamp != 0 }) &&
-		(now.Sub(f.began) > f.patience(f.secondary)/2 || complete(f.published, []*view.Source{s}, now, 4*f.o.Patience, patientRows))
+		complete(f.published, []*view.Source{s}, now, 4*f.o.Patience, patientRows)
 }
 
 // sampled returns the sources that have a session. The source of an absent GPU has no interval.

@@ -95,13 +95,13 @@ func (r *rig) Publish(sources []*view.Source) {
 	defer r.mu.Unlock()
 	r.page = sources
 	r.shown = append(r.shown, names(sources))
-	seen := map[string]bool{}
+	seen := map[string]string{}
 	for _, s := range sources {
 		for _, d := range s.Devices {
-			if seen[d.ID] {
+			if by := seen[d.ID]; by != "" && (by != "nvml" || s.Collector != "dcgm") { // of a GPU that DCGM lists and does not read
 				r.t.Errorf("%s is on the page twice: %s", d.ID, names(sources))
 			}
-			seen[d.ID] = true
+			seen[d.ID] = s.Collector
 		}
 	}
 }
@@ -179,7 +179,7 @@ func (r *rig) want(serving string, resting bool, pages ...string) {
 
 const (
 	pageDCGM = "dcgm:a+b dcgm:switch0"
-	pageNVML = "dcgm:switch0 nvml:a nvml:b"
+	pageNVML = "nvml:a nvml:b dcgm:switch0"
 )
 
 func TestTakeoverAndReturn(t *testing.T) {
@@ -262,7 +262,7 @@ func TestSlowValuesThatMoveNowAndThen(t *testing.T) {
 			}
 			pass(10 * time.Second)
 		}
-		testkit.Has(t, "event", strings.Join(r.events, "\n"), "collector nvml serves the GPUs now: dcgm lacked new values for ")
+		testkit.Has(t, "event", strings.Join(r.events, "\n"), "collector nvml serves the GPUs now: dcgm has had no new values for ")
 		if nvml, dcgm := r.changesOf("nvml"), r.changesOf("dcgm"); r.serves() != "nvml" || nvml != 1 || dcgm != 0 {
 			t.Errorf("%s serves, NVML took over %v times, DCGM %v times, want nvml, 1 and 0", r.serves(), nvml, dcgm)
 		}
@@ -385,7 +385,13 @@ func TestWithdrawnGPUsGo(t *testing.T) {
 		r.primary.Publish(nil)
 		r.want("dcgm", false, pageDCGM, "kept:a kept:b")
 		r.Withdraw()
-		r.want("dcgm", false, "")
+		r.want("", false, "")
+		r.secondary.Publish(r.nvml) // an operator has released both, and now resumes: a start, no takeover
+		r.pass(1, r.nvml...)
+		r.primary.Publish(r.dcgm)
+		r.pass(3, r.both()...)
+		r.want("dcgm", false, "nvml:a nvml:b", pageDCGM)
+		testkit.Equal(t, "takeovers", 0, len(r.events))
 	})
 	withRig(t, func(t *testing.T, r *rig) { // an engine that drops one
 		r.primary.Publish(r.dcgm)
@@ -400,6 +406,11 @@ func TestWithdrawnGPUsGo(t *testing.T) {
 		r.want("dcgm", false)
 		r.pass(1, a, r.nvml[0], r.nvml[1])
 		r.want("dcgm", false, "dcgm:a dcgm:switch0 nvml:b")
+		r.secondary.Publish(r.nvml[:1]) // no collector has it any more
+		r.pass(30*60, a, r.dcgm[1], r.nvml[0])
+		r.want("dcgm", false, "dcgm:a dcgm:switch0 kept:b", "dcgm:a dcgm:switch0 dcgm:b")
+		r.pass(30*60, a, r.dcgm[1], r.nvml[0])
+		r.want("dcgm", true)
 	})
 }
 
@@ -426,22 +437,48 @@ func TestBlankCellAtLongTicks(t *testing.T) {
 	})
 }
 
-// A primary that has old values of a GPU serves again when it has new ones.
+// The others hang: any GPU that answers is served. A second session of the secondary in which one hangs leaves its last row.
+func TestMostGPUsHang(t *testing.T) {
+	withRig(t, func(t *testing.T, r *rig) {
+		r.dcgm = []*view.Source{part("dcgm", 1, "a", "b", "c")}
+		r.nvml = []*view.Source{part("nvml", 1, "a"), part("nvml", 0, "b"), part("nvml", 0, "c")}
+		r.primary.Publish(r.dcgm)
+		r.pass(15, r.dcgm...)
+		pass(3 * time.Second)
+		r.secondary.Publish(r.nvml)
+		appendRow(r.nvml[1], 1, time.Time{})
+		appendRow(r.nvml[2], 1, time.Time{})
+		r.pass(4, r.nvml[0])
+		r.want("nvml", false, "dcgm:a+b+c", "nvml:a kept:b kept:c")
+		a := part("nvml", 0, "a")
+		r.secondary.Publish([]*view.Source{a, r.nvml[1], r.nvml[2]})
+		pass(2 * time.Second)
+		r.want("nvml", false, "kept:b kept:c kept:a")
+	})
+}
+
+// A primary that has old values of a GPU serves the others again when it has had time for new ones.
 func TestReturnWithAnOldValue(t *testing.T) {
 	withRig(t, func(t *testing.T, r *rig) {
-		r.dcgm, r.nvml = []*view.Source{part("dcgm", 1, "a", "b", "c")}, []*view.Source{part("nvml", 1, "a", "b", "c")}
+		r.dcgm = []*view.Source{part("dcgm", 1, "a", "b", "c")}
+		r.nvml = []*view.Source{part("nvml", 1, "a"), part("nvml", 1, "b"), part("nvml", 1, "c")}
 		r.open()
 		r.pass(15, r.dcgm...)
 		r.pass(10, r.nvml...)
 		old := time.Now()
-		for range 60 {
-			pass(time.Second)
-			advance(r.nvml...)
-			appendRow(r.dcgm[0], 1, time.Now(), time.Now(), old)
+		again := func(seconds int) {
+			for range seconds {
+				pass(time.Second)
+				advance(r.nvml...)
+				appendRow(r.dcgm[0], 1, time.Now(), time.Now(), old)
+			}
 		}
-		r.want("nvml", false, "dcgm:a+b+c", "nvml:a+b+c")
-		r.pass(2, r.both()...)
-		r.want("dcgm", false, "dcgm:a+b+c")
+		again(25)
+		r.want("nvml", false, "dcgm:a+b+c", "nvml:a nvml:b nvml:c")
+		again(60) // the engine does not read c any more
+		r.want("dcgm", false, "nvml:c dcgm:a+b+c")
+		r.pass(20, r.both()...)
+		r.want("dcgm", true, "dcgm:a+b+c")
 	})
 }
 
@@ -456,7 +493,7 @@ func TestGPUsOfTheSecondaryOnly(t *testing.T) {
 		r.primary.Publish(nil)
 		r.primary.Publish(r.dcgm)
 		r.pass(8, r.both()...)
-		r.want("nvml", false, "nvml:a nvml:b nvml:geforce", pageNVML+" nvml:geforce")
+		r.want("nvml", false, "nvml:a nvml:b nvml:geforce", "nvml:a nvml:b nvml:geforce dcgm:switch0")
 	})
 }
 
@@ -477,7 +514,7 @@ func TestSlowListsAreNoStall(t *testing.T) {
 	})
 }
 
-// Sources of absent GPUs do not count for the others, but the secondary looks for them, too.
+// Sources of absent GPUs do not count for the others.
 func TestAbsentGPUsAreNoStall(t *testing.T) {
 	withRig(t, func(t *testing.T, r *rig) {
 		for _, id := range []string{"gone", "gone too", "and this one"} {
@@ -491,7 +528,7 @@ func TestAbsentGPUsAreNoStall(t *testing.T) {
 		r.open()
 		r.pass(30, append(r.dcgm[:2:2], r.nvml[:2]...)...)
 		page := pageDCGM + " dcgm:gone dcgm:gone too dcgm:and this one" //nolint:dupword // names of devices
-		r.want("dcgm", false, page)
+		r.want("dcgm", true, page)
 		r.pass(10, r.nvml[:2]...)
 		r.want("nvml", false, pageNVML+" nvml:gone nvml:gone too nvml:and this one") //nolint:dupword // names of devices
 		// An engine that no longer lists b serves a again.
@@ -519,6 +556,16 @@ func TestClockThatIsSetBack(t *testing.T) {
 		r.secondary.Publish(r.nvml)
 		r.pass(1, r.both()...)
 		r.want("dcgm", false)
+	})
+	withRig(t, func(t *testing.T, r *rig) { // set ahead: the engine's next values still have the old time
+		r.nvml = append(r.nvml, part("nvml", 1, "geforce"))
+		r.open()
+		r.pass(30, r.both()...)
+		pass(time.Second)
+		appendRow(r.dcgm[0], 1, time.Now().Add(-10*time.Second))
+		advance(r.nvml...)
+		r.pass(20, r.both()...)
+		testkit.Equal(t, "takeovers", 0, len(r.events))
 	})
 }
 
