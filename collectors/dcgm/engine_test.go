@@ -312,9 +312,7 @@ func TestNotOffered(t *testing.T) {
 		}
 		if tt.what == "GPUs without profiling" {
 			want := "unsupported: the host engine answers: profiling is not supported [DCGM -36]"
-			if got := collectortest.ReasonOf(t, o.sources[0], o.row[0], 0, tt.field); got != want {
-				t.Errorf("%s: %q, want %q", tt.what, got, want)
-			}
+			testkit.Equal(t, tt.what, want, collectortest.ReasonOf(t, o.sources[0], o.row[0], 0, tt.field))
 		}
 		if n := e.Counts().Groups; !tt.offered && n != 1 { // the temperature's
 			t.Errorf("%s: %d groups", tt.what, n)

@@ -240,9 +240,7 @@ func TestWhile(t *testing.T) {
 			t.Errorf("after the file was removed: %v", err)
 		}
 	}
-	if events != 1 {
-		t.Errorf("%d events, want one", events)
-	}
+	testkit.Equal(t, "events", 1, events)
 	openNode(t, n.world, l)
 }
 

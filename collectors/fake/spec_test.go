@@ -185,9 +185,7 @@ func TestReadme(t *testing.T) {
 			newWorld(t, Options{Spec: spec})
 		}
 	}
-	if scripts != 2 {
-		t.Errorf("README.md shows %d scripts", scripts)
-	}
+	testkit.Equal(t, "scripts in README.md", 2, scripts)
 	for _, name := range append(append(Profiles(), Shapes()...), healthWatches()...) {
 		if !strings.Contains(string(text), name) {
 			t.Errorf("README.md does not mention %q", name)

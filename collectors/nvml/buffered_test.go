@@ -185,9 +185,7 @@ func TestBuffersOfALibrary(t *testing.T) {
 	if got, want := fmt.Sprint(ms), "map[155:1000 203:1000.002]"; got != want {
 		t.Errorf("samples stand for %v ms, want %v", got, want)
 	}
-	if peak[155] != 690 {
-		t.Errorf("the highest power is %v W, want that of the burst", peak[155])
-	}
+	testkit.Equal(t, "the highest power in W, that of the burst", 690.0, peak[155])
 	if testkit.Race {
 		return
 	}

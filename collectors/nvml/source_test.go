@@ -69,9 +69,7 @@ func TestHangs(t *testing.T) {
 		o.Patience = 500 * time.Millisecond
 		c, sources := openList(t, o, listOf(t, csvOf([]string{"DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_POWER_USAGE"})))
 		for i, row := range sampleAll(t, []collector.Source{sources[0], sources[2]}) {
-			if len(row) != 2 {
-				t.Errorf("%s: well GPU %d: %d columns", function, i, len(row))
-			}
+			testkit.Equal(t, fmt.Sprintf("%s: columns of well GPU %d", function, i), 2, len(row))
 		}
 		err := sources[1].Sample(nil, nil)
 		if !errors.Is(err, errHangs) || len(sources[1].Columns()) != 0 {

@@ -38,10 +38,7 @@ func openProcesses(t *testing.T, o rocmtest.Options) *lookout {
 	for _, s := range sources {
 		starts, err := collector.ProcessBlocks(len(s.Devices()), s.Columns())
 		must(t, err)
-		row := make([]float64, len(s.Columns()))
-		for i := range row {
-			row[i] = math.NaN()
-		}
+		row := slices.Repeat([]float64{math.NaN()}, len(s.Columns()))
 		out.sources, out.rows, out.starts = append(out.sources, s), append(out.rows, row), append(out.starts, starts)
 	}
 	return out

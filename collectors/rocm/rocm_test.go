@@ -152,10 +152,7 @@ func mustOpen(t *testing.T, o Options, fields field.List) *opened {
 	})
 	out := &opened{Collector: c, t: t, fields: fields, sources: sources}
 	for _, s := range sources {
-		row := make([]float64, len(s.Columns()))
-		for i := range row {
-			row[i] = math.NaN()
-		}
+		row := slices.Repeat([]float64{math.NaN()}, len(s.Columns()))
 		out.rows = append(out.rows, row)
 	}
 	return out

@@ -363,9 +363,7 @@ func TestSMIReadAllocatesNothing(t *testing.T) {
 	n := testing.AllocsPerRun(50, func() {
 		must(t, r.Read(values, due))
 	})
-	if n != 0 {
-		t.Errorf("%v allocations per Read", n)
-	}
+	testkit.Equal(t, "allocations per Read", 0.0, n)
 	if at := slices.Index(all, sysfs.Reading{Kind: sysfs.MemoryBusy}); values[at] != 7 {
 		t.Errorf("memory busy = %v, want 7", values[at])
 	}

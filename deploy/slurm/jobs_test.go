@@ -208,9 +208,7 @@ func TestAtTheSameTime(t *testing.T) {
 	}
 	at(func(job string) { n.prolog(job, "0,1") })
 	for name, text := range n.jobs() {
-		if got := len(strings.Fields(text)); got != 12 {
-			t.Errorf("%s has %d jobs, want 12: %s", name, got, text)
-		}
+		testkit.Equal(t, "jobs in "+name, 12, len(strings.Fields(text)))
 	}
 	at(func(job string) {
 		if job >= "106" {
@@ -220,9 +218,7 @@ func TestAtTheSameTime(t *testing.T) {
 		}
 	})
 	for name, want := range map[string]int{"0": 6, "3.0": 12} {
-		if got := len(strings.Fields(n.jobs()[name])); got != want {
-			t.Errorf("%s has %d jobs, want %d: %s", name, got, want, n.jobs()[name])
-		}
+		testkit.Equal(t, "jobs in "+name, want, len(strings.Fields(n.jobs()[name])))
 	}
 }
 

@@ -39,8 +39,6 @@ func TestWhatHealthNeeds(t *testing.T) {
 		`RuntimeDirectory=(.* )?warpgauge`:  false, // tmpfiles.d of the package makes /run/warpgauge
 		`CapabilityBoundingSet=.+`:          false, `AmbientCapabilities=.+`: false,
 	} {
-		if got := regexp.MustCompile(`(?m)^` + setting + `$`).Match(unit); got != want {
-			t.Errorf("%s: %v, want %v", setting, got, want)
-		}
+		testkit.Equal(t, setting, want, regexp.MustCompile(`(?m)^`+setting+`$`).Match(unit))
 	}
 }

@@ -143,9 +143,7 @@ func compact(t *testing.T, families map[string]*dto.MetricFamily) string {
 	t.Helper()
 	values, series := map[string]map[string]bool{}, 0
 	for name, f := range families {
-		if f.GetType() != dto.MetricType_GAUGE {
-			t.Errorf("%s is a %v, AMD's metrics are gauges", name, f.GetType())
-		}
+		testkit.Equal(t, "type of "+name, dto.MetricType_GAUGE, f.GetType())
 		for _, m := range f.Metric {
 			if name == "gpu_nodes_total" {
 				continue // differs by node

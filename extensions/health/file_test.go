@@ -227,9 +227,7 @@ func TestTheFile(t *testing.T) {
 	}
 	must(t, os.WriteFile(name, data[:len(data)/2], 0o600))
 	run(func(n *node) { n.want("GPU-a", events.OK, "") })
-	if got := logs.FilterMessageSnippet("cannot restore the health").Len(); got != 1 {
-		t.Errorf("%d lines of the log on a file that is broken", got)
-	}
+	testkit.Equal(t, "lines of the log on a file that is broken", 1, logs.FilterMessageSnippet("cannot restore the health").Len())
 	if data, _ = os.ReadFile(name); !json.Valid(data) {
 		t.Errorf("the broken file is not replaced: %q", data)
 	}
@@ -242,9 +240,7 @@ func TestTheFile(t *testing.T) {
 			t.Errorf("once it can be written again: %v", err)
 		}
 	})
-	if got := logs.FilterMessageSnippet("cannot save the health").Len(); got != 2 {
-		t.Errorf("%d more lines of the log on a directory that others can write to", got-1)
-	}
+	testkit.Equal(t, "lines of the log on directories that others can write to", 2, logs.FilterMessageSnippet("cannot save the health").Len())
 	if logs.FilterMessageSnippet("memory only").Len() > 0 {
 		t.Error("it is said that nothing is kept")
 	}

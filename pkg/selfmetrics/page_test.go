@@ -127,9 +127,7 @@ func TestErrorsLoseNothingElse(t *testing.T) {
 	bad = nil
 	p.refresh()
 	p.refresh()
-	if got := logs.Len(); got != 2 {
-		t.Errorf("got %d log lines, want one for each change: %v", got, logs.All())
-	}
+	testkit.Equal(t, "log lines, one for each change", 2, logs.Len())
 	if !strings.Contains(string(p.Text()), "warpgauge_self_gather_errors_total 2") {
 		t.Errorf("errors are not counted once per gathering:\n%s", p.Text())
 	}

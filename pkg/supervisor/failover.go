@@ -256,7 +256,7 @@ func (f *Failover) measure(now time.Time) {
 	if stamp != f.stamp {
 		f.stamp, f.moved = stamp, now
 	}
-	// The clock may have been set: the age is at most the time since the stamp moved, and what passed before that.
+	// The clock may have been set: the stamp is at most a second older than the time since it moved.
 	age := now.Sub(f.moved) + time.Second
 	if by := now.Sub(time.Unix(0, stamp)); by > -f.o.Patience {
 		age = min(age, by)

@@ -44,11 +44,7 @@ func appendRow(s *view.Source, value float64, stamps ...time.Time) {
 			ns[i] = at.UnixNano()
 		}
 	}
-	cells := make([]float64, len(s.Columns))
-	for i := range cells {
-		cells[i] = value
-	}
-	s.Ring.Append(time.Now().UnixNano(), ns, cells)
+	s.Ring.Append(time.Now().UnixNano(), ns, slices.Repeat([]float64{value}, len(s.Columns)))
 }
 
 // advance appends a row of now to each of the sources.
@@ -128,20 +124,13 @@ func (r *rig) serves() string {
 
 func withRig(t *testing.T, f func(t *testing.T, r *rig)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { f(t, newRig(t)) })
-}
-
-func newRig(t *testing.T) *rig {
-	t.Helper()
-	r := &rig{
-		t:    t,
-		dcgm: []*view.Source{part("dcgm", 1, "a", "b"), part("dcgm", 1, "switch0")},
-		nvml: []*view.Source{part("nvml", 1, "a"), part("nvml", 1, "b")},
-	}
-	r.Failover = NewFailover(FailoverOptions{Node: r, Primary: "dcgm", Secondary: "nvml", Patience: 5 * time.Second, StaleAfter: 30 * time.Second, Logger: zap.NewNop()})
-	r.primary, r.secondary = r.Ends()
-	testkit.Start(t, r.Run)
-	return r
+	synctest.Test(t, func(t *testing.T) {
+		r := &rig{t: t, dcgm: []*view.Source{part("dcgm", 1, "a", "b"), part("dcgm", 1, "switch0")}, nvml: []*view.Source{part("nvml", 1, "a"), part("nvml", 1, "b")}}
+		r.Failover = NewFailover(FailoverOptions{Node: r, Primary: "dcgm", Secondary: "nvml", Patience: 5 * time.Second, StaleAfter: 30 * time.Second, Logger: zap.NewNop()})
+		r.primary, r.secondary = r.Ends()
+		testkit.Start(t, r.Run)
+		f(t, r)
+	})
 }
 
 // open publishes the sources of both collectors.

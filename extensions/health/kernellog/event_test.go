@@ -99,9 +99,7 @@ func TestHostileLines(t *testing.T) {
 		if ok {
 			got = e.String()
 		}
-		if got != want {
-			t.Errorf("%q is read as %s, want %s", line, got, want)
-		}
+		testkit.Equal(t, line, want, got)
 	}
 	f("NVRM: Xid (PCI:0000:01:00): 13, pid=1, name=a, b): 79, GPU has fallen off the bus", "xid address=00000000:01:00.0 code=13 pid=1 process=a")
 	f("[drm:amdgpu_job_timedout [amdgpu]] *ERROR* ring gfx timeout, signaled seq=1, emitted seq=2", "amdgpu_ring_timeout address=00000000:2D:00.0", "+pci:0000:2d:00.0")

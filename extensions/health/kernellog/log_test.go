@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/sys/unix"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/file"
 )
 
@@ -151,9 +152,7 @@ func TestFollow(t *testing.T) {
 		r.want("a file that is cut")
 		r.write(xidRecord(16, 63))
 		r.want("the same file after that", 63)
-		if got := r.log.lines.Load(); got != 9 {
-			t.Errorf("%d records read, want each of 9 once", got)
-		}
+		testkit.Equal(t, "records read, each once", uint64(9), r.log.lines.Load())
 		r.end()
 
 		r.write(xidRecord(17, 64))
@@ -264,12 +263,7 @@ func TestOverrun(t *testing.T) {
 		k.records = append(k.records, xidRecord(9000, 79))
 		k.Unlock()
 		r.want("an XID after an overrun", 79)
-		if got := r.log.lost.Load(); got != 3000 {
-			t.Errorf("%d records lost, want 3000", got)
-		}
-		if got := r.log.lines.Load(); got != 6001 {
-			t.Errorf("%d records read, want 6001", got)
-		}
+		testkit.Equal(t, "records lost and read", []uint64{3000, 6001}, []uint64{r.log.lost.Load(), r.log.lines.Load()})
 		k.count(0)
 		r.pass(10 * time.Second)
 		if n := k.count(0); n > 11 {

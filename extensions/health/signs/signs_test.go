@@ -186,9 +186,7 @@ warpgauge_sign_active{device="GPU-2",gpu="2",sign="nvlink_errors"} 1
 	if err := testutil.CollectAndCompare(r.watch, strings.NewReader(want), "warpgauge_sign_active"); err != nil {
 		t.Error(err)
 	}
-	if got := r.Evidence("GPU-2", field.LinkBudgetUsed); got != "link 4: 1.5 times the budget of an hour for replays and other errors" {
-		t.Errorf("evidence %q", got)
-	}
+	testkit.Equal(t, "evidence", "link 4: 1.5 times the budget of an hour for replays and other errors", r.Evidence("GPU-2", field.LinkBudgetUsed))
 	r.close() // removes its devices
 	r.run(2 * time.Minute)
 	if got := r.Value("GPU-2", field.LinkBudgetUsed); !math.IsNaN(got) {
@@ -200,9 +198,7 @@ warpgauge_sign_active{device="GPU-2",gpu="2",sign="nvlink_errors"} 1
 func TestAllocations(t *testing.T) {
 	r := newRig()
 	r.run(30 * time.Minute)
-	if got := testing.AllocsPerRun(500, r.step); got != 0 {
-		t.Errorf("%v allocations in a tick", got)
-	}
+	testkit.Equal(t, "allocations in a tick", 0.0, testing.AllocsPerRun(500, r.step))
 }
 
 // TestPeers checks which devices are compared.
@@ -223,9 +219,7 @@ func TestPeers(t *testing.T) {
 		}
 		r.run(time.Hour)
 		begun, _ := r.since()
-		if got := strings.ReplaceAll(strings.Join(begun, " "), "straggler ", ""); got != want {
-			t.Errorf("%s: stragglers %q, want %q", name, got, want)
-		}
+		testkit.Equal(t, name+": stragglers", want, strings.ReplaceAll(strings.Join(begun, " "), "straggler ", ""))
 	}
 	f("two owners, one with locked clocks", map[string][]int{"a": {0, 1, 2, 3}, "b": {4, 5, 6, 7}}, []int{4, 5, 6, 7}, 0.5, 1, "")
 	f("the same without owners", nil, []int{5, 6, 7}, 0.5, 1, "GPU-5 GPU-6 GPU-7")
@@ -249,9 +243,7 @@ func TestCountedOnce(t *testing.T) {
 	want := func(n float64) {
 		t.Helper()
 		r.run(every)
-		if got := math.Round(field.LinkErrorsPerHour * r.Value("GPU-3", field.LinkBudgetUsed)); got != n {
-			t.Errorf("%v errors, want %v", got, n)
-		}
+		testkit.Equal(t, "errors", n, math.Round(field.LinkErrorsPerHour*r.Value("GPU-3", field.LinkBudgetUsed)))
 	}
 	errors(50)
 	want(0) // from before

@@ -2,6 +2,7 @@ package collectortest
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"warpgauge/internal/testkit"
@@ -23,18 +24,12 @@ func sampleAll(tb testing.TB, s collector.Source) []float64 {
 }
 
 func rowOf(s collector.Source, v float64) []float64 {
-	row := make([]float64, len(s.Columns()))
-	for i := range row {
-		row[i] = v
-	}
+	row := slices.Repeat([]float64{v}, len(s.Columns()))
 	return row
 }
 
 func dueOf(s collector.Source, v bool) []bool {
-	due := make([]bool, len(s.Columns()))
-	for i := range due {
-		due[i] = v
-	}
+	due := slices.Repeat([]bool{v}, len(s.Columns()))
 	return due
 }
 

@@ -95,9 +95,7 @@ func TestModelFromLists(t *testing.T) {
 		path = filepath.Join(tree.Root, path)
 		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		must(t, os.WriteFile(path, []byte(text), 0o644))
-		if got := find(t, tree)[0].Model; got != want {
-			t.Errorf("model %q, want %q", got, want)
-		}
+		testkit.Equal(t, "model", want, find(t, tree)[0].Model)
 	}
 	f("usr/share/libdrm/amdgpu.ids", "# list\n1.0.0\n15BF,\tC1,\tAMD Radeon 760M\n15BF,\t00,\tAMD Radeon 780M\n", "AMD Radeon 780M")
 	tree.GPUs[0].Set(t, "revision", "0xc1\n")

@@ -43,9 +43,7 @@ func TestProto(t *testing.T) {
 			}
 			got = append(got, text)
 		}
-		if got := strings.Join(got, " "); got != want {
-			t.Errorf("%s has %s, want %s", message, got, want)
-		}
+		testkit.Equal(t, message, want, strings.Join(got, " "))
 	}
 }
 

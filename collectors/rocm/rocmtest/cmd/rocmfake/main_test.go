@@ -21,9 +21,7 @@ func TestWrites(t *testing.T) {
 	var out bytes.Buffer
 	must(t, run([]string{"--dir", dir, "--model", "mi300x", "--gpus", "2", "--partition", "CPX", "--memory", "NPS4"}, &out))
 	sys := strings.TrimSpace(out.String())
-	if sys != filepath.Join(dir, "sys") {
-		t.Errorf("it says %q", sys)
-	}
+	testkit.Equal(t, "its folder", filepath.Join(dir, "sys"), sys)
 	for pattern, want := range map[string]int{
 		"class/drm/renderD*": 16, "class/drm/card*": 17, "class/kfd/kfd/topology/nodes/*": 18, "devices/pci*/*/*/gpu_metrics": 2,
 	} {
