@@ -121,7 +121,7 @@ var (
 	job      = choice("job", "Job", "job", `warpgauge_build_info{cluster=~"$cluster"}`)
 	model    = choice("model", "Model", "modelName", `{`+temperatures+`, cluster=~"$cluster", job=~"$job"}`)
 	instance = choice("instance", "Node", "instance", `{`+temperatures+`, cluster=~"$cluster", job=~"$job"}`)
-	rateStep = variable{Name: "step", Label: "Step of rates", Type: "custom", Query: "15s,5s,1s,30s,1m"}
+	rateStep = variable{Name: "step", Label: "Step of rates", Type: "custom", Query: "30s,15s,5s,1s,1m"}
 	gpuIndex = choice("gpu", "GPU", "gpu", `{`+temperatures+`, `+ofNodes+`}`)
 )
 

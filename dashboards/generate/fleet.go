@@ -7,7 +7,7 @@ const needsRules = "Needs the rules of deploy/prometheus."
 func fleet() *builder {
 	b := newDashboard("warpgauge-fleet", "GPUs / Fleet", "All GPUs of all nodes: how many there are, how busy they are, what is wrong.", model, instance)
 	b.annotate(ofModels)
-	allocated := `(` + boards(`gpu:allocated:ratio{N}`, "") + `) unless on (cluster, UUID) (DCGM_FI_DEV_GPU_TEMP{UUID!~".*:.*", modelName!~"$model", N}) unless on (cluster, instance, UUID) (DCGM_FI_DEV_GPU_TEMP{modelName!~"$model", N})`
+	allocated := boards(`gpu:allocated:ratio{N} unless on (cluster, instance, UUID) (DCGM_FI_DEV_GPU_TEMP{modelName!~"$model", N})`, "")
 	utilisation := boards(`gpu:utilization:ratio{GPU_I_ID="", S}`, ", modelName")
 	used, free := perGPU("DCGM_FI_DEV_FB_USED", ofModels), perGPU("DCGM_FI_DEV_FB_FREE", ofModels)
 	b.row("Now")
@@ -46,8 +46,10 @@ func fleet() *builder {
 		fleetWide(`topk(10, max by (cluster, instance, gpu, modelName) (DCGM_FI_DEV_GPU_TEMP{S}))`), nodeColumn, gpuColumn, modelColumn, value("Temperature")).
 		coloured("Temperature", from(83, "yellow"), from(87, "red"))
 	b.table(12, "XIDs in 24 h", xidsMeaning, "short", fleetWide(xidsIn24h(ofModels)), nodeColumn, gpuColumn, modelColumn, xidColumn, xidTextColumn).empty("None.")
+	of := func(label string) string { return boards(`DCGM_FI_DEV_GPU_TEMP{`+label+`!="", S}`, ", modelName, "+label) }
+	drivers := driverOf(`(` + of("DCGM_FI_DRIVER_VERSION") + ` or ` + of("DCGM_FI_SYSTEM_DRIVER_VERSION") + `)`)
 	b.table(12, "Drivers", "GPUs by driver version.", "short",
-		fleetWide(`count by (driver, modelName) (count by (cluster, hostname, gpu, UUID, driver, modelName) (`+driverOf(`(DCGM_FI_DEV_GPU_TEMP{S})`)+`))`),
+		fleetWide(`count by (driver, modelName) (count by (cluster, instance, gpu, UUID, driver, modelName) (`+drivers+`))`),
 		modelColumn, column{"driver", "Driver", 0}, value("GPUs"))
 	return b
 }

@@ -26,7 +26,7 @@ func gpu() *builder {
 		query{"p99", quantile("0.99", "DCGM_FI_DEV_GPU_UTIL_RATIO")},
 		query{"highest at a scrape", `max(` + fmt.Sprintf(scraped, "max") + `)`}).empty("A GPU in MIG mode has no utilisation of its own.")
 	b.lines("Power: mean and limit", "The mean is that of the energy counter.", "watt",
-		query{"mean", `sum(` + rateOnce("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "") + `) / 1000`},
+		query{"mean", `sum(max by (cluster, instance, UUID) (` + rateOnce("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "") + `)) / 1000`},
 		query{"p99", quantile("0.99", "DCGM_FI_DEV_BOARD_POWER_RAW_WATTS")},
 		query{"at a scrape", `sum(max by (cluster, instance, UUID) (DCGM_FI_DEV_POWER_USAGE` + sel + `))`},
 		query{"limit", `sum(max by (cluster, instance, UUID) (DCGM_FI_DEV_ENFORCED_POWER_LIMIT` + sel + `)) or sum(max by (cluster, instance, UUID) (DCGM_FI_DEV_POWER_MGMT_LIMIT` + sel + `))`})

@@ -139,7 +139,7 @@ func (d *Decoder) DecodePartition(file []byte, partition int, m *Metrics) error 
 	case err != nil:
 		return err
 	case h.Format != 1 || h.Content != 1, partition < 0, partition >= Partitions, !m.Listed():
-		m.unknown++
+		m.leaveOut(1<<64 - 1) // id 1023: it has no attribute
 		return ErrRevision
 	}
 	if err = m.attributes(file, partition, func(f Field) bool { return f.perPartition() > 0 }); err != nil {
