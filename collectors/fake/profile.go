@@ -36,29 +36,73 @@ const DefaultProfile = "dgx-h100"
 func profiles() []*profile {
 	return []*profile{
 		{
-			name:  DefaultProfile,
-			board: h100(), gpus: 8, switches: 4, ports: 36,
+			name: DefaultProfile, gpus: 8, switches: 4, ports: 36,
+			board: &board{
+				vendor: field.VendorNVIDIA, model: "NVIDIA H100 80GB HBM3", brand: "NVIDIA",
+				memoryMiB: 81559, reservedMiB: 551, bar1MiB: 131072,
+				idleWatts: 71, limitWatts: 700, minWatts: 200, maxWatts: 700,
+				idleMHz: 345, maxMHz: 1980, cappedMHz: 1710, memoryMHz: 2619, idleMemoryMHz: 2619, videoMHz: 1545,
+				idleCelsius: 31, hotCelsius: 68, idleMemCelsius: 39, hotMemCelsius: 83,
+				maxOpCelsius: 87, maxMemOpCelsius: 95, slowdownCelsius: 92, shutdownCelsius: 95,
+				pcieGen: 5, pcieWidth: 16, links: 18, linkBytes: 25e9, capability: [2]int{9, 0},
+				ecc: true, profiling: true, memoryTemp: true, fabric: true, vbios: "96.00.89.00.01", imageVersion: "G520.0200.00.05",
+			},
 			shapes: []Shape{Training, Training, Training, Training, Inference, Inference, Bursts, Idle},
 		},
 		{
-			name:  "dgx-a100-mig",
-			board: a100(), gpus: 8, switches: 6, ports: 16,
+			name: "dgx-a100-mig", gpus: 8, switches: 6, ports: 16,
+			board: &board{
+				vendor: field.VendorNVIDIA, model: "NVIDIA A100-SXM4-40GB", brand: "NVIDIA",
+				memoryMiB: 40960, reservedMiB: 427, bar1MiB: 65536,
+				idleWatts: 52, limitWatts: 400, minWatts: 100, maxWatts: 400,
+				idleMHz: 210, maxMHz: 1410, cappedMHz: 1275, memoryMHz: 1215, idleMemoryMHz: 1215, videoMHz: 1275,
+				idleCelsius: 29, hotCelsius: 64, idleMemCelsius: 33, hotMemCelsius: 77,
+				maxOpCelsius: 85, maxMemOpCelsius: 95, slowdownCelsius: 89, shutdownCelsius: 92,
+				pcieGen: 4, pcieWidth: 16, links: 12, linkBytes: 25e9, capability: [2]int{8, 0},
+				ecc: true, profiling: true, memoryTemp: true, mig: true, vbios: "92.00.45.00.03", imageVersion: "G506.0200.00.04",
+			},
 			shapes:    []Shape{Inference, Inference, Inference, Inference, Training, Training, Bursts, Idle},
 			partition: a100Slices,
 		},
 		{
-			name:  "gb200",
-			board: gb200(), gpus: 4, cpus: 2, cores: 72,
+			name: "gb200", gpus: 4, cpus: 2, cores: 72,
+			board: &board{
+				vendor: field.VendorNVIDIA, model: "NVIDIA GB200", brand: "NVIDIA",
+				memoryMiB: 189471, reservedMiB: 1128, bar1MiB: 262144,
+				idleWatts: 140, limitWatts: 1200, minWatts: 200, maxWatts: 1200,
+				idleMHz: 120, maxMHz: 2062, cappedMHz: 1837, memoryMHz: 3996, idleMemoryMHz: 3996, videoMHz: 1612,
+				idleCelsius: 33, hotCelsius: 62, idleMemCelsius: 36, hotMemCelsius: 74,
+				maxOpCelsius: 85, maxMemOpCelsius: 95, slowdownCelsius: 88, shutdownCelsius: 93,
+				pcieGen: 5, pcieWidth: 16, links: 18, linkBytes: 50e9, capability: [2]int{10, 0},
+				ecc: true, profiling: true, memoryTemp: true, fabric: true, c2c: true, vbios: "97.00.82.00.0D", imageVersion: "G548.0201.00.06",
+			},
 			shapes: []Shape{Training, Training, Inference, Bursts},
 		},
 		{
-			name:  "mi300x",
-			board: mi300x(), gpus: 8,
+			name: "mi300x", gpus: 8,
+			board: &board{
+				vendor: field.VendorAMD, model: "AMD Instinct MI300X", brand: "AMD Instinct",
+				memoryMiB: 196592, bar1MiB: 262144,
+				idleWatts: 137, limitWatts: 750, minWatts: 200, maxWatts: 750,
+				idleMHz: 132, maxMHz: 2100, cappedMHz: 1680, memoryMHz: 1300, idleMemoryMHz: 900, videoMHz: 1800,
+				idleCelsius: 38, hotCelsius: 74, idleMemCelsius: 33, hotMemCelsius: 64,
+				slowdownCelsius: 100, shutdownCelsius: 110,
+				pcieGen: 5, pcieWidth: 16, links: 7, linkBytes: 64e9,
+				ecc: true, memoryTemp: true, vbios: "113-M3000100-102",
+			},
 			shapes: []Shape{Training, Training, Training, Training, Inference, Inference, Bursts, Idle},
 		},
 		{
-			name:  "rtx4090",
-			board: rtx4090(), gpus: 2,
+			name: "rtx4090", gpus: 2,
+			board: &board{
+				vendor: field.VendorNVIDIA, model: "NVIDIA GeForce RTX 4090", brand: "GeForce", consumer: true,
+				memoryMiB: 24564, reservedMiB: 348, bar1MiB: 32768,
+				idleWatts: 18, limitWatts: 450, minWatts: 150, maxWatts: 600,
+				idleMHz: 210, maxMHz: 2745, cappedMHz: 2520, memoryMHz: 10501, idleMemoryMHz: 405, videoMHz: 1890,
+				idleCelsius: 34, hotCelsius: 72, idleMemCelsius: 40, hotMemCelsius: 80,
+				maxOpCelsius: 84, slowdownCelsius: 100, shutdownCelsius: 106,
+				pcieGen: 4, pcieWidth: 16, capability: [2]int{8, 9}, fan: true, vbios: "95.02.3C.40.B8", imageVersion: "G002.0000.00.03",
+			},
 			shapes: []Shape{Inference, Bursts},
 		},
 	}
@@ -160,72 +204,3 @@ const (
 	amdDriver    = "6.12.12-simulated"
 	cudaVersion  = 12040 // 12.4
 )
-
-func h100() *board {
-	return &board{
-		vendor: field.VendorNVIDIA, model: "NVIDIA H100 80GB HBM3", brand: "NVIDIA",
-		memoryMiB: 81559, reservedMiB: 551, bar1MiB: 131072,
-		idleWatts: 71, limitWatts: 700, minWatts: 200, maxWatts: 700,
-		idleMHz: 345, maxMHz: 1980, cappedMHz: 1710, memoryMHz: 2619, idleMemoryMHz: 2619, videoMHz: 1545,
-		idleCelsius: 31, hotCelsius: 68, idleMemCelsius: 39, hotMemCelsius: 83,
-		maxOpCelsius: 87, maxMemOpCelsius: 95, slowdownCelsius: 92, shutdownCelsius: 95,
-		pcieGen: 5, pcieWidth: 16, links: 18, linkBytes: 25e9, capability: [2]int{9, 0},
-		ecc: true, profiling: true, memoryTemp: true, fabric: true,
-		vbios: "96.00.89.00.01", imageVersion: "G520.0200.00.05",
-	}
-}
-
-func a100() *board {
-	return &board{
-		vendor: field.VendorNVIDIA, model: "NVIDIA A100-SXM4-40GB", brand: "NVIDIA",
-		memoryMiB: 40960, reservedMiB: 427, bar1MiB: 65536,
-		idleWatts: 52, limitWatts: 400, minWatts: 100, maxWatts: 400,
-		idleMHz: 210, maxMHz: 1410, cappedMHz: 1275, memoryMHz: 1215, idleMemoryMHz: 1215, videoMHz: 1275,
-		idleCelsius: 29, hotCelsius: 64, idleMemCelsius: 33, hotMemCelsius: 77,
-		maxOpCelsius: 85, maxMemOpCelsius: 95, slowdownCelsius: 89, shutdownCelsius: 92,
-		pcieGen: 4, pcieWidth: 16, links: 12, linkBytes: 25e9, capability: [2]int{8, 0},
-		ecc: true, profiling: true, memoryTemp: true, mig: true,
-		vbios: "92.00.45.00.03", imageVersion: "G506.0200.00.04",
-	}
-}
-
-func gb200() *board {
-	return &board{
-		vendor: field.VendorNVIDIA, model: "NVIDIA GB200", brand: "NVIDIA",
-		memoryMiB: 189471, reservedMiB: 1128, bar1MiB: 262144,
-		idleWatts: 140, limitWatts: 1200, minWatts: 200, maxWatts: 1200,
-		idleMHz: 120, maxMHz: 2062, cappedMHz: 1837, memoryMHz: 3996, idleMemoryMHz: 3996, videoMHz: 1612,
-		idleCelsius: 33, hotCelsius: 62, idleMemCelsius: 36, hotMemCelsius: 74,
-		maxOpCelsius: 85, maxMemOpCelsius: 95, slowdownCelsius: 88, shutdownCelsius: 93,
-		pcieGen: 5, pcieWidth: 16, links: 18, linkBytes: 50e9, capability: [2]int{10, 0},
-		ecc: true, profiling: true, memoryTemp: true, fabric: true, c2c: true,
-		vbios: "97.00.82.00.0D", imageVersion: "G548.0201.00.06",
-	}
-}
-
-func rtx4090() *board {
-	return &board{
-		vendor: field.VendorNVIDIA, model: "NVIDIA GeForce RTX 4090", brand: "GeForce", consumer: true,
-		memoryMiB: 24564, reservedMiB: 348, bar1MiB: 32768,
-		idleWatts: 18, limitWatts: 450, minWatts: 150, maxWatts: 600,
-		idleMHz: 210, maxMHz: 2745, cappedMHz: 2520, memoryMHz: 10501, idleMemoryMHz: 405, videoMHz: 1890,
-		idleCelsius: 34, hotCelsius: 72, idleMemCelsius: 40, hotMemCelsius: 80,
-		maxOpCelsius: 84, slowdownCelsius: 100, shutdownCelsius: 106,
-		pcieGen: 4, pcieWidth: 16, capability: [2]int{8, 9}, fan: true,
-		vbios: "95.02.3C.40.B8", imageVersion: "G002.0000.00.03",
-	}
-}
-
-func mi300x() *board {
-	return &board{
-		vendor: field.VendorAMD, model: "AMD Instinct MI300X", brand: "AMD Instinct",
-		memoryMiB: 196592, bar1MiB: 262144,
-		idleWatts: 137, limitWatts: 750, minWatts: 200, maxWatts: 750,
-		idleMHz: 132, maxMHz: 2100, cappedMHz: 1680, memoryMHz: 1300, idleMemoryMHz: 900, videoMHz: 1800,
-		idleCelsius: 38, hotCelsius: 74, idleMemCelsius: 33, hotMemCelsius: 64,
-		slowdownCelsius: 100, shutdownCelsius: 110,
-		pcieGen: 5, pcieWidth: 16, links: 7, linkBytes: 64e9,
-		ecc: true, memoryTemp: true,
-		vbios: "113-M3000100-102",
-	}
-}

@@ -71,7 +71,7 @@ func TestCoupling(t *testing.T) {
 	l := collectortest.Gauges(t, "DCGM_FI_DEV_POWER_USAGE_INSTANT", "DCGM_FI_DEV_SM_CLOCK", "DCGM_FI_DEV_CLOCKS_EVENT_REASONS",
 		"DCGM_FI_DEV_FB_TOTAL", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_FREE", "DCGM_FI_DEV_FB_RESERVED", "DCGM_FI_DEV_FB_USED_PERCENT",
 		"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION")
-	b := h100()
+	b := profiles()[0].board
 	for _, shape := range Shapes() {
 		clock := newClock()
 		w := newWorld(t, Options{Now: clock.now, Spec: &Spec{Loads: []Load{{All(), Shape(shape)}}}})

@@ -40,8 +40,8 @@ func (c convert) apply(in []float64) float64 {
 	switch {
 	case c == unlessZero && sum == 0, c == asPState && sum >= unknownPState:
 		return math.NaN()
-	case c == asComputeMode:
-		return dcgmComputeMode(sum)
+	case c == asComputeMode && sum >= 2: // DCGM closed the gap at NVML_COMPUTEMODE_EXCLUSIVE_THREAD (1)
+		return sum - 1
 	case c == asBitErrors:
 		return bitErrorRate(sum)
 	}
@@ -75,16 +75,6 @@ func shareOf(in []float64) float64 {
 }
 
 const unknownPState = 32 // NVML_PSTATE_UNKNOWN
-
-// dcgmComputeMode maps NVML's compute modes to DCGM's. DCGM closed the gap at NVML_COMPUTEMODE_EXCLUSIVE_THREAD (1):
-// "prohibited" is 1 and "exclusive process" 2.
-func dcgmComputeMode(mode float64) float64 {
-	const prohibited, exclusiveProcess = 2, 3
-	if mode == prohibited || mode == exclusiveProcess {
-		return mode - 1
-	}
-	return mode
-}
 
 // States of nvmlGpuFabricInfoV_t.
 const fabricCompleted = 3

@@ -15,7 +15,7 @@ func fleet() *builder {
 		fleetWide(`count(`+boards(`DCGM_FI_DEV_GPU_TEMP{S}`, "")+`)`)).empty("No GPUs")
 	b.stat(3, "Nodes", "", "short", fleetWide(`count(count by (cluster, instance) (DCGM_FI_DEV_GPU_TEMP{S}))`)).empty("No nodes")
 	b.stat(3, "Failed", "Devices with the verdict failed.", "short",
-		fleetWide(`count(count by (cluster, instance, device) (`+ofTheModel(`warpgauge_device_health{state="failed", N}`)+`)) or vector(0)`), from(1, "red"))
+		fleetWide(`count(count by (cluster, instance, device) (`+ofTheModel(`warpgauge_device_health{state="failed", device!~".+/.+", N}`)+`)) or vector(0)`), from(1, "red"))
 	b.stat(3, "Utilisation", "Mean over all GPUs, of the time with at least one kernel running. A GPU in MIG mode counts with its instances' engines, by slices.", "percentunit",
 		fleetWide(`avg(`+utilisation+`)`)).empty(needsRules)
 	b.stat(3, "Allocated", "Share of the GPUs that a pod or a job has. Of a GPU in MIG mode the slices count.", "percentunit",
@@ -46,7 +46,9 @@ func fleet() *builder {
 		fleetWide(`topk(10, max by (cluster, instance, gpu, modelName) (DCGM_FI_DEV_GPU_TEMP{S}))`), nodeColumn, gpuColumn, modelColumn, value("Temperature")).
 		coloured("Temperature", from(83, "yellow"), from(87, "red"))
 	b.table(12, "XIDs in 24 h", xidsMeaning, "short", fleetWide(xidsIn24h(ofModels)), nodeColumn, gpuColumn, modelColumn, xidColumn, xidTextColumn).empty("None.")
-	of := func(label string) string { return boards(`DCGM_FI_DEV_GPU_TEMP{`+label+`!="", S}`, ", modelName, "+label) }
+	of := func(label string) string {
+		return boards(`DCGM_FI_DEV_GPU_TEMP{`+label+`!="", S}`, ", modelName, "+label)
+	}
 	drivers := driverOf(`(` + of("DCGM_FI_DRIVER_VERSION") + ` or ` + of("DCGM_FI_SYSTEM_DRIVER_VERSION") + `)`)
 	b.table(12, "Drivers", "GPUs by driver version.", "short",
 		fleetWide(`count by (driver, modelName) (count by (cluster, instance, gpu, UUID, driver, modelName) (`+drivers+`))`),

@@ -29,6 +29,7 @@ type tracked struct {
 	valued    bool      // it has had values
 	blank     bool      // it answers, but every reading is blank
 	gone      bool      // it is lost or absent, or returns from no call
+	silent    time.Time // when a collector last reported it, but not as up
 	restored  bool      // restored from the file; no collector has reported it since
 
 	conditions []*condition

@@ -134,6 +134,9 @@ func (w *Watch) judgeState(t *tracked, now time.Time) {
 	if d.State == session.Up && !d.LastSample.IsZero() && !t.valued {
 		t.valued, t.dirty = true, true
 	}
+	if d.State != session.Up {
+		t.silent = now
+	}
 	hung := d.Cause == session.CauseStuck || d.Cause == session.CauseHung
 	starting := d.Cause == session.CauseStarting
 	stalled := d.State == session.Stalled && !starting

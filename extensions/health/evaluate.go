@@ -347,13 +347,13 @@ func (s *sourceRules) applyCondition(c *judgedCondition, t *tracked, derived Der
 }
 
 // readReset detects a reset: the energy has fallen below half of its last value. A smaller drop
-// can come from another library.
+// can come from another library. The reset came after the last value, and after the GPU last failed to answer.
 func (t *tracked) readReset(collector string, v float64, now time.Time) {
 	if t.resets == nil {
 		t.resets = map[string]resetReading{}
 	}
 	if before, known := t.resets[collector]; known && v < before.value/2 {
-		t.recordReset(before.at)
+		t.recordReset(slices.MaxFunc([]time.Time{before.at, t.silent}, time.Time.Compare))
 	}
 	t.resets[collector] = resetReading{v, now}
 }

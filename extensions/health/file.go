@@ -228,7 +228,7 @@ func (w *Watch) content() *saved {
 			d.Resets[key] = r.value
 		}
 		for _, c := range t.conditions {
-			if c.active && c.rule.State > events.Unknown {
+			if c.active && c.rule.State != events.Unknown {
 				d.Conditions = append(d.Conditions, savedCondition{Reason: c.rule.Name, Since: c.since, Last: c.last, Evidence: c.evidence, LogOnly: c.logOnly})
 			}
 		}

@@ -249,6 +249,14 @@ func TestOddEnergy(t *testing.T) {
 	n.Observe(Observation{Reason: ReasonXID, Code: 48, Device: "GPU-a", Time: n.now.Add(time.Second / 2), Source: "test"})
 	n.step(1e3, 5, time.Second, events.Failed, "xid_48")
 	n.step(1, 1, time.Second, events.OK, "")
+	// A reset brings a GPU back that no longer answered, whatever was observed until then.
+	n.step(1e9, 1, time.Second, events.OK, "")
+	n.status[0].Devices[0].State = session.Stalled
+	n.tick(time.Minute)
+	n.Observe(Observation{Reason: ReasonXID, Code: 48, Device: "GPU-a", Time: n.now, Source: "test"})
+	n.step(1e9, 2, time.Second, events.Failed, "xid_48")
+	n.status[0].Devices[0].State = session.Up
+	n.step(1e3, 2, time.Second, events.OK, "")
 }
 
 // TestEvidence: the evidence has the newest texts, a minute apart. A repeated text renews its time.

@@ -127,7 +127,7 @@ var table = inOrder(slices.Concat(xidRules(), []Rule{
 	untilQuiet(kernel("amdgpu_reset", events.Degraded, events.ActionNone, "the driver has reset the GPU, and the work on it is lost", linkAMDGPU), 10*time.Minute),
 	reading("sram_threshold", events.Degraded, events.ActionReplace, field.SRAMThreshold, "uncorrected errors of SRAM have passed their threshold", linkMemory),
 	notAMD(Rule{Name: "retired_pages", State: events.Failed, Action: events.ActionReplace, Condition: field.ManyUncorrectablePages, Unit: "pages", Quiet: backFor, Text: "many pages of memory are retired for double-bit errors", Source: linkDCGM}),
-	{Name: "ecc_uncorrected", State: events.Failed, Action: events.ActionReset, Condition: field.AnyUncorrectedError, Unit: "errors", Quiet: backFor, Text: "uncorrected ECC errors since the driver was loaded", Source: linkDCGM},
+	notAMD(Rule{Name: "ecc_uncorrected", State: events.Failed, Action: events.ActionReset, Condition: field.AnyUncorrectedError, Unit: "errors", Quiet: backFor, Text: "uncorrected ECC errors since the driver was loaded", Source: linkDCGM}), // ras_uncorrected has AMD's
 	{Name: "remapped_rows_limit", State: events.Degraded, Action: events.ActionContact, Condition: field.ManyRemappedRows, Unit: "rows", Quiet: backFor, Text: "many rows of memory are remapped for uncorrected errors", Source: linkDCGM},
 	reading("inforom_corrupt", events.Degraded, events.ActionContact, field.InfoROMCorrupt, "the board's InfoROM is corrupt", linkDCGM),
 	{Name: "corrected_sram_errors", State: events.Degraded, Action: events.ActionDrain, Condition: field.ManyCorrectedSRAM, Unit: "errors in a day", Quiet: 24 * time.Hour, Text: "very many corrected errors of SRAM", Source: linkAzure},
@@ -186,7 +186,7 @@ func reading(name string, s events.State, a events.Action, c field.Condition, te
 	return Rule{Name: name, State: s, Action: a, Condition: c, Quiet: backFor, Text: text, Source: source}
 }
 
-// notAMD returns a rule on pages of memory. AMD's driver retires many at once, and reports waiting and failed pages itself.
+// notAMD returns a rule on memory. AMD's driver retires many pages at once, and reports waiting and failed ones itself.
 func notAMD(r Rule) Rule {
 	r.NotOf = field.VendorAMD
 	return r

@@ -328,7 +328,7 @@ func (w *Watch) applyObservation(o *Observation, now time.Time) {
 		// It happened before the reset.
 	default:
 		c := t.condition(rule)
-		c.logOnly = o.Source == SourceKernelLog && !o.Confirms && (c.logOnly || !c.active)
+		c.logOnly = o.Source == SourceKernelLog && !o.Confirms && (c.logOnly || c.holds.IsZero())
 		t.dirty = true
 		t.raise(c, at, events.Evidence{Time: at, Source: o.Source, Text: cmp.Or(o.Text, rule.Text)})
 	}

@@ -164,6 +164,19 @@ func TestHarmlessLines(t *testing.T) {
 	}
 }
 
+// TestConfirmedBurst: a second line, of a new burst, does not take the confirmation of the first from a fault that waits.
+func TestConfirmedBurst(t *testing.T) {
+	n := newNode(t, 1, Options{}, field.GPUTemperature)
+	n.step(60, 2, time.Second, events.OK, "")
+	line := "NVRM: Xid (PCI:0000:3b:00): 74, NVLink: fatal error detected on link 3(0x10000, 0x0, 0x0)"
+	for _, o := range []Observation{{Source: "nvml"}, {Source: SourceKernelLog, Text: line, Confirms: true}, {Source: SourceKernelLog, Text: line}} {
+		o.Reason, o.Code, o.Device, o.Time = ReasonXID, 74, "GPU-a", n.now
+		n.Observe(o)
+		n.tick(900 * time.Millisecond)
+	}
+	n.step(60, 3, time.Second, events.Failed, "xid_74")
+}
+
 // TestXIDKinds: the driver reports a code, and its line in the log may say that nothing is wrong, or that the GPU must be
 // reset.
 func TestXIDKinds(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"mime"
-	"net"
 	"net/http"
 	"net/url"
 	"path"
@@ -105,7 +104,7 @@ func (u *URL) fetch(ctx context.Context) (o *lists.Offer, etag string, err error
 	}
 	answer, err := u.client.Do(request)
 	if err != nil {
-		return nil, "", plain(err)
+		return nil, "", transport.Plain(err, requestTimeout)
 	}
 	defer answer.Body.Close() //nolint:errcheck // the body was only read
 	switch {
@@ -120,7 +119,7 @@ func (u *URL) fetch(ctx context.Context) (o *lists.Offer, etag string, err error
 	content, err := io.ReadAll(io.LimitReader(answer.Body, u.maxBytes+1))
 	switch {
 	case err != nil:
-		return nil, "", fmt.Errorf("read the answer: %w", plain(err))
+		return nil, "", fmt.Errorf("read the answer: %w", transport.Plain(err, requestTimeout))
 	case len(content) == 0:
 		return nil, "", errors.New("the answer is empty")
 	case int64(len(content)) > u.maxBytes:
@@ -128,7 +127,7 @@ func (u *URL) fetch(ctx context.Context) (o *lists.Offer, etag string, err error
 	}
 	h := answer.Header
 	switch endless := answer.ContentLength < 0 && len(answer.TransferEncoding) == 0 && answer.ProtoMajor < 2; {
-	case endless && (h.Get("Repr-Digest")+h.Get("Content-Digest")+h.Get("Digest") != "" || len(answer.Trailer) > 0):
+	case endless && (h.Get("Repr-Digest")+h.Get("Content-Digest")+h.Get("Digest") != "" || h.Get("Trailer") != ""):
 		return nil, "", errors.New("the answer has a digest and no length: it may be cut; use a server that sends the length")
 	case endless && !bytes.HasSuffix(content, []byte("\n")):
 		return nil, "", errors.New("the answer has no length and ends in the middle of a line")
@@ -137,17 +136,6 @@ func (u *URL) fetch(ctx context.Context) (o *lists.Offer, etag string, err error
 	return &lists.Offer{
 		Origin: transport.Origin(u.url.String()), Revision: revision(etag, answer.Header.Get("Last-Modified")), Content: content, YAML: isYAML(answer),
 	}, etag, nil
-}
-
-// plain returns a request's error without secrets.
-func plain(err error) error {
-	if err = transport.WithoutURL(err); errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("the server has not answered within %v", requestTimeout)
-	}
-	if e := new(net.DNSError); errors.As(err, &e) { // a redirect may have named the host
-		return fmt.Errorf("the server's name cannot be resolved: %s", e.Err)
-	}
-	return errors.New(transport.Hide(err.Error(), func(string) bool { return false }))
 }
 
 // maxHeader bounds the stored header values, in bytes.

@@ -201,11 +201,13 @@ func TestURLReadsNoMoreThanItMay(t *testing.T) {
 	if err := s.ask(t.Context()); err == nil || !strings.Contains(err.Error(), "unexpected EOF") || len(s.offers) > 0 {
 		t.Errorf("of half a list: %v, delivered %v", err, s.offers)
 	}
-	for content, want := range map[string]string{listA: "", listA[:len(listA)-3]: "in the middle of a line", "digest": "a digest and no length"} {
+	for content, want := range map[string]string{listA: "", listA[:len(listA)-3]: "in the middle of a line", "digest": "a digest and no length", "trailer": "a digest and no length"} {
 		s.client.Transport = roundTrip(func(r *http.Request) (*http.Response, error) {
 			a := &http.Response{StatusCode: http.StatusOK, ProtoMajor: 1, ContentLength: -1, Request: r, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(content))}
 			if content == "digest" {
 				a.Header.Set("Repr-Digest", "sha-256=:x:")
+			} else if content == "trailer" {
+				a.Header.Set("Trailer", "Repr-Digest")
 			}
 			return a, nil
 		})

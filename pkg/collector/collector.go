@@ -62,8 +62,7 @@ type Dater interface {
 	Dated(device int) int64
 }
 
-// Silent is an optional ability of a Source without columns: its device hangs or is lost, which a session tells even
-// if it has no other device.
+// Silent is an optional ability of a Source without columns: a session tells that its device hangs or is lost.
 type Silent interface{ Silent() bool }
 
 // Resumer is an optional ability of a Collector whose library keeps a history of XIDs. Before Open, Resume receives the

@@ -2,9 +2,9 @@ package field
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -113,7 +113,7 @@ func Format(l List) []byte {
 			options = append(options, "interval="+f.Interval.String())
 		}
 		if len(f.Buckets) > 0 {
-			options = append(options, "buckets="+joinFloats(f.Buckets))
+			options = append(options, "buckets="+strings.ReplaceAll(strings.Trim(fmt.Sprint(f.Buckets), "[]"), " ", "|"))
 		}
 		if f.Names != "" {
 			options = append(options, "names="+string(f.Names))
@@ -124,14 +124,6 @@ func Format(l List) []byte {
 		b.WriteByte('\n')
 	}
 	return b.Bytes()
-}
-
-func joinFloats(in []float64) string {
-	parts := make([]string, len(in))
-	for i, v := range in {
-		parts[i] = strconv.FormatFloat(v, 'g', -1, 64)
-	}
-	return strings.Join(parts, "|")
 }
 
 // Scale converts a reading to the value of a series. float64 cannot hold a factor such as 0.001 exactly, so

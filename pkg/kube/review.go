@@ -17,7 +17,8 @@ import (
 
 const (
 	reviewFor    = 5 * time.Minute // how long the API server's answer holds
-	maxReviews   = 1 << 17         // answers that are kept
+	refusedFor   = 10 * time.Second
+	maxReviews   = 1 << 17 // answers that are kept
 	reviewWithin = 5 * time.Second
 )
 
@@ -31,6 +32,8 @@ type reviewer struct {
 	mu    sync.Mutex
 	known map[[sha256.Size]byte]review
 }
+
+var errRefused = errors.New("it is not a token of the service account")
 
 type review struct {
 	name string
@@ -61,17 +64,21 @@ func (r *reviewer) review(ctx context.Context, token string) (string, error) {
 	r.mu.Lock()
 	known := r.known[sum]
 	r.mu.Unlock()
-	if time.Since(known.at) < reviewFor {
+	switch age := time.Since(known.at); {
+	case known.name != "" && age < reviewFor:
 		return known.name, nil
-	}
-	select {
-	case r.slots <- struct{}{}:
-		defer func() { <-r.slots }()
-	default:
-		return "", errors.New("too many new tokens at once")
+	case known.name == "" && age < refusedFor:
+		return "", errRefused
+	case known.name == "": // a token that was good waits for no new one
+		select {
+		case r.slots <- struct{}{}:
+			defer func() { <-r.slots }()
+		case <-time.After(reviewWithin):
+			return "", errors.New("too many new tokens at once")
+		}
 	}
 	name, err := r.ask(ctx, token)
-	if err != nil {
+	if err != nil && !errors.Is(err, errRefused) {
 		return "", err
 	}
 	r.mu.Lock()
@@ -80,7 +87,7 @@ func (r *reviewer) review(ctx context.Context, token string) (string, error) {
 		clear(r.known)
 	}
 	r.known[sum] = review{name, time.Now()}
-	return name, nil
+	return name, err
 }
 
 func (r *reviewer) ask(ctx context.Context, token string) (string, error) {
@@ -100,7 +107,7 @@ func (r *reviewer) ask(ctx context.Context, token string) (string, error) {
 	}
 	user := t.Status.User
 	if !t.Status.Authenticated || user.Username != r.account {
-		return "", errors.New("it is not a token of the service account")
+		return "", errRefused
 	}
 	if node := user.Extra["authentication.kubernetes.io/node-name"]; len(node) > 0 {
 		return "node " + node[0], nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -152,7 +153,9 @@ func (p *Processes) poll(now time.Time) {
 			}
 		}
 	}
-	p.locations.forget()
+	l := p.locations
+	maps.DeleteFunc(l.known, func(_ int, k *located) bool { return k.round != l.round }) // that no sample has had since
+	l.round++
 	p.usage.Store(next)
 	p.report(err, len(next.Devices), o)
 	p.onChange()

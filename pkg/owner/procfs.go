@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
+
 	"os"
 	"strconv"
 	"syscall"
@@ -159,10 +159,4 @@ func (l *locations) read(pid int, start uint64) (*located, error) {
 		return nil, errGone
 	}
 	return &located{location: at, start: start, name: string(bytes.TrimSpace(name))}, nil
-}
-
-// forget drops the processes that no sample has had since the last call.
-func (l *locations) forget() {
-	maps.DeleteFunc(l.known, func(_ int, k *located) bool { return k.round != l.round })
-	l.round++
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
+	"golang.org/x/net/netutil"
 	"golang.org/x/time/rate"
 )
 
@@ -55,7 +56,6 @@ const (
 const (
 	grace         = 5 * time.Second
 	scrapedWithin = time.Minute // the longest usual interval between two scrapes
-	fairShare     = 8           // an address with more connections does not count as known
 	maxKnown      = 4096        // addresses
 )
 
@@ -68,7 +68,7 @@ func (c *connections) rank(v *connection, now time.Time) int {
 		return idle
 	case v.active && (age >= grace || !lately):
 		return slow
-	case lately:
+	case lately && v.asked:
 		return known
 	}
 	return young
@@ -82,6 +82,13 @@ const maxHandshakes = 64
 
 func newConnections(limit int, evicted prometheus.Counter, log *zap.Logger) *connections {
 	return &connections{limit: limit, silent: limit, evicted: evicted, log: log, warn: rate.Sometimes{Interval: warnEvery}, open: map[net.Conn]*connection{}, answered: map[netip.Prefix]time.Time{}}
+}
+
+// Bound limits the connections of an HTTP server as the exporter's are: those that do nothing go first.
+func Bound(srv *http.Server, l net.Listener, limit int, log *zap.Logger) net.Listener {
+	c := newConnections(limit, prometheus.NewCounter(prometheus.CounterOpts{}), log)
+	srv.ConnState = c.changed
+	return netutil.LimitListener(l, c.slots())
 }
 
 // useTLS lowers the limit of connections without a request.
@@ -121,26 +128,22 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 // evictLocked evicts one connection if there are too many, or too many without a request from the newest's address. A client
 // whose idle connection goes opens another one for its next scrape.
 func (c *connections) evictLocked(newest net.Conn) {
-	now, address, total, unasked := time.Now(), c.open[newest].address, 0, 0
+	now, address, total := time.Now(), c.open[newest].address, 0
 	of := map[netip.Prefix]int{}
 	for _, v := range c.open {
 		if !v.evicted {
 			total++
-			of[v.address]++
-			if v.address == address && !v.asked {
-				unasked++
+			if !v.asked {
+				of[v.address]++
 			}
 		}
 	}
-	if total <= c.limit && unasked <= c.silent {
+	if total <= c.limit && of[address] <= c.silent {
 		return
 	}
 	victim, lowest, most := newest, known+1, 0
 	for conn, v := range c.open {
-		rank, share := c.rank(v, now), max(of[v.address], fairShare)
-		if share > fairShare {
-			rank = min(rank, slow)
-		}
+		rank, share := c.rank(v, now), of[v.address]
 		if v.evicted || conn == newest || rank > lowest || total <= c.limit && (v.address != address || v.asked) {
 			continue
 		}

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -39,8 +40,9 @@ type logins struct {
 // loginClient is an address that has sent new passwords.
 type loginClient struct {
 	*rate.Limiter
-	wrong    bool // its last one was wrong, or it did not wait for the answer
+	wrong    bool // its last one was wrong
 	attempts int
+	at       time.Time // of the last one
 }
 
 // login is a password that waits.
@@ -162,11 +164,12 @@ func (l *logins) begin(key [sha256.Size]byte, address netip.Prefix) (w *login, r
 	a := l.addresses[address]
 	if a == nil {
 		if len(l.addresses) >= maxKnownLogins {
-			clear(l.addresses)
+			delete(l.addresses, slices.MinFunc(slices.Collect(maps.Keys(l.addresses)), func(a, b netip.Prefix) int { return l.addresses[a].at.Compare(l.addresses[b].at) }))
 		}
 		a = &loginClient{Limiter: rate.NewLimiter(rate.Every(loginPause), freeLogins)}
 		l.addresses[address] = a
 	}
+	a.at = time.Now()
 	if !a.Allow() {
 		return nil, reasonBackoff
 	}
@@ -174,7 +177,7 @@ func (l *logins) begin(key [sha256.Size]byte, address netip.Prefix) (w *login, r
 	w = &login{loginClient: a, nth: a.attempts, turn: make(chan bool, 1)}
 	l.waiting = append(l.waiting, w)
 	if len(l.waiting) > maxWaitingLogins {
-		last := slices.MaxFunc(l.waiting, (*login).after)
+		last := slices.MaxFunc(append([]*login{w}, l.waiting...), (*login).after) // the newest of equals
 		l.removeLocked(last)
 		last.turn <- false
 	}
@@ -203,7 +206,6 @@ func (l *logins) nextLocked() {
 func (l *logins) leave(w *login) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	w.wrong = true
 	if !l.removeLocked(w) && <-w.turn { // it was its turn
 		l.comparing = false
 		l.nextLocked()

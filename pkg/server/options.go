@@ -19,7 +19,7 @@ type Options struct {
 	// SystemdSocket uses the listening sockets of systemd's socket activation instead of Address.
 	SystemdSocket bool
 	// WebConfigFile is the exporter-toolkit file with TLS, basic auth and further headers; "" means plain HTTP. It is
-	// read again for each TLS handshake and request, so that certificates and users can change.
+	// read every few seconds, so that certificates and users can change.
 	WebConfigFile string
 
 	ReadTimeout  time.Duration // for a request, and at most 5 s of it for the header; 0 means 10s

@@ -28,7 +28,7 @@
 //
 // Limits. Header, read, write and idle timeouts, the size of headers, the connections (see connections), the memory of
 // pages that are being sent (see sending), the passwords that are checked at a time (see logins). TLS, basic auth,
-// systemd sockets and further headers come from exporter-toolkit, which also answers 401 and 429 by itself.
+// systemd sockets and further headers come from exporter-toolkit.
 //
 // Goroutines. Run owns the listeners' goroutines and ends them; handlers run in those of net/http. A Server's methods
 // may be called from any goroutine.

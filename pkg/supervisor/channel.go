@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -53,41 +52,46 @@ const (
 var limits = map[string]int{"View": maxSources, "Sources": maxSources, "Devices": maxDevices, "Columns": maxColumns, "Labels": maxColumns, "Facts": maxColumns, "Texts": maxColumns,
 	"Absent": maxColumns, "Explanations": maxDevices, "Calls": maxSources, "Implausible": maxSources}
 
-var quoted = regexp.MustCompile(`^"(?:[^"\\]|\\.)*"`)
+// container is a list or an object around a value of a JSON text.
+type container struct {
+	name, next  string // its own, and that of the value after its last key, if limits has them
+	object, key bool   // a value follows a key
+}
 
-// countElements returns an error if a JSON text has more elements than limits allows.
+// countElements returns an error if a JSON text has more elements than limits allows. It takes time in proportion to the text.
 func countElements(text []byte) error {
-	var open []string // names of the lists and objects around the current byte
-	counts, last, name := map[string]int{}, "", ""
-	for i := 0; i < len(text); i++ {
-		switch text[i] {
-		case '"':
-			last = string(quoted.Find(text[i:]))
-			i += max(0, len(last)-1)
-		case ':':
-			_ = json.Unmarshal([]byte(last), &last) // with escapes; an invalid text fails later
+	open, counts := []container{{}}, map[string]int{}
+	d := json.NewDecoder(bytes.NewReader(text))
+	for t, err := d.Token(); !errors.Is(err, io.EOF); t, err = d.Token() {
+		in := &open[len(open)-1]
+		delimiter, _ := t.(json.Delim)
+		switch {
+		case err != nil:
+			return fmt.Errorf("%w: %w", errChannel, err)
+		case delimiter == ']' || delimiter == '}':
+			open = open[:len(open)-1]
+			continue
+		case in.object && !in.key:
+			in.key, in.next = true, ""
+			key, _ := t.(string)
+			if len(key) > maxText { // it may become a label
+				return fmt.Errorf("%w: a name of %d bytes: at most %d", errChannel, len(key), maxText)
+			}
 			for known := range limits {
-				if strings.EqualFold(known, last) { // as encoding/json does
-					name = known
+				if strings.EqualFold(known, key) { // as encoding/json does
+					in.next = known
 				}
 			}
-		case '[', '{':
-			if counts[name]++; len(open) == maxDepth {
+			continue
+		}
+		if counts[in.name]++; counts[in.name] > limits[in.name] && in.name != "" {
+			return fmt.Errorf("%w: %d elements of %s: at most %d", errChannel, counts[in.name], in.name, limits[in.name])
+		}
+		in.key = false
+		if delimiter != 0 {
+			if open = append(open, container{name: in.next, object: delimiter == '{'}); len(open) > maxDepth {
 				return fmt.Errorf("%w: a message of more than %d levels", errChannel, maxDepth)
 			}
-			open, name = append(open, name), ""
-		case ']', '}':
-			open = open[:max(0, len(open)-1)]
-		case ',':
-			if len(open) > 0 {
-				counts[open[len(open)-1]]++
-			}
-			name = ""
-		}
-	}
-	for name, most := range limits {
-		if counts[name] > most {
-			return fmt.Errorf("%w: %d elements of %s: at most %d", errChannel, counts[name], name, most)
 		}
 	}
 	return nil

@@ -419,6 +419,7 @@ func TestCostOfMessages(t *testing.T) {
 		`{"view":[{"d\u0065viceſ" : [` + many(maxCommas) + `]}]}`, `{"View":[{"Explanations":[` + many(maxCommas) + `]}]}`,
 		`{"View":[{"Devices":[],"Devices":[` + many(maxCommas) + `]}]}`, `{"View":[{"Columns":[{"Labels":[` + many(maxCommas) + `]}]}]}`,
 		`{"States":{"Devices":[` + many(maxCommas) + `]}}`, `{"Costs":{"Calls":{"":` + strings.Repeat(`{},"x":`, maxCommas) + `{}}}}`, strings.Repeat("[", maxMessage),
+		`{"View":` + strings.Repeat(`"\"`, maxMessage/3), // a regular expression would take days
 	} {
 		var before, after runtime.MemStats
 		runtime.GC()

@@ -474,8 +474,9 @@ func freeze(t *testing.T, pid int) {
 // A child that does not end after SIGKILL (simulated here) is reported, and no second child starts.
 func TestAChildThatCannotBeKilled(t *testing.T) {
 	t.Parallel()
-	v := supervise(t, "counting", Options{})
+	v := supervise(t, "one hangs", Options{Session: session.Options{Deadline: 100 * time.Millisecond}})
 	v.await()
+	eventually.True(t, "a call to hang", func() bool { return v.Status().Devices[1].Cause.Hangs() })
 	pid := v.pid()
 	freeze(t, pid) // it ignores the request to end
 	c := v.now.Load().life.(*child)
@@ -488,6 +489,7 @@ func TestAChildThatCannotBeKilled(t *testing.T) {
 	done := v.Change(setList(collectortest.Gauges(t, power)))
 	eventually.True(t, "the status", func() bool { st := v.Status(); return st.Cause == session.CauseStuck })
 	testkit.Has(t, "reason, with the number of the process", v.Status().Reason, fmt.Sprint(pid))
+	testkit.Equal(t, "causes", []session.Cause{session.CauseChild, session.CauseStuck}, []session.Cause{v.Status().Devices[0].Cause, v.Status().Devices[1].Cause})
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 		t.Fatal(err)
 	}

@@ -423,11 +423,11 @@ func (f *Failover) read(sources []*view.Source, now time.Time) map[string]bool {
 	return out
 }
 
-// ready reports whether a source of the secondary can replace kept rows: it has a value for one of its devices and for
-// each reading that was shown, including readings that take two rows.
+// ready reports whether a source of the secondary can replace kept rows: it has a value for one of its devices and, unless
+// the kept rows become old, for each reading that was shown, including readings that take two rows.
 func (f *Failover) ready(s *view.Source, now time.Time) bool {
 	return s.Latest(&f.row) && slices.ContainsFunc(f.row.Stamps, func(stamp int64) bool { return stamp != 0 }) &&
-		complete(f.published, []*view.Source{s}, now, 4*f.o.Patience, patientRows)
+		(now.Sub(time.Unix(0, f.stampOf(f.kept, true))) > f.patience(f.kept)*3/2 || complete(f.published, []*view.Source{s}, now, 4*f.o.Patience, patientRows))
 }
 
 // sampled returns the sources that have a session. The source of an absent GPU has no interval.

@@ -53,7 +53,10 @@ func (t *state) devices(deadline time.Duration) []session.DeviceStatus {
 	case len(t.sources) == 0 || time.Now().Before(t.until):
 		return t.former
 	}
-	var out []session.DeviceStatus
+	var out, said []session.DeviceStatus
+	if t.cause == session.CauseStuck && t.life != nil && heldBy(t.life.states()) != "" {
+		said = t.life.states()
+	}
 	var row ring.Row
 	for _, s := range t.sources {
 		sampled := s.Latest(&row)
@@ -64,6 +67,9 @@ func (t *state) devices(deadline time.Duration) []session.DeviceStatus {
 				if t.cause == session.CauseChild && time.Since(d.LastSample) < s.IntervalOf(i)+deadline {
 					d.State, d.Cause, d.Reason = session.Up, session.CauseNone, ""
 				}
+			}
+			if n := len(out); n < len(said) && !said[n].Cause.Hangs() {
+				d.Cause = session.CauseChild // only the others hang
 			}
 			out = append(out, d)
 		}

@@ -168,7 +168,7 @@ func faultOf(r *health.Rule) (fault, bool) {
 		listed := map[field.Level]string{field.Switch: "DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT", field.Link: d.Name}[d.Level]
 		f.profiles, f.csv, f.level = []string{nvidiaNode}, listed+", gauge, x, interval=1s\n", field.Switch
 		bad.Switches = []fake.Span{{First: 0, Last: 0}}
-	case d.ID != 150 && d.ID != 311:
+	case d.ID != 150:
 		f.profiles = []string{nvidiaNode} // AMD GPUs lack these readings, or have rules of their own
 	}
 	switch {

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/google/uuid"
 	"github.com/open-telemetry/opamp-go/protobufs"
@@ -107,9 +108,10 @@ func text(v *protobufs.AnyValue) string {
 	return ""
 }
 
-// cut returns a copy of at most that many bytes. It never splits a character.
+// cut returns a copy of at most that many bytes, in whole characters, without those that a terminal would obey.
 func cut(s string, most int) string {
-	return strings.Clone(strings.ToValidUTF8(s[:min(len(s), most)], ""))
+	s = strings.ToValidUTF8(s[:min(len(s), most)], "")
+	return strings.Clone(strings.Join(strings.FieldsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }), ""))
 }
 
 // examine extracts the gates' numbers and the unhealthy components.

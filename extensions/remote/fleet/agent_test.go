@@ -91,6 +91,17 @@ func TestAgentsLimit(t *testing.T) {
 			t.Fatalf("agent %s is not silent and was forgotten", n.host)
 		}
 	}
+	s.core.o.MaxAgents = 1000
+	for who, want := range map[string]int{"node n1": 3, "token": 1} { // a node has one for each vendor
+		taken := 0
+		for i := range 5 {
+			if a := s.core.report(&report{uid: UID{0: byte(len(who)), 15: byte(i)}, capabilities: takesLists, labels: map[string]string{"host.name": who}}, credential{name: who}, s.now); a.ErrorResponse == nil {
+				taken++
+			}
+		}
+		testkit.Equal(t, "agents of "+who, want, taken)
+	}
+	testkit.Equal(t, "a text for a terminal", "ab[2Jc", cut("a\nb\x1b[2J\tcd", 9))
 }
 
 // TestDuplicateUID: if two nodes use one uid, the server assigns the second node another one, always the same.

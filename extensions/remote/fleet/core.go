@@ -3,6 +3,7 @@ package fleet
 import (
 	"encoding/hex"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -29,7 +30,6 @@ type core struct {
 	saveErr error // error of the last write
 
 	agents map[UID]*agent
-	of     map[string]UID // agents by credentials that are not shared
 	ticked time.Time
 	totals totals
 }
@@ -42,10 +42,7 @@ var (
 
 func newCore(o Options, t totals, st *store, s *saved, now time.Time) *core {
 	c := &core{
-		o: o, log: o.Log, store: st, saved: s, started: now, ticked: now, plan: &Plan{}, totals: t, agents: map[UID]*agent{}, of: map[string]UID{},
-	}
-	for uid, b := range s.bound {
-		c.of[b.Credential] = uid
+		o: o, log: o.Log, store: st, saved: s, started: now, ticked: now, plan: &Plan{}, totals: t, agents: map[UID]*agent{},
 	}
 	return c
 }
@@ -111,30 +108,33 @@ func (c *core) report(r *report, who credential, now time.Time) *protobufs.Serve
 // does not save it gets the same one again.
 func another(uid UID, by string) UID { return uuid.NewSHA1(uid, []byte(by)) }
 
-// bind ties a uid to a credential. One that is not shared has one agent at a time.
+// bind ties a uid to a credential. One that is not shared has one agent at a time, a node a few.
 func (c *core) bind(uid UID, who credential, now time.Time) error {
 	if c.bound[uid] != nil {
 		return nil
 	}
-	if former, used := c.of[who.name]; used && !who.shared {
-		if a := c.agents[former]; a != nil && !a.left && now.Sub(a.seen) < silentAfter {
-			return errUsed
+	others := 0 // of the same credential
+	for former, b := range c.bound {
+		switch a := c.agents[former]; {
+		case b.Credential != who.name || who.shared:
+		case a != nil && !a.left && now.Sub(a.seen) < silentAfter:
+			others++
+		default:
+			c.forget(former)
 		}
-		c.forget(former)
+	}
+	if others > 0 && (others > 2 || !strings.HasPrefix(who.name, "node ")) { // a node's service account may have one for each vendor
+		return errUsed
 	}
 	if len(c.bound) >= c.o.MaxAgents && !c.room(now) {
 		return errFull
 	}
 	c.lastAgent++
 	c.bound[uid], c.unsaved = &bound{who.name, c.lastAgent, now.UTC()}, true
-	c.of[who.name] = uid
 	return nil
 }
 
 func (c *core) forget(uid UID) {
-	if b := c.bound[uid]; b != nil && c.of[b.Credential] == uid {
-		delete(c.of, b.Credential)
-	}
 	delete(c.bound, uid)
 	delete(c.agents, uid)
 }

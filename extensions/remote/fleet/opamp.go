@@ -39,6 +39,7 @@ func (s *Server) agents(login *Login) *http.Server {
 		who, ok := login.who(r)
 		if !ok {
 			s.refuse(refusedLogin)
+			w.Header().Set("Connection", "close") // a stranger's connection keeps no place
 			http.Error(w, "a bearer token is needed, or this one is unknown", http.StatusUnauthorized)
 			return
 		}

@@ -17,7 +17,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
-	"golang.org/x/net/netutil"
 
 	"warpgauge/pkg/file"
 )
@@ -72,7 +71,11 @@ func (s *Server) Run(ctx context.Context, agents, operators *Endpoint) error {
 	start := func(e *Endpoint, l net.Listener, srv *http.Server) {
 		wg.Go(func() { ended <- e.serve(ctx, l, srv); cancel() })
 	}
-	start(agents, netutil.LimitListener(agents.Listener, s.o.MaxAgents+maxHTTPRequests), s.agents(agents.Login))
+	srv := s.agents(agents.Login)
+	if agents.Bound != nil {
+		agents.Listener = agents.Bound(srv, agents.Listener, s.o.MaxAgents+maxHTTPRequests, s.o.Log)
+	}
+	start(agents, agents.Listener, srv)
 	start(operators, operators.Listener, s.operators(operators.Login))
 	wg.Go(func() { s.tick(ctx) })
 	wg.Go(func() {
@@ -118,7 +121,8 @@ func (s *Server) bounded(h http.Handler, toAnswer time.Duration) *http.Server {
 type Endpoint struct {
 	Listener net.Listener
 	Login    *Login
-	Serve    func(*http.Server, net.Listener) error // nil: plain HTTP
+	Serve    func(*http.Server, net.Listener) error                          // nil: plain HTTP
+	Bound    func(*http.Server, net.Listener, int, *zap.Logger) net.Listener // limits the connections of agents
 }
 
 // serve serves until ctx ends.

@@ -65,7 +65,7 @@ func TestFaultsOfTheServer(t *testing.T) {
 		want    string
 		least   time.Duration // minimum time until the second request
 	}{
-		"hangs": {hang, "context deadline exceeded|timeout awaiting response headers", 0},
+		"hangs": {hang, "has not answered within", 0},
 		"hangs in answer": {func(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(http.StatusOK)
 			w.(http.Flusher).Flush()
@@ -179,12 +179,11 @@ func TestFaultsOfOffers(t *testing.T) {
 		offer *protobufs.AgentRemoteConfig
 		want  []string
 	}{
-		"no hash":              {config("", ConfigName, "", csv), []string{"no config_hash"}},
-		"long hash":            {config(strings.Repeat("h", 10000), ConfigName, "", csv), []string{"config_hash has 10000 bytes"}},
-		"an empty list":        {config("x", ConfigName, "", ""), []string{"list is empty"}},
-		"other files":          {files("x", "collector.yaml", "supervisor.yaml"), []string{`only "collector.yaml", "supervisor.yaml"`, `name the field list "field-list", or leave its name empty`}},
-		"other content":        {config("x", ConfigName, "application/"+strings.Repeat("x", 52), "{}"), []string{`content type is "application/xxx`, "text/csv or application/yaml"}},
-		"content type is none": {config("x", ConfigName, "text/\x00;;", "{}"), []string{`content type is "text/`}},
+		"no hash":       {config("", ConfigName, "", csv), []string{"no config_hash"}},
+		"long hash":     {config(strings.Repeat("h", 10000), ConfigName, "", csv), []string{"config_hash has 10000 bytes"}},
+		"an empty list": {config("x", ConfigName, "", ""), []string{"list is empty"}},
+		"other files":   {files("x", "collector.yaml", "supervisor.yaml"), []string{"other names (2)", `name the field list "field-list", or leave its name empty`}},
+		"other content": {config("x", ConfigName, "application/"+strings.Repeat("x", 52), "{}"), []string{"another content type", "text/csv or application/yaml"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

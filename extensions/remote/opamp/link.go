@@ -41,7 +41,7 @@ func (a *Agent) send(ctx context.Context, m *protobufs.AgentToServer, within tim
 	r.Header.Set("OpAMP-Instance-UID", a.id.String())
 	answer, err := a.client.Do(r)
 	if err != nil {
-		return nil, transport.WithoutURL(err)
+		return nil, transport.Plain(err, within)
 	}
 	defer func() { _ = answer.Body.Close() }()
 	if answer.StatusCode != http.StatusOK {

@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -117,7 +116,7 @@ func newOffer(c *protobufs.AgentRemoteConfig, origin string) *offer {
 		o.list, o.err = list(c.GetConfig().GetConfigMap())
 	}
 	if o.err != nil {
-		o.sum = sha256.Sum256([]byte(o.err.Error()))
+		o.list, o.sum = nil, sha256.Sum256([]byte(o.err.Error()))
 		return o
 	}
 	o.list.Origin, o.list.Revision = origin, hex.EncodeToString(o.hash)
@@ -133,20 +132,12 @@ func list(files map[string]*protobufs.AgentConfigFile) (*lists.Offer, error) {
 	case len(files) == 0:
 		return &lists.Offer{}, nil
 	case file == nil:
-		names := slices.Sorted(maps.Keys(files))
-		for i := range names {
-			names[i] = fmt.Sprintf("%q", text(names[i], 64))
-		}
-		shown := strings.Join(names[:min(len(names), 8)], ", ")
-		return nil, fmt.Errorf("the offer has only %s: name the field list %q, or leave its name empty", shown, ConfigName)
+		return nil, fmt.Errorf("the offer has only files of other names (%d): name the field list %q, or leave its name empty", len(files), ConfigName)
 	case len(file.GetBody()) == 0:
 		return nil, errors.New("the offer's list is empty")
 	}
 	yaml, err := isYAML(file.GetContentType(), file.GetBody())
-	if err != nil {
-		return nil, err
-	}
-	return &lists.Offer{Content: file.GetBody(), YAML: yaml}, nil
+	return &lists.Offer{Content: file.GetBody(), YAML: yaml}, err
 }
 
 // isYAML reports whether a list is YAML. A YAML list has a version.
@@ -160,5 +151,5 @@ func isYAML(contentType string, body []byte) (bool, error) {
 	case "", "text/plain":
 		return bytes.HasPrefix(body, []byte("version:")) || bytes.Contains(body, []byte("\nversion:")), nil
 	}
-	return false, fmt.Errorf("the list's content type is %q: send text/csv or application/yaml", text(contentType, 64))
+	return false, errors.New("the list has another content type: send text/csv or application/yaml")
 }

@@ -203,6 +203,17 @@ func WithoutURL(err error) error {
 	return err
 }
 
+// Plain returns a request's error without secrets.
+func Plain(err error, within time.Duration) error {
+	if err = WithoutURL(err); errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("the server has not answered within %v", within)
+	}
+	if e := new(net.DNSError); errors.As(err, &e) { // a redirect may have named the host
+		return fmt.Errorf("the server's name cannot be resolved: %s", e.Err)
+	}
+	return errors.New(Hide(err.Error(), func(string) bool { return false }))
+}
+
 // Jitter returns d ± 20 %, so that nodes which start together do not poll together.
 func Jitter(d time.Duration) time.Duration {
 	return d*4/5 + rand.N(d*2/5+1) //nolint:gosec // spreads load

@@ -23,7 +23,7 @@ func (w *Writer) addEvents(s *events.Snapshot) {
 		present[v.Device.ID] = true
 		before, known := w.last[v.Device.ID]
 		after := fmt.Sprint(v.State, v.Reason, v.Action)
-		if v.State == events.Unknown || known && after == before {
+		if v.State == events.Unknown || v.Device.Parent != "" || known && after == before { // a part is as its GPU
 			continue
 		}
 		w.last[v.Device.ID] = after

@@ -250,7 +250,7 @@ func condition(s *events.Snapshot) (c nodeCondition) {
 	latest := slices.MaxFunc(s.Verdicts, func(a, b events.Verdict) int { return a.Since.Compare(b.Since) })
 	c.LastTransitionTime = metav1.NewTime(latest.Since)
 	for _, l := range levels {
-		if of := slices.DeleteFunc(slices.Clone(s.Verdicts), func(v events.Verdict) bool { return !l.is(&v) }); len(of) > 0 {
+		if of := slices.DeleteFunc(slices.Clone(s.Verdicts), func(v events.Verdict) bool { return !l.is(&v) || v.Device.Parent != "" }); len(of) > 0 {
 			c.Status, c.Reason, c.Message = l.status, l.reason, describe(of)
 			return c
 		}
