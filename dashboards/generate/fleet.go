@@ -46,10 +46,8 @@ func fleet() *builder {
 		fleetWide(`topk(10, max by (cluster, instance, gpu, modelName) (DCGM_FI_DEV_GPU_TEMP{S}))`), nodeColumn, gpuColumn, modelColumn, value("Temperature")).
 		coloured("Temperature", from(83, "yellow"), from(87, "red"))
 	b.table(12, "XIDs in 24 h", xidsMeaning, "short", fleetWide(xidsIn24h(ofModels)), nodeColumn, gpuColumn, modelColumn, xidColumn, xidTextColumn).empty("None.")
-	of := func(label string) string {
-		return boards(`DCGM_FI_DEV_GPU_TEMP{`+label+`!="", S}`, ", modelName, "+label)
-	}
-	drivers := driverOf(`(` + of("DCGM_FI_DRIVER_VERSION") + ` or ` + of("DCGM_FI_SYSTEM_DRIVER_VERSION") + `)`)
+	drivers := driverOf(`(` + boards(`DCGM_FI_DEV_GPU_TEMP{DCGM_FI_DRIVER_VERSION!="", S}`, ", modelName, DCGM_FI_DRIVER_VERSION") +
+		` or ` + boards(`DCGM_FI_DEV_GPU_TEMP{DCGM_FI_SYSTEM_DRIVER_VERSION!="", S}`, ", modelName, DCGM_FI_SYSTEM_DRIVER_VERSION") + `)`)
 	b.table(12, "Drivers", "GPUs by driver version.", "short",
 		fleetWide(`count by (driver, modelName) (count by (cluster, instance, gpu, UUID, driver, modelName) (`+drivers+`))`),
 		modelColumn, column{"driver", "Driver", 0}, value("GPUs"))
