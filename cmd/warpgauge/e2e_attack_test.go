@@ -80,12 +80,8 @@ func TestE2EAttack(t *testing.T) {
 		{"2000 addresses, silent", nil, 300, apart(2000, func(ctx context.Context, c net.Conn) { _, _ = c.Read(make([]byte, 1)) })},
 		{"1200 addresses, slow readers of 200 GPUs", []string{"--fake-devices=200"}, 500, apart(1200, slowReader)},
 		{"600 addresses, TLS that stalls", encrypted, 300, apart(600, trickle("\x16\x03\x01"))},
-		{"600 addresses that ask each second", nil, 300, apart(600, func(ctx context.Context, c net.Conn) {
-			go func() { _, _ = io.Copy(io.Discard, c) }()
-			for err := error(nil); err == nil; pause(ctx, time.Second) {
-				_, err = io.WriteString(c, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
-			}
-		})},
+		{"600 addresses that ask each second", nil, 300, apart(600, asking("/metrics"))},
+		{"128 streams of 200 GPUs", []string{"--fake-devices=200"}, 500, clients(128, asking("/api/v1/stream"))},
 		{"64 addresses, wrong passwords", users, 300, apart(64, wrongPasswords)},
 		{afterRestart, users, 300, apart(64, wrongPasswords)},
 		{"lists that are FIFOs, devices, 10 GB", []string{"--enable-reload-endpoint", "-f", list}, 300, hostileLists(list)},
@@ -268,6 +264,16 @@ func exchange(c net.Conn, request string) bool {
 		_, err = c.Read(make([]byte, 64<<10))
 	}
 	return err == nil
+}
+
+// asking sends a request each second, and reads all answers.
+func asking(path string) func(context.Context, net.Conn) {
+	return func(ctx context.Context, c net.Conn) {
+		go func() { _, _ = io.Copy(io.Discard, c) }()
+		for err := error(nil); err == nil; pause(ctx, time.Second) {
+			_, err = io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: x\r\n\r\n")
+		}
+	}
 }
 
 // requests repeats a request over one connection until that ends.

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"net/http"
@@ -66,7 +67,7 @@ func (s *streams) serve(w http.ResponseWriter, r *http.Request, q *query) error 
 		return err
 	}
 	size := f.size(part)
-	defer s.held.Add(-size)
+	defer func() { s.held.Add(-size) }()
 	if s.held.Add(size) > maxHeld {
 		return busy("the streams need too much memory: close one, or ask for fewer series with device= and field=")
 	}
@@ -114,6 +115,12 @@ func (s *streams) serve(w http.ResponseWriter, r *http.Request, q *query) error 
 		}
 		part, more, err = f.next()
 		<-s.api.building
+		if grown := f.size(part) - size; err == nil && grown > 0 { // devices have come
+			size += grown
+			if s.held.Add(grown) > maxHeld {
+				err = errors.New("the streams need too much memory: close one")
+			}
+		}
 		if err != nil {
 			send(problemEvent(err.Error()))
 			return nil
