@@ -17,8 +17,7 @@ import (
 
 const (
 	reviewFor    = 5 * time.Minute // how long the API server's answer holds
-	refusedFor   = 10 * time.Second
-	maxReviews   = 1 << 17 // answers that are kept
+	maxReviews   = 1 << 17         // answers that are kept
 	reviewWithin = 5 * time.Second
 )
 
@@ -67,7 +66,7 @@ func (r *reviewer) review(ctx context.Context, token string) (string, error) {
 	switch age := time.Since(known.at); {
 	case known.name != "" && age < reviewFor:
 		return known.name, nil
-	case known.name == "" && age < refusedFor:
+	case known.name == "" && age < 10*time.Second:
 		return "", errRefused
 	case known.name == "": // a token that was good waits for no new one
 		select {

@@ -37,7 +37,9 @@ type jobFile struct {
 
 // update accepts a complete content at once. It accepts an incomplete or unusable one when two reads agree.
 func (f *jobFile) update(c content) {
-	f.pending = (c.open || c.whole) && !c.equal(f.last)
+	now, was := c, f.last
+	now.err, was.err = nil, nil
+	f.pending = (c.open || c.whole) && !reflect.DeepEqual(now, was)
 	if !f.pending && c.reason != ReasonIO { // unreadable: the accepted content stays as long as that lasts
 		f.accepted = c
 	}
@@ -52,11 +54,6 @@ type content struct {
 	reason string            // why the file or a line was dropped; empty: nothing was dropped
 	err    error             // the system's error for reason, if any
 	whole  bool              // reason concerns the whole file
-}
-
-func (c content) equal(d content) bool {
-	c.err, d.err = nil, nil
-	return reflect.DeepEqual(c, d) //nolint:govet // both are nil
 }
 
 // readJobFile reads a file without waiting for a FIFO's writer or for a device.

@@ -164,13 +164,11 @@ func (b *bound) findEvents(row *Row) {
 // the last gap, or after the last row with samples or XIDs, such as while an engine hangs.
 func (b *bound) missed(x *xidCells, row *Row) (until int64, missed bool) {
 	p, at := b.progress[x.device], float64(row.Time/int64(time.Microsecond))
-	inGap := false
 	if x.until >= 0 {
 		at = row.Cells[x.until]
-		inGap = at > p.gap.from && at <= p.gap.to
 	}
 	until = int64(at) * int64(time.Microsecond)
-	return until, inGap || until > p.heard
+	return until, x.until >= 0 && at > p.gap.from && at <= p.gap.to || until > p.heard
 }
 
 func (m *maskCell) find(row *Row, value uint64) {

@@ -56,6 +56,7 @@ const (
 const (
 	grace         = 5 * time.Second
 	scrapedWithin = time.Minute // the longest usual interval between two scrapes
+	fairShare     = 8           // an address with more connections does not count as known
 	maxKnown      = 4096        // addresses
 )
 
@@ -68,7 +69,7 @@ func (c *connections) rank(v *connection, now time.Time) int {
 		return idle
 	case v.active && (age >= grace || !lately):
 		return slow
-	case lately && v.asked:
+	case lately:
 		return known
 	}
 	return young
@@ -128,22 +129,26 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 // evictLocked evicts one connection if there are too many, or too many without a request from the newest's address. A client
 // whose idle connection goes opens another one for its next scrape.
 func (c *connections) evictLocked(newest net.Conn) {
-	now, address, total := time.Now(), c.open[newest].address, 0
+	now, address, total, unasked := time.Now(), c.open[newest].address, 0, 0
 	of := map[netip.Prefix]int{}
 	for _, v := range c.open {
 		if !v.evicted {
 			total++
-			if !v.asked {
-				of[v.address]++
+			of[v.address]++
+			if v.address == address && !v.asked {
+				unasked++
 			}
 		}
 	}
-	if total <= c.limit && of[address] <= c.silent {
+	if total <= c.limit && unasked <= c.silent {
 		return
 	}
 	victim, lowest, most := newest, known+1, 0
 	for conn, v := range c.open {
-		rank, share := c.rank(v, now), of[v.address]
+		rank, share := c.rank(v, now), max(of[v.address], fairShare)
+		if share > fairShare {
+			rank = min(rank, slow)
+		}
 		if v.evicted || conn == newest || rank > lowest || total <= c.limit && (v.address != address || v.asked) {
 			continue
 		}

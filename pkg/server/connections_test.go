@@ -75,11 +75,22 @@ func TestEviction(t *testing.T) {
 		}
 		open("192.0.3.4:1", http.StateActive)
 		goes(slow)
-		newer := open("192.0.2.4:2") // has not asked, though its address is known
+		newer := open("192.0.2.4:2") // known by its address
 		goes(all[len(all)-2])
-		for i, want := range []*sock{newer, known, next} {
-			open(fmt.Sprintf("192.0.3.%d:1", 5+i), answers...)
-			goes(want)
+		open("192.0.3.5:1", answers...)
+		goes(known)
+		open("192.0.3.6:1", answers...)
+		goes(next)
+		c.limit = 20
+		var many []*sock
+		for i := range fairShare + 1 {
+			many = append(many, open(fmt.Sprintf("192.0.2.8:%d", i), answers...))
+		}
+		c.limit = 15
+		open("192.0.3.7:1", answers...)
+		goes(many[0])
+		if newer.cut {
+			t.Error("a known address lost its connection to one with many")
 		}
 		for _, s := range all {
 			c.changed(s, http.StateClosed)

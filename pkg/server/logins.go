@@ -40,7 +40,7 @@ type logins struct {
 // loginClient is an address that has sent new passwords.
 type loginClient struct {
 	*rate.Limiter
-	wrong    bool // its last one was wrong
+	wrong    bool // its last one was wrong, or it did not wait for the answer
 	attempts int
 	at       time.Time // of the last one
 }
@@ -206,6 +206,7 @@ func (l *logins) nextLocked() {
 func (l *logins) leave(w *login) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	w.wrong = true                      // many that leave are an attack
 	if !l.removeLocked(w) && <-w.turn { // it was its turn
 		l.comparing = false
 		l.nextLocked()

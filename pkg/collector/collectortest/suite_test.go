@@ -37,7 +37,7 @@ func TestFlaws(t *testing.T) {
 		"unknown field":                {"unknown column", "unknown drops rest"},
 		"reasons":                      {"no reason", "reason of a column", "reason twice", "reason of no device", "reason without words", "explanation missing", "reasons change"},
 		"reasons of blanks":            {"blank of another source", "blank of the session"},
-		"fixed and shared":             {"devices copied", "columns copied", "columns change", "devices change"},
+		"fixed and shared":             {"columns change", "devices change"},
 		"due cells are filled":         {"cell skipped", "due changed", "sample fails"},
 		"other cells keep their value": {"writes all"},
 		"values":                       {"sentinel", "implausible", "fraction", "all blank"},

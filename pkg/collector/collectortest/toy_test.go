@@ -309,19 +309,8 @@ func (s *toySource) flawedColumns(flaw string, fields field.List) {
 	}
 }
 
-func (s *toySource) Devices() []collector.Device {
-	if s.w.flaw == "devices copied" {
-		return slices.Clone(s.devices)
-	}
-	return s.devices
-}
-
-func (s *toySource) Columns() []collector.Column {
-	if s.w.flaw == "columns copied" {
-		return slices.Clone(s.columns)
-	}
-	return s.columns
-}
+func (s *toySource) Devices() []collector.Device { return s.devices }
+func (s *toySource) Columns() []collector.Column { return s.columns }
 
 func (s *toySource) Sample(row []float64, due []bool) error {
 	if err := s.fault(); err != nil {
