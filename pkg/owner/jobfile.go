@@ -39,7 +39,7 @@ type jobFile struct {
 func (f *jobFile) update(c content) {
 	now, was := c, f.last
 	now.err, was.err = nil, nil
-	f.pending = (c.open || c.whole) && !reflect.DeepEqual(now, was)
+	f.pending = (c.open || c.whole) && !reflect.DeepEqual(now, was) //nolint:govet // the errors are nil
 	if !f.pending && c.reason != ReasonIO { // unreadable: the accepted content stays as long as that lasts
 		f.accepted = c
 	}
