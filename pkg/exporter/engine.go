@@ -156,9 +156,10 @@ func (e *Engine) pages(cfg *config.Config, all []Vendor, page *view.Merger, reg 
 	return out
 }
 
-// patience is how long DCGM's GPUs may have no new values before NVML serves them. DCGM's values are normally up to two
-// seconds old.
-func patience(cfg *config.Config) time.Duration { return max(3750*time.Millisecond, 5*cfg.Interval/2) }
+// patience is how long DCGM's GPUs may have no new values, normally up to two seconds, before NVML serves them.
+func patience(cfg *config.Config) time.Duration {
+	return min(max(3750*time.Millisecond, 5*cfg.Interval/2), cfg.EffectiveStaleAfter()*3/4)
+}
 
 // Board returns the board with the sources of all collectors.
 func (e *Engine) Board() *view.Board { return e.board }

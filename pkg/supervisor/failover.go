@@ -40,9 +40,8 @@ type FailoverOptions struct {
 
 	// Patience is how long the primary's GPUs may have no new values. They must have new values for twice as long
 	// before the primary serves the GPUs again. At start it serves them at once.
-	Patience time.Duration
-	// StaleAfter is the age at which values leave the page.
-	StaleAfter time.Duration
+	Patience   time.Duration
+	StaleAfter time.Duration // the age at which values leave the page
 
 	Logger *zap.Logger
 }
@@ -427,7 +426,7 @@ func (f *Failover) read(sources []*view.Source, now time.Time) map[string]bool {
 // the kept rows become old, for each reading that was shown, including readings that take two rows.
 func (f *Failover) ready(s *view.Source, now time.Time) bool {
 	return s.Latest(&f.row) && slices.ContainsFunc(f.row.Stamps, func(stamp int64) bool { return stamp != 0 }) &&
-		(now.Sub(time.Unix(0, f.stampOf(f.kept, true))) > f.patience(f.kept)*3/2 || complete(f.published, []*view.Source{s}, now, 4*f.o.Patience, patientRows))
+		(now.Sub(time.Unix(0, f.stampOf(f.kept, true))) > min(f.patience(f.kept)*3/2, f.o.StaleAfter*3/4) || complete(f.published, []*view.Source{s}, now, 4*f.o.Patience, patientRows))
 }
 
 // sampled returns the sources that have a session. The source of an absent GPU has no interval.
