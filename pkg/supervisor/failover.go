@@ -71,7 +71,7 @@ type Failover struct {
 	advancing time.Duration // time with advancing values since it was last behind
 	looked    time.Time
 	stamp     int64     // of the primary's values
-	moved     time.Time // when it moved
+	moved     time.Time // when it moved, by the clock of then
 	lateAt    time.Time // when the primary's values will be late without a new one
 	began     time.Time // when the current collector began to serve
 	seen      bool      // the primary has had values
@@ -253,13 +253,13 @@ func (f *Failover) measure(now time.Time) {
 	f.looked = now
 	stamp := f.stampOf(f.primary, false)
 	if stamp != f.stamp {
-		f.stamp, f.moved = stamp, now
+		f.moved = now
+		if stamp > f.stamp { // otherwise the clock was set back
+			f.moved = now.Add(min(0, time.Unix(0, stamp).Sub(now)))
+		}
+		f.stamp = stamp
 	}
-	// The clock may have been set: the stamp is at most a second older than the time since it moved.
-	age := now.Sub(f.moved) + time.Second
-	if by := now.Sub(time.Unix(0, stamp)); by > -f.o.Patience {
-		age = min(age, by)
-	}
+	age := now.Sub(f.moved) // not since stamp, because the clock may have been set
 	f.seen = f.seen || f.fresh(f.primary, now, false)
 	f.late = f.seen && (stamp == 0 || age > f.tolerance())
 	f.lateAt = now.Add(4 * failoverPeriod)
@@ -422,11 +422,11 @@ func (f *Failover) read(sources []*view.Source, now time.Time) map[string]bool {
 	return out
 }
 
-// ready reports whether a source of the secondary can replace kept rows: it has a value for one of its devices and, unless
-// the kept rows become old, for each reading that was shown, including readings that take two rows.
+// ready reports whether a source of the secondary can replace kept rows: it has a value for one of its devices and for each
+// reading that was shown, or two rows if the kept ones are old.
 func (f *Failover) ready(s *view.Source, now time.Time) bool {
-	return s.Latest(&f.row) && slices.ContainsFunc(f.row.Stamps, func(stamp int64) bool { return stamp != 0 }) &&
-		(now.Sub(time.Unix(0, f.stampOf(f.kept, true))) > min(f.patience(f.kept)*3/2, f.o.StaleAfter*3/4) || complete(f.published, []*view.Source{s}, now, 4*f.o.Patience, patientRows))
+	rows := map[bool]uint64{false: patientRows, true: 2}[now.Sub(time.Unix(0, f.stampOf(f.kept, true))) > min(f.patience(f.kept)*3/2, f.o.StaleAfter*3/4)]
+	return s.Latest(&f.row) && slices.ContainsFunc(f.row.Stamps, func(stamp int64) bool { return stamp != 0 }) && complete(f.published, []*view.Source{s}, now, f.o.StaleAfter, rows)
 }
 
 // sampled returns the sources that have a session. The source of an absent GPU has no interval.
