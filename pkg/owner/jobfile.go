@@ -40,7 +40,8 @@ func (f *jobFile) update(c content) {
 	now, was := c, f.last
 	now.err, was.err = nil, nil
 	f.pending = (c.open || c.whole) && !reflect.DeepEqual(now, was) //nolint:govet // the errors are nil
-	if !f.pending && c.reason != ReasonIO {                         // unreadable: the accepted content stays as long as that lasts
+	// An unreadable file leaves the accepted content as long as that lasts.
+	if !f.pending && c.reason != ReasonIO {
 		f.accepted = c
 	}
 	f.last = c

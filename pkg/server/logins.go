@@ -206,7 +206,7 @@ func (l *logins) nextLocked() {
 func (l *logins) leave(w *login) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	w.wrong = true                      // many that leave are an attack
+	w.wrong = true
 	if !l.removeLocked(w) && <-w.turn { // it was its turn
 		l.comparing = false
 		l.nextLocked()

@@ -24,13 +24,11 @@ func sampleAll(tb testing.TB, s collector.Source) []float64 {
 }
 
 func rowOf(s collector.Source, v float64) []float64 {
-	row := slices.Repeat([]float64{v}, len(s.Columns()))
-	return row
+	return slices.Repeat([]float64{v}, len(s.Columns()))
 }
 
 func dueOf(s collector.Source, v bool) []bool {
-	due := slices.Repeat([]bool{v}, len(s.Columns()))
-	return due
+	return slices.Repeat([]bool{v}, len(s.Columns()))
 }
 
 // checkDueFilled checks that Sample writes every due cell, a value or NaN.
