@@ -93,8 +93,7 @@ func awaitGPUs(b *testing.B, url string, want int) []byte {
 	return nil
 }
 
-// BenchmarkIdle measures the CPU time that an exporter of 8 simulated GPUs uses
-// while it is not scraped.
+// BenchmarkIdle measures the CPU time that an exporter of 8 simulated GPUs uses while it is not scraped.
 func BenchmarkIdle(b *testing.B) {
 	window := 10 * time.Second
 	if testing.Short() { // to see that it still runs
@@ -152,9 +151,8 @@ func BenchmarkHungGPU(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkStart starts the real binary and measures the time from exec to the
-// first page that holds the temperature of every GPU, and the resident memory
-// after a second of scrapes.
+// BenchmarkStart starts the real binary and measures the time from exec to the first page that holds the temperature of
+// every GPU, and the resident memory after a second of scrapes.
 func BenchmarkStart(b *testing.B) {
 	bin := filepath.Join(b.TempDir(), "warpgauge")
 	if out, err := exec.CommandContext(b.Context(), "go", "build", "-o", bin, "warpgauge/cmd/warpgauge").CombinedOutput(); err != nil {

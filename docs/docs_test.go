@@ -162,9 +162,8 @@ var othersFlags = map[string]bool{
 	"ignore-missing": true, // sha256sum
 }
 
-// TestMetrics checks that each warpgauge_ metric in a page is in metrics.md, is in fleet.md, or is a family of
-// recordings. metrics.md is generated from a running exporter; a test of extensions/remote/fleet compares fleet.md with
-// a server.
+// TestMetrics checks that each warpgauge_ metric in a page is in metrics.md, is in fleet.md, or is a family of recordings.
+// metrics.md is generated from a running exporter; a test of extensions/remote/fleet compares fleet.md with a server.
 func TestMetrics(t *testing.T) {
 	known := pages.Metrics(t, "..")
 	for _, row := range regexp.MustCompile("(?m)^\\| `(warpgauge_[a-z0-9_]+)` \\|").FindAllStringSubmatch(read(t, "docs/recorder.md"), -1) {

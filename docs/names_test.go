@@ -76,8 +76,7 @@ func TestPaths(t *testing.T) {
 
 var variable = regexp.MustCompile(`\b(?:WARPGAUGE|DCGM_EXPORTER)_[A-Z0-9_]*[A-Z0-9]\b`)
 
-// TestVariables checks that each environment variable of the exporter in a page is in
-// the flag table.
+// TestVariables checks that each environment variable of the exporter in a page is in the flag table.
 func TestVariables(t *testing.T) {
 	known := map[string]bool{}
 	for _, name := range variable.FindAllString(read(t, "docs/flags.md"), -1) {

@@ -44,8 +44,7 @@ func newFleet(o options) (*fleet, error) {
 	return f, nil
 }
 
-// loadSets is the number of sets of load curves that the nodes share. A set takes nearly 1 MB, more than the rest of
-// a node.
+// loadSets is the number of sets of load curves that the nodes share. A set takes nearly 1 MB, more than the rest of a node.
 const loadSets = 8
 
 // readCounters reads a file or, if it does not exist, the built-in list with that name.

@@ -119,8 +119,7 @@ func (p *pods) podsOf(d *collector.Device, age time.Duration) (out []kube.Pod) {
 	return out
 }
 
-// generation returns the number of pods that have ended in a place. The place's name spreads the ends over a
-// lifetime.
+// generation returns the number of pods that have ended in a place. The place's name spreads the ends over a lifetime.
 func (p *pods) generation(place string, age time.Duration) int64 {
 	if p.o.lifetime == 0 {
 		return 0

@@ -158,8 +158,7 @@ func renamed(name string, others []string) string {
 	return others[i]
 }
 
-// identity lists the labels that identify a device or a series of it. Other labels are
-// descriptions.
+// identity lists the labels that identify a device or a series of it. Other labels are descriptions.
 var identity = []string{
 	"UUID", "GPU_I_ID", "nvlink", "nvswitch", "cpu", "cpucore", "connectx", "xid",
 	"clock_event", "health_watch", "peer_gpu", "vgpu", "pod_uid",
@@ -257,8 +256,7 @@ func (c *comparison) compareSeries(o, n *quantity, id string, tolerance float64)
 	}
 }
 
-// sortedValues returns the scaled values of series in ascending order. Histograms have no
-// comparable values.
+// sortedValues returns the scaled values of series in ascending order. Histograms have no comparable values.
 func sortedValues(series []*dto.Metric, scale float64) []float64 {
 	var out []float64
 	for _, m := range series {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -95,13 +96,7 @@ func TestCommands(t *testing.T) {
 	}
 	says(`running`, "resume", "all")
 
-	m, err := proto.Marshal(&protobufs.AgentToServer{InstanceUid: bytes.Repeat([]byte{1}, 16), AgentDescription: &protobufs.AgentDescription{
-		IdentifyingAttributes: []*protobufs.KeyValue{{Key: "host.name", Value: &protobufs.AnyValue{Value: &protobufs.AnyValue_StringValue{StringValue: "node-1"}}}},
-	}})
-	must(t, err)
-	response, err := (&http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}).Post("http://"+agents+fleet.OpAMPPath, "application/x-protobuf", bytes.NewReader(m))
-	must(t, err)
-	_ = response.Body.Close()
+	testkit.Equal(t, "status of a report", http.StatusOK, report(t, agents, ""))
 	says(`node-1 +observed`, "status", "all")
 	says(`stopped.*an operator rolled it back`, "rollback", "all")
 	says(`all +a.csv \S+ +running`, "rollout", "all")
@@ -113,6 +108,41 @@ func TestCommands(t *testing.T) {
 	}
 	if err := run(t.Context(), []string{"warpgauge-fleet", "status", "--server=http://" + operators}, new(bytes.Buffer), new(bytes.Buffer)); err == nil || !strings.Contains(err.Error(), "401") {
 		t.Errorf("without a token: %v", err)
+	}
+}
+
+// report sends an agent's report over a new connection, and returns the HTTP status.
+func report(t *testing.T, agents, token string) int {
+	t.Helper()
+	m, err := proto.Marshal(&protobufs.AgentToServer{InstanceUid: bytes.Repeat([]byte{1}, 16), AgentDescription: &protobufs.AgentDescription{
+		IdentifyingAttributes: []*protobufs.KeyValue{{Key: "host.name", Value: &protobufs.AnyValue{Value: &protobufs.AnyValue_StringValue{StringValue: "node-1"}}}},
+	}})
+	must(t, err)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+agents+fleet.OpAMPPath, bytes.NewReader(m))
+	must(t, err)
+	r.Header.Set("Authorization", "Bearer "+token)
+	response, err := (&http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}).Do(r)
+	must(t, err)
+	_ = response.Body.Close()
+	return response.StatusCode
+}
+
+// TestStrangersKeepNoPlace: connections of clients that say nothing, or have no token, keep no agent out.
+func TestStrangersKeepNoPlace(t *testing.T) {
+	token := filepath.Join(t.TempDir(), "tokens")
+	must(t, os.WriteFile(token, []byte("secret\n"), 0o600))
+	agents, _ := start(t, "--directory="+directory(t), "--agents-token-file="+token, "--max-agents=1")
+	for i := range 600 { // more than twice what the server holds
+		from := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 1+byte(i/200), 1+byte(i%200))}}
+		c, err := from.DialContext(t.Context(), "tcp", agents)
+		must(t, err)
+		defer c.Close()
+		if i%2 == 0 {
+			fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n", fleet.OpAMPPath)
+		}
+		if i%100 == 99 {
+			testkit.Equal(t, fmt.Sprintf("status of a report after %d connections", i+1), http.StatusOK, report(t, agents, "secret"))
+		}
 	}
 }
 

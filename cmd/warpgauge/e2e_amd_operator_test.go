@@ -125,9 +125,8 @@ func socketClient(t *testing.T, path string) *grpc.ClientConn {
 	return c
 }
 
-// gpuMetrics reads /gpumetrics like amdgpuhealth and compares it with the page. Names and types are
-// from the parts of AMD's agent's description of a GPU that the plugin reads: GPUStats and others
-// in pkg/amdgpu/gen of ROCm/device-metrics-exporter.
+// gpuMetrics reads /gpumetrics like amdgpuhealth and compares it with the page. Names and types are from the parts of AMD's
+// agent's description of a GPU that the plugin reads: GPUStats and others in pkg/amdgpu/gen of ROCm/device-metrics-exporter.
 func (e *exporter) gpuMetrics(t *testing.T, gauge string) error {
 	t.Helper()
 	client := newClient(t)

@@ -18,9 +18,8 @@ import (
 	"warpgauge/internal/testkit/programtest/prometheustest"
 )
 
-// dashboardPanels are the queries of the two Grafana dashboards known as 12239
-// (https://grafana.com/grafana/dashboards/12239 and grafana/ in https://github.com/NVIDIA/dcgm-exporter).
-// latest is the same query with the names of dcgm-exporter 4.9.
+// dashboardPanels are the queries of the two Grafana dashboards known as 12239 (https://grafana.com/grafana/dashboards/12239
+// and grafana/ in https://github.com/NVIDIA/dcgm-exporter). latest is the same query with the names of dcgm-exporter 4.9.
 var dashboardPanels = []struct{ title, expr, latest string }{
 	{"GPU Temperature", `DCGM_FI_DEV_GPU_TEMP{S}`, `DCGM_FI_DEV_GPU_TEMP_CELSIUS{S}`},
 	{"GPU Avg. Temp", `avg(DCGM_FI_DEV_GPU_TEMP{S})`, `avg(DCGM_FI_DEV_GPU_TEMP_CELSIUS{S})`},

@@ -133,8 +133,7 @@ func setInstances(e *dcgmtest.Engine) {
 	e.Set(dcgmtest.All(dcgmtest.KindInstance), 1002, dcgmtest.Number(0.25))
 }
 
-// setGrace sets values of CPUs and cores, and adds two network adapters. The engine has not read
-// the second yet.
+// setGrace sets values of CPUs and cores, and adds two network adapters. The engine has not read the second yet.
 func setGrace(e *dcgmtest.Engine) {
 	for adapter := range 2 {
 		e.Add(dcgmtest.ConnectX(adapter), true)

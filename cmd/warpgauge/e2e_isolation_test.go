@@ -129,8 +129,7 @@ func (e *exporter) manyRestarts(t *testing.T, killed int) {
 		})
 	}
 	e.await(t, "all of them in the metrics", upAgain(kills, "signal"))
-	// Mapped rings: those in service, earlier ones until the next page is rendered, and those of a
-	// starting child.
+	// Mapped rings: those in service, earlier ones until the next page is rendered, and those of a starting child.
 	eventually.OK(t, "descriptors, goroutines and mappings as before", func() error {
 		now, mapped, _ := collect()
 		if now.descriptors > before.descriptors+2 || now.goroutines > before.goroutines+4 || mapped > 3*8 {
@@ -154,8 +153,7 @@ func (e *exporter) child(t *testing.T) (pid int) {
 	return pid
 }
 
-// alive reports whether a process runs. A zombie does not count: it remains if no process reaps
-// orphans.
+// alive reports whether a process runs. A zombie does not count: it remains if no process reaps orphans.
 func alive(pid int) bool {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && pid > 0 && !bytes.HasPrefix(raw[bytes.LastIndexByte(raw, ')')+1:], []byte(" Z"))
@@ -171,8 +169,7 @@ func (p page) restarts(reason string) (n float64) {
 	return n
 }
 
-// upAgain checks that there were n restarts for a reason, and that all devices are up with current
-// rows.
+// upAgain checks that there were n restarts for a reason, and that all devices are up with current rows.
 func upAgain(n float64, reason string) func(page) error {
 	return func(p page) error {
 		errs := []error{p.want(1, "warpgauge_collector_up", "collector", "fake"), p.want(1, "warpgauge_collector_child_up", "collector", "fake")}

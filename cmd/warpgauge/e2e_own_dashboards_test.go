@@ -354,10 +354,9 @@ process_resident_memory_bytes 5e+07
 	return strings.TrimPrefix(s.URL, "http://")
 }
 
-// TestE2EDashboardsOwn runs the queries of every panel, variable and annotation of dashboards/ on
-// real Prometheus servers, and compares the numbers with the simulated nodes' settings. Each server
-// scrapes one node of each kind, with DCGM names of one generation or both. One server does not
-// honour pod labels; one has native histograms.
+// TestE2EDashboardsOwn runs the queries of every panel, variable and annotation of dashboards/ on real Prometheus servers,
+// and compares the numbers with the simulated nodes' settings. Each server scrapes one node of each kind, with DCGM names of
+// one generation or both. One server does not honour pod labels; one has native histograms.
 func TestE2EDashboardsOwn(t *testing.T) {
 	t.Parallel()
 	prometheustest.Find(t)

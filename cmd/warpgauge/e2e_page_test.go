@@ -60,8 +60,7 @@ func (p page) values(name string) map[string]float64 {
 	return out
 }
 
-// one returns the value of the only series with that name and these labels
-// (name, value, name, value …).
+// one returns the value of the only series with that name and these labels (name, value, name, value …).
 func (p page) one(name string, pairs ...string) (float64, error) {
 	var found []float64
 	for _, s := range p.family(name) {

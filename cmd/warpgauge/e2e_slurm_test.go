@@ -84,8 +84,7 @@ func (s *slurm) healthy(t *testing.T, exe, spec string) *exporter {
 	return e
 }
 
-// wantJobs waits until the page has the jobs of each GPU. A GPU must have one series per job, or
-// one without a job.
+// wantJobs waits until the page has the jobs of each GPU. A GPU must have one series per job, or one without a job.
 func (e *exporter) wantJobs(t *testing.T, when string, want map[string][]string) {
 	t.Helper()
 	e.await(t, when, func(p page) error {

@@ -172,8 +172,7 @@ func testStop(t *testing.T, exe, isolation string, signal syscall.Signal) {
 	e := serve(t, exe, "--isolation="+isolation, "--collect-interval=100", "--sample-deadline=500ms", "--stale-after=2s", spec)
 	e.await(t, "a page with 8 GPUs", eightGPUs)
 	fault.begin(t)
-	// The state and the number of goroutines are gathered once a second; all initial goroutines are
-	// included by then.
+	// The state and the number of goroutines are gathered once a second; all initial goroutines are included by then.
 	e.await(t, "the hung GPU to leave the page", otherGPUs, is(1, "warpgauge_device_state", "gpu", hungGPU, "state", "stalled"))
 	before := e.holding(t)
 	const scrapers, scrapes = 20, 100

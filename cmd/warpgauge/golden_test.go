@@ -41,9 +41,8 @@ DCGM_EXP_GPU_HEALTH_STATUS, gauge, Health by watch.
 DCGM_EXP_P2P_STATUS, gauge, Reachability of peers.
 `
 
-// TestGoldenPages runs each simulated node from reading to page in a synctest bubble. Its clock
-// starts at a fixed time and moves only when all goroutines wait, so every byte of every format is
-// known. Rewrite with -update.
+// TestGoldenPages runs each simulated node from reading to page in a synctest bubble. Its clock starts at a fixed time and
+// moves only when all goroutines wait, so every byte of every format is known. Rewrite with -update.
 func TestGoldenPages(t *testing.T) {
 	list := countersList(t, string(etc.DefaultCounters()), goldenCounters)
 	for _, profile := range fake.Profiles() {
@@ -151,9 +150,8 @@ func checkGolden(t *testing.T, name string, got []byte) {
 	golden.Check(t, filepath.Join("testdata", "golden", name), string(got))
 }
 
-// lint runs the checks of promtool check metrics, except those that DCGM's names violate: camelCase
-// labels, which other device metrics also have; counters without _total; a metric called counter;
-// names ending in _NS.
+// lint runs the checks of promtool check metrics, except those that DCGM's names violate: camelCase labels, which other
+// device metrics also have; counters without _total; a metric called counter; names ending in _NS.
 func lint(t *testing.T, page []byte) {
 	t.Helper()
 	problems, err := promlint.New(bytes.NewReader(page)).Lint()

@@ -101,9 +101,8 @@ func TestHealthCannotTell(t *testing.T) {
 	}
 }
 
-// TestNodeProblemDetector runs our custom plugin's rule like node-problem-detector: it uses the
-// exit code and the first 80 bytes (its docs/custom_plugin_monitor.md), and rejects inconsistent
-// settings.
+// TestNodeProblemDetector runs our custom plugin's rule like node-problem-detector: it uses the exit code and the first 80
+// bytes (its docs/custom_plugin_monitor.md), and rejects inconsistent settings.
 func TestNodeProblemDetector(t *testing.T) {
 	type rule struct {
 		Type, Condition, Reason, Path, Timeout string

@@ -57,8 +57,7 @@ const (
 	testNode  = "node-1"
 )
 
-// whole are four GPUs: one for a container, one for two containers of a pod, one
-// for two pods, one for none.
+// whole are four GPUs: one for a container, one for two containers of a pod, one for two pods, one for none.
 func whole(gpus []collector.Device) []*v1.PodResources {
 	one := func(i int) kubelet.Resource { return kubelet.Devices(nvidiaGPU, gpus[i].UUID) }
 	return []*v1.PodResources{
@@ -199,8 +198,7 @@ func TestOwnersOnThePage(t *testing.T) {
 	}
 }
 
-// TestDevicesTellTheirUsers looks at what warpgauge devices says, and at what it
-// says of those who do not answer.
+// TestDevicesTellTheirUsers looks at what warpgauge devices says, and at what it says of those who do not answer.
 func TestDevicesTellTheirUsers(t *testing.T) {
 	gpus, _ := simulatedDevices(t, "dgx-h100", 2)
 	k, jobs := kubelet.Start(t), filepath.Dir(tempFile(t, "0", "4711\n"))
@@ -230,8 +228,7 @@ func node(profile string, n int) []string {
 	return []string{"--fake-profile=" + profile, fmt.Sprintf("--fake-devices=%d", n)}
 }
 
-// onceOwners is the part of a page that concerns devices and owners, without the
-// values of devices.
+// onceOwners is the part of a page that concerns devices and owners, without the values of devices.
 func onceOwners(t *testing.T, args ...string) []byte {
 	t.Helper()
 	o := execute(t, environment{"NODE_NAME": testNode}, simulated(append([]string{"once", "--exporter-metrics=full"}, args...)...)...)

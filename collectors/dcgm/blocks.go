@@ -214,8 +214,7 @@ func newBatch(room int, blocks ...*block) *batch {
 	return x
 }
 
-// read reads the newest values into the blocks' cells, and records its calls in cost. It allocates nothing unless it
-// fails.
+// read reads the newest values into the blocks' cells, and records its calls in cost. It allocates nothing unless it fails.
 func (x *batch) read(e *engine, s scratch, cost *collector.Meter) error {
 	all, nf := x.blocks[0].entities, len(x.fields)
 	start := cost.Begin()

@@ -43,8 +43,7 @@ func (*Collector) Name() string { return "dcgm" }
 func (c *Collector) Resume(until map[string]int64) { c.until = until }
 
 // Open connects to the engine, finds its devices and watches the fields of the list. It does not wait for values. Errors
-// name the attempts and the remedy; after an error nothing is open. A hanging library call blocks Open even after ctx
-// ends.
+// name the attempts and the remedy; after an error nothing is open. A hanging library call blocks Open even after ctx ends.
 func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.Source, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

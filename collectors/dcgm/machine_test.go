@@ -60,8 +60,7 @@ type machine interface {
 // hardware describes a machine.
 type hardware struct {
 	gpus int
-	// mig lists the instances of GPU 0: "3g", "2g", "1g", or "3g/2" for two compute
-	// instances. In MIG mode GPUs have no links.
+	// mig lists the instances of GPU 0: "3g", "2g", "1g", or "3g/2" for two compute instances. In MIG mode GPUs have no links.
 	mig []string
 	// embedded runs the engine in this process; tcp connects to it over TCP.
 	embedded, tcp bool
@@ -82,8 +81,7 @@ func onAll(t *testing.T, h hardware, f func(t *testing.T, m machine)) {
 	t.Run("embedded", func(t *testing.T) { onBoth(t, h, f) })
 }
 
-// TestMain loads NVIDIA's library before any simulated one, because the loader reuses
-// a loaded library with the same soname.
+// TestMain loads NVIDIA's library before any simulated one, because the loader reuses a loaded library with the same soname.
 func TestMain(m *testing.M) {
 	if os.Getenv(realVariable) == "1" {
 		if _, err := dl.Open([]string{soname}); err != nil {

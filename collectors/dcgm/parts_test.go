@@ -58,9 +58,8 @@ func well(but ...string) map[string]string {
 
 const healthName = "DCGM_EXP_GPU_HEALTH_STATUS"
 
-// TestHealthJudged checks that every watch has a value in the first sample and shows the reason of the worst incident, or
-// of the last one of equals. A reason beyond DCGM's list is unknown and logged once. Incidents of other entities are
-// ignored.
+// TestHealthJudged checks that every watch has a value in the first sample and shows the reason of the worst incident, or of
+// the last one of equals. A reason beyond DCGM's list is unknown and logged once. Incidents of other entities are ignored.
 func TestHealthJudged(t *testing.T) {
 	onAll(t, hardware{gpus: 3}, func(t *testing.T, m machine) {
 		c := started(t, m, healthName, temperature)

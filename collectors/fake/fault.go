@@ -46,8 +46,7 @@ type Fault struct {
 	Kind FaultKind     // decides which of the other fields are set
 	At   time.Duration // after the world's start
 	For  time.Duration // 0 means for ever; an XID takes no time
-	// While is a file that replaces At and For: the fault lasts while the file exists. So a test does not depend on the
-	// clock.
+	// While is a file that replaces At and For: the fault lasts while the file exists. So a test does not depend on the clock.
 	While string
 
 	GPUs     Spans `yaml:"device"` // affected devices; unused by OpenFails and Devices

@@ -13,8 +13,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// TestConformance runs the contract's suite on the simulated library, which the collector loads and calls like a
-// driver's.
+// TestConformance runs the contract's suite on the simulated library, which the collector loads and calls like a driver's.
 func TestConformance(t *testing.T) {
 	for name, config := range map[string]nvmltest.Config{
 		"DGX H100": {GPUs: 3},

@@ -162,10 +162,9 @@ const (
 	nanos  = 1e9
 )
 
-// seconds returns the time from before to m. The driver's timestamps are better if the driver refreshes values less
-// often than the collector reads them. But the driver's clock can be set, so they count only while they agree with
-// the local clock to within a second and a factor of two. If the driver has not refreshed the value, seconds returns
-// 0.
+// seconds returns the time from before to m. The driver's timestamps are better if the driver refreshes values less often
+// than the collector reads them. But the driver's clock can be set, so they count only while they agree with the local clock
+// to within a second and a factor of two. If the driver has not refreshed the value, seconds returns 0.
 func (m moment) seconds(before moment) float64 {
 	own := float64(m.own-before.own) / nanos
 	if m.driver == 0 || before.driver == 0 {

@@ -29,11 +29,10 @@ type pending struct {
 	all   sync.WaitGroup
 }
 
-// askEach calls f for each index on its own goroutine, so that a hanging GPU does not delay the others. It returns
-// when all calls have returned or ctx has ended. It waits for the first answer for the time patience, and for each
-// other one four times as long as for the first, at least a second: the driver may attach to GPUs one after the other. If no
-// GPU that is left has answered anything, at least 0.4 s. While an earlier call for an index is still
-// running, askEach skips that index.
+// askEach calls f for each index on its own goroutine, so that a hanging GPU does not delay the others. It returns when all
+// calls have returned or ctx has ended. It waits for the first answer for the time patience, and for each other one four
+// times as long as for the first, at least a second: the driver may attach to GPUs one after the other. If no GPU that is
+// left has answered anything, at least 0.4 s. While an earlier call for an index is still running, askEach skips that index.
 //
 // askEach returns the results by index and abandons the calls that have not returned. If late is not nil, each
 // abandoned call passes its result to late.
@@ -142,8 +141,7 @@ type discovery struct {
 }
 
 // gpus returns the GPUs of the driver. A GPU that does not answer has err set. GPUs that this process may not use (they
-// belong to another container) are skipped. An error concerns all GPUs: NVML does not answer, or there is no usable
-// GPU.
+// belong to another container) are skipped. An error concerns all GPUs: NVML does not answer, or there is no usable GPU.
 func (d *discovery) gpus(ctx context.Context) ([]*gpu, error) {
 	count, err := d.count(ctx)
 	if err != nil {
@@ -257,9 +255,8 @@ func takeInventory(gpus []*gpu) inventory {
 	return out
 }
 
-// compare reports whether a new Open would help (grown), because a GPU was added, answers again, or has another MIG
-// layout, and whether a GPU has disappeared (shrunk). A GPU that has stopped answering needs no new Open; its source
-// reports that.
+// compare reports whether a new Open would help (grown), because a GPU was added, answers again, or has another MIG layout,
+// and whether a GPU has disappeared (shrunk). A GPU that has stopped answering needs no new Open; its source reports that.
 func (v inventory) compare(now inventory) (grown, shrunk bool) {
 	for id, is := range now {
 		was, known := v[id]

@@ -112,8 +112,7 @@ func openXIDs(open func() (eventSet, error), log *zap.Logger, cost *collector.Me
 	return x, nil
 }
 
-// eventSymbols exist since driver 450, which added the second version of the wait: the first does not report the
-// instance.
+// eventSymbols exist since driver 450, which added the second version of the wait: the first does not report the instance.
 var eventSymbols = [...]string{
 	"nvmlDeviceGetSupportedEventTypes", "nvmlEventSetCreate", "nvmlDeviceRegisterEvents", "nvmlEventSetWait_v2", "nvmlEventSetFree",
 }

@@ -155,8 +155,7 @@ func (r *reading) levelOf() field.Level {
 type profiling struct {
 	metric uint32  // NVML_GPM_METRIC_… in nvml.h; of link 0 if perLink
 	scale  float64 // from GPM's unit to the field's
-	// perLink marks a field of links. The metrics of the links 0 to 17 are 2 apart; those from link 18 on have their
-	// own range.
+	// perLink marks a field of links. The metrics of the links 0 to 17 are 2 apart; those from link 18 on have their own range.
 	perLink bool
 }
 
@@ -167,8 +166,7 @@ const (
 	fromMiB     = 1 << 20
 )
 
-// profilings returns the table by field. DCGM reads the same metrics (DcgmFieldIdToNvmlGpmMetricId in its
-// dcgm_fields.cpp).
+// profilings returns the table by field. DCGM reads the same metrics (DcgmFieldIdToNvmlGpmMetricId in its dcgm_fields.cpp).
 var profilings = sync.OnceValue(func() map[field.ID]profiling {
 	table := map[field.ID]profiling{
 		1532: {metric: 63, scale: fromMiB, perLink: true},

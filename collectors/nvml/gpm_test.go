@@ -108,8 +108,7 @@ DCGM_FI_DEV_GPU_TEMP, gauge, not of GPM
 	}
 }
 
-// TestProfilingAtFastTicks checks that values are means over at least 100 ms, NVML's minimum, and do not change in
-// between.
+// TestProfilingAtFastTicks checks that values are means over at least 100 ms, NVML's minimum, and do not change in between.
 func TestProfilingAtFastTicks(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 1})
 	p := profile(t, n, "DCGM_FI_PROF_GR_ENGINE_ACTIVE, gauge, a\n", zap.NewNop())

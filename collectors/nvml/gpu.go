@@ -27,8 +27,7 @@ type gpu struct {
 
 	migCapable bool // has a MIG mode, on or off
 	mig        bool // MIG is on
-	// instances holds the MIG devices in the order of their IDs. A split GPU instance is followed by its compute
-	// instances.
+	// instances holds the MIG devices in the order of their IDs. A split GPU instance is followed by its compute instances.
 	instances []instance
 	unread    error  // why instances cannot be read
 	layout    string // see library.layout
@@ -39,10 +38,9 @@ type gpu struct {
 
 // instance is a MIG device.
 //
-// A GPU instance with one compute instance, the usual case, is one device of Level Instance. A GPU instance with
-// several compute instances is a device of Level Instance, whose memory is read through the handle of the first,
-// followed by one device of Level ComputeInstance for each, which only has the readings that NVML counts per compute
-// instance.
+// A GPU instance with one compute instance, the usual case, is one device of Level Instance. A GPU instance with several
+// compute instances is a device of Level Instance, whose memory is read through the handle of the first, followed by one
+// device of Level ComputeInstance for each, which only has the readings that NVML counts per compute instance.
 type instance struct {
 	handle nvml.Device // the MIG device handle
 	reader device
@@ -181,8 +179,7 @@ func (l *library) instanceAt(g *gpu, index int) (in instance, err error) {
 	return in, nil
 }
 
-// arrange sorts the MIG devices of a GPU by their IDs and makes collector devices of them, with the GPU's common
-// properties.
+// arrange sorts the MIG devices of a GPU by their IDs and makes collector devices of them, with the GPU's common properties.
 func arrange(parent collector.Device, found []instance) []instance {
 	slices.SortFunc(found, func(a, b instance) int {
 		return cmp.Or(cmp.Compare(a.gi, b.gi), cmp.Compare(a.ci, b.ci))

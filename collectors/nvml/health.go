@@ -238,8 +238,7 @@ func (p *healthPart) evaluate(now time.Time) {
 	}
 }
 
-// evaluateLinks fails if a link is not active. If no link ever was, perhaps nothing is connected, so the result is
-// unknown.
+// evaluateLinks fails if a link is not active. If no link ever was, perhaps nothing is connected, so the result is unknown.
 func (p *healthPart) evaluateLinks(time.Time) float64 {
 	start := p.linkCost.Begin()
 	s := p.links()

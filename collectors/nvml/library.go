@@ -57,8 +57,7 @@ func (l *library) firstOf(names []generation) unsafe.Pointer {
 	return nil
 }
 
-// binding is the NVML that this process is bound to. It is package-level state, because go-nvml's state is
-// process-wide:
+// binding is the NVML that this process is bound to. It is package-level state, because go-nvml's state is process-wide:
 //
 //   - go-nvml's calls are undefined symbols of the executable. At a function's first call the loader
 //     binds it to the first library that defines it, and never unloads that library again. So a

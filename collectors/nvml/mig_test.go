@@ -115,8 +115,7 @@ func TestRescan(t *testing.T) {
 	f("MIG mode was switched off", found, true, false)
 }
 
-// TestRescanOfAGPUThatIsGone checks that the GPU's source stays for a while and that no GPU is renumbered before it
-// goes.
+// TestRescanOfAGPUThatIsGone checks that the GPU's source stays for a while and that no GPU is renumbered before it goes.
 func TestRescanOfAGPUThatIsGone(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 3})
 	c, sources := open(t, at(n))

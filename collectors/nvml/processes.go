@@ -80,8 +80,7 @@ func (p *processPart) addSubject(l *library, s processSubject, busy bool) {
 	p.cols = collector.AppendProcessColumns(p.cols, s.device)
 }
 
-// sample samples each subject in turn. A subject without a list is blank. A subject that does not answer has its own
-// error.
+// sample samples each subject in turn. A subject without a list is blank. A subject that does not answer has its own error.
 func (p *processPart) sample(row []float64, due []bool) error {
 	now := p.now()
 	var errs error
@@ -235,8 +234,7 @@ func (s *processSubject) ask(since uint64, meters *[numAsks]*collector.Meter) {
 	}
 }
 
-// fill makes a call that fills the buffer, and repeats it with a larger buffer if needed. It returns the number of
-// entries.
+// fill makes a call that fills the buffer, and repeats it with a larger buffer if needed. It returns the number of entries.
 func (s *processSubject) fill(m *collector.Meter, call func(room int) (int, nvml.Return)) (int, nvml.Return) {
 	for {
 		for i := range s.buf {

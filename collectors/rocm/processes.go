@@ -116,8 +116,7 @@ func (c *Processes) source(n node, g *sysfs.GPU) *processSource {
 func (s *processSource) Devices() []collector.Device { return s.devices }
 func (s *processSource) Columns() []collector.Column { return s.columns }
 
-// Sample lists the processes. Its allocations grow with their number. Errors: collector.ErrDeviceLost, or a system
-// error.
+// Sample lists the processes. Its allocations grow with their number. Errors: collector.ErrDeviceLost, or a system error.
 func (s *processSource) Sample(row []float64, due []bool) error {
 	begin := s.cost.Begin()
 	err := s.list.Scan(true)

@@ -1,6 +1,5 @@
-// Package rocm collects AMD GPUs. It reads them from /sys (package sysfs) and decodes gpu_metrics (package gpumetrics).
-// With SourceSMI it reads the values that ROCm SMI returns reliably through ROCm SMI. Both readers return the same
-// values.
+// Package rocm collects AMD GPUs. It reads them from /sys (package sysfs) and decodes gpu_metrics (package gpumetrics). With
+// SourceSMI it reads the values that ROCm SMI returns reliably through ROCm SMI. Both readers return the same values.
 //
 // One source is one GPU with its partitions and XGMI links: a board, or one die of a two-die board. table.go lists its
 // possible columns. Each column is a list of terms over raw readings and members of gpu_metrics; the first term with a

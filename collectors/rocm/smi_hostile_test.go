@@ -21,8 +21,7 @@ import (
 	"warpgauge/pkg/session"
 )
 
-// TestAHostileSMI checks that absurd answers of ROCm SMI do not hide the GPUs of /sys, and that impossible values are
-// blank.
+// TestAHostileSMI checks that absurd answers of ROCm SMI do not hide the GPUs of /sys, and that impossible values are blank.
 func TestAHostileSMI(t *testing.T) {
 	tree := radeons(t, 3)
 	tree.GPUs[1].Set(t, "unique_id", "00000000deadbeef\n")

@@ -126,10 +126,9 @@ func smiCall(c *caller, device uint32, q smiAsk, out *[2]uint64) (status int32) 
 	return status
 }
 
-// smiThreadLocks reports whether the library supports the flag for device locks within the process (6.1.2 and later).
-// Older libraries leave locks behind in /dev/shm. The environment variable of this name was added together with the flag,
-// so the library contains its name. We do not set the variable, because that is not safe while other threads read the
-// environment.
+// smiThreadLocks reports whether the library supports the flag for device locks within the process (6.1.2 and later). Older
+// libraries leave locks behind in /dev/shm. The environment variable of this name was added together with the flag, so the
+// library contains its name. We do not set the variable, because that is not safe while other threads read the environment.
 func smiThreadLocks(path string) bool {
 	text, err := os.ReadFile(path)
 	return err == nil && bytes.Contains(text, []byte("RSMI_MUTEX_THREAD_ONLY"))

@@ -48,8 +48,7 @@ func startSMI(library string) (*rocmSMI, error) {
 // whose last holder was killed, and all other threads would wait for it for ever. rsmi_shut_down on the same thread
 // releases these locks, and then the second rsmi_init finds them free.
 func (s *rocmSMI) start() error {
-	// RSMI_INIT_FLAG_THRAD_ONLY_MUTEX makes locks within this process, so that no other process, alive or dead, can
-	// block it.
+	// RSMI_INIT_FLAG_THRAD_ONLY_MUTEX makes locks within this process, so that no other process, alive or dead, can block it.
 	const threadOnly = 0x400000000000000
 	flags := uint64(threadOnly)
 	if !smiThreadLocks(s.Path()) {
@@ -129,8 +128,7 @@ func (s *rocmSMI) open(files *sysfs.Handle, g *sysfs.GPU, wanted []sysfs.Reading
 		return nil, false
 	}
 	r := &smiReader{caller: s.newCaller(), files: files, device: device, rest: make([]bool, len(wanted)), out: cNew[[2]uint64]()}
-	// Before ROCm 6 a function for a missing sensor dereferences a null pointer, so only readings with a file use the
-	// library.
+	// Before ROCm 6 a function for a missing sensor dereferences a null pointer, so only readings with a file use the library.
 	has, _ := files.Probe()
 	r.sensors = files.Sensors()
 	for i, w := range wanted {

@@ -70,9 +70,8 @@ var (
 func (s *source) Devices() []collector.Device { return s.devices }
 func (s *source) Columns() []collector.Column { return s.columns }
 
-// Sample reads the due cells, with at most one read per file and one call per library function. It does not read a
-// suspended board, whose cells are blank. Errors: collector.ErrDeviceLost, collector.ErrStalled,
-// collector.ErrColumnsChanged.
+// Sample reads the due cells, with at most one read per file and one call per library function. It does not read a suspended
+// board, whose cells are blank. Errors: collector.ErrDeviceLost, collector.ErrStalled, collector.ErrColumnsChanged.
 func (s *source) Sample(row []float64, due []bool) error {
 	if s.files.Suspended() {
 		s.logPower(errSuspended)

@@ -198,9 +198,8 @@ func familyOf(device uint16) family {
 }
 
 // powerSpecs returns the columns of power and energy. A running board always draws power, so 0 means that the package's
-// other die reports it (MI250). Unit and width of the energy are known for MI200 and for MI300 and later, whose
-// revisions are 1.4 and later (aldebaran_ppt.c, smu_v13_0_6_ppt.c). Other boards copy a 32-bit counter whose unit is
-// unknown.
+// other die reports it (MI250). Unit and width of the energy are known for MI200 and for MI300 and later, whose revisions
+// are 1.4 and later (aldebaran_ppt.c, smu_v13_0_6_ppt.c). Other boards copy a 32-bit counter whose unit is unknown.
 func powerSpecs(g *sysfs.GPU) []spec {
 	energy := []term{metric(gm.EnergyAccumulator, 0, toMillijoule).nonzeroOnly()}
 	if f := familyOf(g.Device); f == mi200 || f == mi300 {

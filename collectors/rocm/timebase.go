@@ -7,9 +7,8 @@ import (
 )
 
 // timebase is the clock of the counters in gpu_metrics. The firmware stamps the counters when it reads them. The driver
-// stamps the file when we read it, up to 5 ms later, because the driver caches the table. So timebase prefers the
-// firmware's stamp, but only after it has advanced at the speed of the driver's clock: no document guarantees that for
-// every board.
+// stamps the file when we read it, up to 5 ms later, because the driver caches the table. So timebase prefers the firmware's
+// stamp, but only after it has advanced at the speed of the driver's clock: no document guarantees that for every board.
 type timebase struct {
 	era      uint64
 	firmware bool // the firmware's stamp is in use

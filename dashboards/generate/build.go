@@ -30,8 +30,7 @@ func choice(name, label, of, metric string) variable {
 	}
 }
 
-// builder places panels on Grafana's grid of 24 columns, from left to right and
-// from top to bottom.
+// builder places panels on Grafana's grid of 24 columns, from left to right and from top to bottom.
 type builder struct {
 	d       *dashboard
 	x, y, h int

@@ -37,8 +37,7 @@ func rateByDevice(metric string) string { return rateBy(perDevice, metric+sel) }
 // engine was busy.
 const busy = `max by (` + perDevice + `) (DCGM_FI_DEV_GPU_UTIL` + sel + `) or max by (` + perDevice + `) (DCGM_FI_PROF_GR_ENGINE_ACTIVE{GPU_I_ID!="", ` + ofGPUs + `}) * 100`
 
-// perGPU returns a field of each whole GPU. If a GPU in MIG mode lacks the field, it returns the sum over its
-// instances.
+// perGPU returns a field of each whole GPU. If a GPU in MIG mode lacks the field, it returns the sum over its instances.
 func perGPU(metric, labels string) string {
 	const by = `by (cluster, instance, UUID, modelName`
 	return `(max ` + by + `) (` + metric + `{GPU_I_ID="", ` + labels + `}) or sum ` + by + `) (max ` + by + `, GPU_I_ID) (` + metric + `{GPU_I_ID!="", ` + labels + `})))`

@@ -46,9 +46,8 @@ func workloads() *builder {
 	return b
 }
 
-// ofPods selects a field of the devices that pods use. Without honorLabels, Prometheus renames
-// the exporter's labels to exported_… and gives the plain names to the exporter's own pod. Series
-// without an owner are skipped.
+// ofPods selects a field of the devices that pods use. Without honorLabels, Prometheus renames the exporter's labels to
+// exported_… and gives the plain names to the exporter's own pod. Series without an owner are skipped.
 func ofPods(metric, unit string) string {
 	const by = `max by (cluster, instance, gpu, UUID, GPU_I_ID, namespace, pod) `
 	part := func(series string) string {

@@ -1,6 +1,5 @@
-// Package helm_test renders the chart with the real Helm, for every file of values/ and more. It checks the results
-// against the types of Kubernetes and of the Prometheus operator, and against the permissions that each feature may
-// need.
+// Package helm_test renders the chart with the real Helm, for every file of values/ and more. It checks the results against
+// the types of Kubernetes and of the Prometheus operator, and against the permissions that each feature may need.
 package helm_test
 
 import (
@@ -99,8 +98,7 @@ func template(t *testing.T, variant string, sets ...string) ([]byte, error) {
 	return bytes.Clone(out), err
 }
 
-// renderings caches the results of Helm, because most tests render the same variants. No test of this package is
-// parallel.
+// renderings caches the results of Helm, because most tests render the same variants. No test of this package is parallel.
 var renderings = map[string]rendering{}
 
 type rendering struct {

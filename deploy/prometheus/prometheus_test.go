@@ -122,8 +122,7 @@ func TestEveryMetricExists(t *testing.T) {
 	}
 }
 
-// metricNames returns the metric names in an expression. A pattern must match two fields, one for each generation of
-// DCGM.
+// metricNames returns the metric names in an expression. A pattern must match two fields, one for each generation of DCGM.
 func metricNames(expr parser.Node) (names []string) {
 	parser.Inspect(expr, func(n parser.Node, _ []parser.Node) error {
 		v, ok := n.(*parser.VectorSelector)

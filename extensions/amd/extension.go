@@ -1,7 +1,6 @@
-// Package amd replaces AMD's device-metrics-exporter (https://github.com/ROCm/device-metrics-exporter). It supports
-// AMD's metric names, its configuration file, the settings of AMD's GPU Operator and the HTTP paths of AMD's tools.
-// Names are immutable and part of a field list; the Extension creates them whenever the exporter reads a list. It
-// starts no goroutine.
+// Package amd replaces AMD's device-metrics-exporter (https://github.com/ROCm/device-metrics-exporter). It supports AMD's
+// metric names, its configuration file, the settings of AMD's GPU Operator and the HTTP paths of AMD's tools. Names are
+// immutable and part of a field list; the Extension creates them whenever the exporter reads a list. It starts no goroutine.
 package amd
 
 import (

@@ -45,8 +45,7 @@ type Source struct {
 	Scale float64 // value of the series = reading × Scale
 }
 
-// Index is a numeric label that AMD's exporter names, and may count, in another way. The zero Index means no such
-// label.
+// Index is a numeric label that AMD's exporter names, and may count, in another way. The zero Index means no such label.
 type Index struct {
 	From   string // our label
 	Prefix string // prefix of its value, before the number
@@ -87,9 +86,8 @@ func (s Source) index(from, to string) Source {
 	return s
 }
 
-// clock returns a reading with the label clock, converted from Hz to MHz. AMD's exporter numbers
-// all clocks of a GPU: 8 graphics, 1 memory, 4 video, 4 decoder, fabric, system
-// (smi_fill_clock_status_ of https://github.com/ROCm/gpu-agent).
+// clock returns a reading with the label clock, converted from Hz to MHz. AMD's exporter numbers all clocks of a GPU: 8
+// graphics, 1 memory, 4 video, 4 decoder, fabric, system (smi_fill_clock_status_ of https://github.com/ROCm/gpu-agent).
 func clock(id field.ID, name, kind, number string) Source {
 	s := reading(id, 1e-6).where("clock", name)
 	s.Add = []Pair{{"clock_index", number}, {"clock_type", kind}}
@@ -141,9 +139,8 @@ var belowLimits = [...]Pair{
 	{"LOW_UTILIZATION", "low_utilization"}, {"GFX_CLOCK_BELOW_HOST_LIMIT_TOTAL", "any"},
 }
 
-// Metrics returns all documented GPU metrics of AMD's exporter, in the order of
-// docs/configuration/metricslist.md, with the units of its help texts. The slice must not be
-// changed.
+// Metrics returns all documented GPU metrics of AMD's exporter, in the order of docs/configuration/metricslist.md, with the
+// units of its help texts. The slice must not be changed.
 func Metrics() []Metric { return metrics() }
 
 var metrics = sync.OnceValue(func() (out []Metric) {

@@ -137,8 +137,7 @@ func TestAMDPages(t *testing.T) {
 	}
 }
 
-// compact writes a page of gauges: first the labels common to all series, then each series with its
-// other labels.
+// compact writes a page of gauges: first the labels common to all series, then each series with its other labels.
 func compact(t *testing.T, families map[string]*dto.MetricFamily) string {
 	t.Helper()
 	values, series := map[string]map[string]bool{}, 0

@@ -163,8 +163,7 @@ func (w *Watch) judgeState(t *tracked, now time.Time) {
 	w.setCondition(t, ruleNotServed, false, now, "")
 }
 
-// judgeAbsence judges a device that no collector reports. It returns false if the Watch should
-// forget the device.
+// judgeAbsence judges a device that no collector reports. It returns false if the Watch should forget the device.
 func (w *Watch) judgeAbsence(t *tracked, all []session.CollectorStatus, now time.Time) bool {
 	if t.collector == "" { // known only by its address
 		return slices.ContainsFunc(t.conditions, func(c *condition) bool { return c.active || !c.holds.IsZero() })

@@ -123,8 +123,7 @@ type files struct {
 	failed atomic.Bool // the last write failed
 }
 
-// open reads the file. It returns nil if no directory is configured. An unusable file is logged and
-// replaced.
+// open reads the file. It returns nil if no directory is configured. An unusable file is logged and replaced.
 func (w *Watch) open(now time.Time) *files {
 	if w.o.Store == nil {
 		return nil

@@ -269,8 +269,7 @@ func (r Rules) find(name string) *Rule {
 }
 
 // Readings returns the readings that the rules need in addition to a list: those of GPUs, and of switches if the list has
-// switches, and health watches if they are wanted. Without an interval of their
-// own they have the interval every.
+// switches, and health watches if they are wanted. Without an interval of their own they have the interval every.
 func (r Rules) Readings(list field.List, every time.Duration, watches bool) (out []field.Reading) {
 	switches := slices.ContainsFunc(list.Fields, func(f field.Field) bool { return f.Desc.Level == field.Switch })
 	seen := map[field.ID]bool{field.GPUHealth: !watches}

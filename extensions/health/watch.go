@@ -35,8 +35,7 @@ const (
 // Observation is a report about a device from outside the readings, such as an XID in the kernel
 // log or a board without a driver.
 type Observation struct {
-	// Reason is a rule's name without the code ("xid", "missing", "sxid_fatal") or ReasonReset.
-	// Unknown reasons are ignored.
+	// Reason is a rule's name without the code ("xid", "missing", "sxid_fatal") or ReasonReset. Unknown reasons are ignored.
 	Reason   string
 	Code     int    // of an XID, else 0
 	Device   string // collector.Device.ID; if "", PCIBusID identifies the device
@@ -75,14 +74,12 @@ type Options struct {
 	Store  *Store // of the conditions; nil keeps them in memory only
 	Booted time.Time
 	BootID string // of the running kernel, or "" if unknown
-	// Scope describes the device selection. After a change of Scope, earlier devices do not count as
-	// missing.
+	// Scope describes the device selection. After a change of Scope, earlier devices do not count as missing.
 	Scope  string
 	Logger *zap.Logger
 }
 
-// Watch judges devices. Run does the work; Board, Observe and the prometheus.Collector methods are
-// safe for concurrent use.
+// Watch judges devices. Run does the work; Board, Observe and the prometheus.Collector methods are safe for concurrent use.
 type Watch struct {
 	o        Options
 	log      *zap.Logger

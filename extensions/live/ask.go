@@ -30,9 +30,8 @@ func Client(ctx context.Context, a *exporter.Program, cmd *cli.Command, cfg *con
 	return apiv1.NewClient(address, apiv1.ClientOptions{TLS: trust, UserAgent: "warpgauge/" + a.Build.Version})
 }
 
-// Ask calls f with the command's exporter and reports whether the exporter answered. If it did not,
-// and the user named none, the command must read the devices itself. Ask prints which of the two it
-// was to standard error.
+// Ask calls f with the command's exporter and reports whether the exporter answered. If it did not, and the user named none,
+// the command must read the devices itself. Ask prints which of the two it was to standard error.
 func Ask(ctx context.Context, a *exporter.Program, cmd *cli.Command, cfg *config.Config, f func(context.Context, *apiv1.Client) error) (bool, error) {
 	url := cmd.String("url")
 	switch here := readsHere(a, cfg); {

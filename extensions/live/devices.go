@@ -198,8 +198,7 @@ type deviceFields struct {
 	apiv1.DeviceFields
 }
 
-// shortAddress returns a PCI address without a zero domain, which Linux writes with four digits and
-// NVIDIA with eight.
+// shortAddress returns a PCI address without a zero domain, which Linux writes with four digits and NVIDIA with eight.
 func shortAddress(text string) string {
 	if domain, rest, ok := strings.Cut(text, ":"); ok && strings.Contains(rest, ":") {
 		if n, err := strconv.ParseUint(domain, 16, 32); err == nil {
@@ -250,8 +249,7 @@ func matches(f apiv1.Field, patterns ...string) bool {
 	})
 }
 
-// addUnlisted adds catalogue fields that match a pattern and are in no device's list, marked as not
-// listed.
+// addUnlisted adds catalogue fields that match a pattern and are in no device's list, marked as not listed.
 func addUnlisted(found []deviceFields, patterns []string) {
 	for _, p := range patterns {
 		has := func(d deviceFields) bool {

@@ -17,8 +17,7 @@ import (
 	"warpgauge/pkg/session"
 )
 
-// maxSamples is the smallest number of rows that a ring holds: rows are accumulated
-// once, after the last sample.
+// maxSamples is the smallest number of rows that a ring holds: rows are accumulated once, after the last sample.
 const maxSamples = 16
 
 func onceCommand(a *exporter.Program) *cli.Command {

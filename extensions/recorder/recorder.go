@@ -115,8 +115,7 @@ type knownDevice struct {
 	seen time.Time
 }
 
-// New returns a Recorder. Run starts it. New panics if o.Registerer already has a Recorder's
-// metrics.
+// New returns a Recorder. Run starts it. New panics if o.Registerer already has a Recorder's metrics.
 func New(o Options) *Recorder {
 	r := &Recorder{
 		o: o, log: o.Logger.Named("recorder"),
@@ -142,8 +141,7 @@ func New(o Options) *Recorder {
 	return r
 }
 
-// Run watches and writes until ctx ends. It then writes the pending recording without the missing
-// samples.
+// Run watches and writes until ctx ends. It then writes the pending recording without the missing samples.
 func (r *Recorder) Run(ctx context.Context) error {
 	r.log.Info("waiting for faults to record", zap.String("directory", r.o.Directory), zap.Duration("before", r.o.Before), zap.Duration("after", r.o.After))
 	if err := r.tidy(time.Now()); err != nil {
@@ -225,8 +223,7 @@ func (r *Recorder) step(now time.Time) {
 	r.recent = r.recent[max(0, len(r.recent)-maxEvents):]
 }
 
-// recordFailures starts a recording when a device's health becomes failed, unless the pending
-// recording covers it.
+// recordFailures starts a recording when a device's health becomes failed, unless the pending recording covers it.
 func (r *Recorder) recordFailures(now time.Time) {
 	states := make(map[string]events.State, len(r.health))
 	for _, v := range r.o.Verdicts.Load().Verdicts {

@@ -17,8 +17,7 @@ import (
 	"warpgauge/pkg/rows"
 )
 
-// recordingOf returns a recording of one GPU over 10 s, with an event, a blank reading, and a gap
-// without samples.
+// recordingOf returns a recording of one GPU over 10 s, with an event, a blank reading, and a gap without samples.
 func recordingOf(t *testing.T) *Recording {
 	list, _, err := field.Parse(strings.NewReader("DCGM_FI_DEV_POWER_USAGE, gauge, Power\nDCGM_FI_DEV_XID_ERRORS, gauge, XID\n"), field.ParseOptions{})
 	must(t, err)

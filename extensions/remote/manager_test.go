@@ -252,6 +252,8 @@ func TestWithdrawal(t *testing.T) {
 	if l := newBench(t, in(dir)).restored(); l != nil || b.inService.Load() != nil {
 		t.Errorf("in service %v, kept %v", b.inService.Load(), l)
 	}
+	out := b.want("other", "DCGM_FI_DEV_SM_CLOCK, gauge, c\n", lists.Refused, lists.Refused, "b local")
+	testkit.Has(t, "outcome", out.Err.Error(), "takes away 1 of 1 fields")
 }
 
 func TestDeliverThatEndsWaitsForNothing(t *testing.T) {

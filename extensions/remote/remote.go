@@ -1,7 +1,6 @@
-// Package remote is the extension that gets field lists from a server. It checks each list against the guard, proposes
-// it to the Desk and saves the last good one on disk. It withdraws lists that expire or cost too much. The server is a
-// web server (URL) or an OpAMP server (package opamp). Package fleet is the reference server and not a part of the
-// exporter.
+// Package remote is the extension that gets field lists from a server. It checks each list against the guard, proposes it to
+// the Desk and saves the last good one on disk. It withdraws lists that expire or cost too much. The server is a web server
+// (URL) or an OpAMP server (package opamp). Package fleet is the reference server and not a part of the exporter.
 package remote
 
 import (

@@ -34,8 +34,7 @@ var rows = []struct{ file, after, row string }{
 `},
 }
 
-// overlay returns the file for go's flag -overlay that adds the toys to the tree: the folders below testdata, and the
-// rows.
+// overlay returns the file for go's flag -overlay that adds the toys to the tree: the folders below testdata, and the rows.
 func overlay(t *testing.T) string {
 	t.Helper()
 	root, err := filepath.Abs("../..")

@@ -4,8 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Overruns returns how many rows were overwritten before they were read, as of the last
-// reading. Any goroutine may call it.
+// Overruns returns how many rows were overwritten before they were read, as of the last reading. Any goroutine may call it.
 func (s *Store) Overruns() uint64 { return s.reader.Overruns() }
 
 var _ prometheus.Collector = (*Store)(nil)

@@ -9,8 +9,7 @@ const (
 	nativeSchema = 3  // 8 buckets per power of two, each 9 % wider than the one before
 	maxOctaves   = 80 // of one histogram: 640 buckets, 5 KiB; no field of the catalogue needs more
 
-	// A value below both limits counts as zero: a billionth of the plausible maximum, and a thousandth of the
-	// reading's unit.
+	// A value below both limits counts as zero: a billionth of the plausible maximum, and a thousandth of the reading's unit.
 	octavesBelowMax  = 30
 	octavesBelowUnit = 10
 	// octavesAboveUnit replaces the maximum if the catalogue has none.
@@ -50,9 +49,8 @@ func ceilLog2(v float64) int {
 	return min(max(exp, minExponent+octavesBelowMax), maxExponent)
 }
 
-// eighths holds the lower bounds of the 8 buckets of schema 3 between 1/2 and 1: 2^(k/8-1). The bits are
-// Prometheus' own, up to one unit in the last place below the nearest float64 (model/histogram/generic.go and
-// client_golang's histogram.go).
+// eighths holds the lower bounds of the 8 buckets of schema 3 between 1/2 and 1: 2^(k/8-1). The bits are Prometheus' own, up
+// to one unit in the last place below the nearest float64 (model/histogram/generic.go and client_golang's histogram.go).
 var eighths = []float64{
 	0.5, 0.5452538663326288, 0.5946035575013605, 0.6484197773255048,
 	0.7071067811865475, 0.7711054127039704, 0.8408964152537144, 0.9170040432046711,

@@ -81,9 +81,8 @@ func New(o Options) *Store {
 	return s
 }
 
-// Sync reads the new rows and returns the View that Series belong to. It allocates nothing unless the View or the
-// set of series changed. State is kept by device id, field name and labels, until the reader forgets the device
-// (rows.Forgetter).
+// Sync reads the new rows and returns the View that Series belong to. It allocates nothing unless the View or the set of
+// series changed. State is kept by device id, field name and labels, until the reader forgets the device (rows.Forgetter).
 func (s *Store) Sync(now time.Time) *view.View {
 	s.reader.Sync(now)
 	s.Lock()

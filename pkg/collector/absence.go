@@ -50,8 +50,7 @@ type Explanation struct {
 	Detail string // for people: the failed attempt and the remedy
 }
 
-// ForeignReading explains a reading that only devices of other vendors than v have. It
-// returns false for other readings.
+// ForeignReading explains a reading that only devices of other vendors than v have. It returns false for other readings.
 func ForeignReading(d *field.Descriptor, v *field.Vendor) (Explanation, bool) {
 	if d.Vendor == nil || d.Vendor == v {
 		return Explanation{}, false

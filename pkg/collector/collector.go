@@ -65,9 +65,8 @@ type Dater interface {
 // Silent is an optional ability of a Source without columns: a session tells that its device hangs or is lost.
 type Silent interface{ Silent() bool }
 
-// Resumer is an optional ability of a Collector whose library keeps a history of XIDs. Before Open, Resume receives the
-// last field.XIDsUntil of each device by ID, so that the sources start with the XIDs that no earlier session has
-// reported.
+// Resumer is an optional ability of a Collector whose library keeps a history of XIDs. Before Open, Resume receives the last
+// field.XIDsUntil of each device by ID, so that the sources start with the XIDs that no earlier session has reported.
 type Resumer interface {
 	Resume(until map[string]int64)
 }

@@ -8,9 +8,8 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// Device is an object with series: a GPU, a GPU instance, a link, a switch, a CPU, a core, a network adapter. Text is
-// raw UTF-8; the renderer escapes it. Properties that a device lacks are empty. Links and instances have their GPU's
-// properties.
+// Device is an object with series: a GPU, a GPU instance, a link, a switch, a CPU, a core, a network adapter. Text is raw
+// UTF-8; the renderer escapes it. Properties that a device lacks are empty. Links and instances have their GPU's properties.
 type Device struct {
 	// ID is stable and unique on the node: a GPU's UUID, "<parent>/<instance id>" for an instance, "<parent>/link<n>"
 	// for a link. It is the key of owners (pods, jobs) and of accumulated values.
@@ -112,8 +111,7 @@ func LabelValue(labels []Label, name string) string {
 type Column struct {
 	Device int      // index into Source.Devices
 	Field  field.ID // one of the list's Readings, or a companion of field.XIDEvent
-	// Labels distinguish columns of the same device and field (peer_gpu,
-	// health_watch …). Sorted by name.
+	// Labels distinguish columns of the same device and field (peer_gpu, health_watch …). Sorted by name.
 	Labels []Label `json:",omitempty"`
 	// Buffer numbers the cells of the field's block of buffered samples from 1 (see Buffer); 0 is the reading itself.
 	// Cells of a block are event cells: NaN without a sample.

@@ -7,10 +7,9 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// migSlices holds the number of compute slices of GPUs with MIG, by a part of the model name. Sources: column "Max Number
-// of Instances" in https://docs.nvidia.com/datacenter/tesla/mig-user-guide/supported-gpus.html, and NVIDIA's
-// documentation of vGPU types for the RTX PRO 4500. B300 and GB300 also have profiles up to 7g. Longer names come
-// first.
+// migSlices holds the number of compute slices of GPUs with MIG, by a part of the model name. Sources: column "Max Number of
+// Instances" in https://docs.nvidia.com/datacenter/tesla/mig-user-guide/supported-gpus.html, and NVIDIA's documentation of
+// vGPU types for the RTX PRO 4500. B300 and GB300 also have profiles up to 7g. Longer names come first.
 var migSlices = []struct {
 	model  string
 	slices int

@@ -59,8 +59,7 @@ func (c *Content) Equal(o *Content) bool {
 	return bytes.Equal(c.CSV, o.CSV) && bytes.Equal(c.yaml, o.yaml) && maps.EqualFunc(c.dialects, o.dialects, bytes.Equal)
 }
 
-// Hash returns the SHA-256 of the CSV, as sha256sum prints it. With configuration files it covers the CSV
-// followed by them.
+// Hash returns the SHA-256 of the CSV, as sha256sum prints it. With configuration files it covers the CSV followed by them.
 func (c *Content) Hash() string {
 	h := sha256.New()
 	h.Write(c.CSV)

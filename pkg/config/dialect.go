@@ -17,11 +17,9 @@ type Dialect interface {
 	// Read returns the content of the dialect's file, or nil without one. A change of a file that readFile has read
 	// causes a reload. Calls must not overlap.
 	Read(ctx context.Context, readFile func(ctx context.Context, path string) ([]byte, error)) ([]byte, error)
-	// Apply returns the list with the dialect. file is from Read, or nil to use the previous file. The problems are
-	// warnings.
+	// Apply returns the list with the dialect. file is from Read, or nil to use the previous file. The problems are warnings.
 	Apply(list field.List, inPlace bool, file []byte) (field.List, []field.Problem)
-	// Use tells the dialect that the list read together with file is in use. level is the log level; nil: it does not
-	// change.
+	// Use tells the dialect that the list read together with file is in use. level is the log level; nil: it does not change.
 	Use(file []byte, log *zap.Logger, level *zap.AtomicLevel)
 }
 

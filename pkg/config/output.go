@@ -61,8 +61,7 @@ func OneLine(s string) string {
 	}, s)
 }
 
-// Printable replaces runes that would control a terminal. Names come from libraries and from exporters on
-// other machines.
+// Printable replaces runes that would control a terminal. Names come from libraries and from exporters on other machines.
 func Printable(r rune) rune {
 	if unicode.In(r, unicode.Cc, unicode.Bidi_Control) && r != '\n' && r != '\t' {
 		return '?'

@@ -95,8 +95,7 @@ func (c *Config) validateOwners() error {
 	)
 }
 
-// SocketPath checks the value of a flag that names a Unix socket. It removes the scheme that the kubelet's
-// own flags have.
+// SocketPath checks the value of a flag that names a Unix socket. It removes the scheme that the kubelet's own flags have.
 func SocketPath(name string, at *string, optional bool) error {
 	path := strings.TrimPrefix(*at, "unix://")
 	if path == "" && optional {

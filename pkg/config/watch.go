@@ -15,11 +15,10 @@ const (
 	watchPause = time.Minute // the longest pause while reads hang: the path may lead elsewhere by then
 )
 
-// Watch calls onChange, on its own goroutine, when the content of the file at path differs from known. known
-// returns the content that the caller has read last, good or bad, and whether it was readable. Watch reads
-// the file once a second, so it handles all kinds of writes, renames, links, file systems and ConfigMap swaps
-// in the same way. Two reads in a row must agree, to skip a file that is being written or
-// replaced. Watch returns nil when ctx ends, even if the file system hangs.
+// Watch calls onChange, on its own goroutine, when the content of the file at path differs from known. known returns the
+// content that the caller has read last, good or bad, and whether it was readable. Watch reads the file once a second, so it
+// handles all kinds of writes, renames, links, file systems and ConfigMap swaps in the same way. Two reads in a row must
+// agree, to skip a file that is being written or replaced. Watch returns nil when ctx ends, even if the file system hangs.
 func Watch(ctx context.Context, path string, known func() ([]byte, bool), onChange func()) error {
 	files := file.NewReader(field.MaxFileBytes)
 	pause := watchEvery

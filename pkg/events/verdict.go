@@ -48,8 +48,7 @@ type Verdict struct {
 	Text      string    // the same in words
 	Action    Action    // never empty
 	Since     time.Time // last change of State or Reason
-	// Conditions lists the present problems, the worst first. Conditions with the State OK are for
-	// information.
+	// Conditions lists the present problems, the worst first. Conditions with the State OK are for information.
 	Conditions []Condition
 	// Unjudged lists the rules that cannot be evaluated, because the device lacks a reading.
 	Unjudged []Unjudged
@@ -58,8 +57,7 @@ type Verdict struct {
 // OutOfService is OutOfService of the verdict.
 func (v *Verdict) OutOfService() bool { return OutOfService(v.State.String(), v.Action) }
 
-// Unjudged is a rule that cannot be evaluated, with the reason. Without it, a silent rule would look as if
-// all is well.
+// Unjudged is a rule that cannot be evaluated, with the reason. Without it, a silent rule would look as if all is well.
 type Unjudged struct {
 	Rule string
 	Why  collector.Reason

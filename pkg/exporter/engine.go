@@ -253,8 +253,7 @@ func (e *Engine) Resume(name string) {
 	}
 }
 
-// Standby sets whether another collector serves the devices of this one. It does not wait: the channel
-// receives the result.
+// Standby sets whether another collector serves the devices of this one. It does not wait: the channel receives the result.
 func (e *Engine) Standby(name string, rest bool) <-chan error {
 	for _, s := range e.collectors {
 		if s.Name() == name {

@@ -18,8 +18,7 @@ var (
 	tempFile = testkit.TempFile
 )
 
-// newProgram returns a program with the simulated node of a spec as its only vendor, and the configuration of its
-// flags.
+// newProgram returns a program with the simulated node of a spec as its only vendor, and the configuration of its flags.
 func newProgram(t *testing.T, o fake.Options, args ...string) (*Program, *config.Config) {
 	t.Helper()
 	set, cfg, err := configtest.Parse(t, nil, nil, append([]string{"--isolation=none"}, args...)...)

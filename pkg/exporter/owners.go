@@ -31,8 +31,7 @@ type Owners struct {
 type client struct {
 	name string
 	run  func(context.Context) error
-	// complete reports whether the client has learned everything for the start. nil: the first answer or
-	// failure is enough.
+	// complete reports whether the client has learned everything for the start. nil: the first answer or failure is enough.
 	complete func() bool
 }
 
@@ -147,8 +146,7 @@ func (o *Owners) stages() (out []Stage) {
 	return append(out, Stage{Name: "owner table", Run: o.keeper.Run})
 }
 
-// WriteProblems writes the failed mappings with their reasons, and the kubelet's devices that the exporter
-// does not have.
+// WriteProblems writes the failed mappings with their reasons, and the kubelet's devices that the exporter does not have.
 func (o *Owners) WriteProblems(w io.Writer, waited time.Duration) {
 	if o == nil {
 		return

@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// TestPing covers the command of helm test: it waits until a device is up, and reports the last error on a
-// timeout.
+// TestPing covers the command of helm test: it waits until a device is up, and reports the last error on a timeout.
 func TestPing(t *testing.T) {
 	const page = "# TYPE warpgauge_build_info gauge\nwarpgauge_build_info{version=\"1\"} 1\n# TYPE warpgauge_device_state gauge\n"
 	up := `warpgauge_device_state{collector="nvml",device="GPU-a",gpu="0",state="up"} 1` + "\n"

@@ -133,8 +133,7 @@ func (a *Program) ParseList(in *config.Content, files *lists.Files, guarded bool
 	return p, func(*view.View) ([]field.Problem, error) { return p.Problems, p.Err }
 }
 
-// Collectors returns the configured rows, with process collectors if their values are wanted or an extension shows
-// them.
+// Collectors returns the configured rows, with process collectors if their values are wanted or an extension shows them.
 func (a *Program) Collectors(cfg *config.Config, log *zap.Logger) ([]Vendor, error) {
 	processes := cfg.Kubernetes.ProcessValuesWanted() || slices.ContainsFunc(a.Extensions, func(e Extension) bool {
 		v, ok := e.(ProcessViewer)
@@ -188,8 +187,7 @@ func (a *Program) Serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Do this before reading the CSV, so that a SIGHUP from now on is not lost; without it a SIGHUP would end
-	// the process.
+	// Do this before reading the CSV, so that a SIGHUP from now on is not lost; without it a SIGHUP would end the process.
 	sig := subscribe()
 	defer sig.release()
 

@@ -44,8 +44,7 @@ func hasGPU(c session.CollectorStatus) bool {
 	})
 }
 
-// notReady lists basic reasons: a collector that is still opening, devices that have not been sampled, or
-// nothing to serve.
+// notReady lists basic reasons: a collector that is still opening, devices that have not been sampled, or nothing to serve.
 func notReady(all []session.CollectorStatus) (reasons []string) {
 	up := false
 	for _, c := range all {

@@ -46,8 +46,7 @@ func (s *signals) release() {
 	// Not closed, because the last lines of the log are still to be written.
 }
 
-// sameSignal is the time in which a second signal counts as a repeat: stopping a process and its group at
-// once sends two.
+// sameSignal is the time in which a second signal counts as a repeat: stopping a process and its group at once sends two.
 const sameSignal = 500 * time.Millisecond
 
 // guard runs f and cancels its context at the first signal. At the second it stops waiting for f.

@@ -64,8 +64,7 @@ func BenchmarkRenderAndCompress(b *testing.B) {
 	forSizes(b, benchSizes[:2], func(b *testing.B, f *feed) { benchRender(b, f, Text, true) })
 }
 
-// BenchmarkClientGolang is the rival: const metrics made from the row, gathered and encoded as text into a
-// reused buffer.
+// BenchmarkClientGolang is the rival: const metrics made from the row, gathered and encoded as text into a reused buffer.
 func BenchmarkClientGolang(b *testing.B) {
 	forSizes(b, benchSizes, func(b *testing.B, f *feed) {
 		registry := prometheus.NewRegistry()

@@ -80,8 +80,7 @@ type deviceLabels struct {
 // bareKind distinguishes the label sets of columns without labels.
 type bareKind struct{ xid, single bool }
 
-// setsOf returns the label sets of a column: one per owner, or one if there is no owner or each owner has a
-// value.
+// setsOf returns the label sets of a column: one per owner, or one if there is no owner or each owner has a value.
 func (l *deviceLabels) setsOf(d *collector.Device, f field.ID, column []collector.Label, xid bool) []*labelSet {
 	l.turn(d)
 	kind, owners := bareKind{xid, len(l.owners) == 0 || l.b.o.Owners.Split(d, f)}, l.owners

@@ -1,9 +1,8 @@
 // Package exposition turns the newest rows of all rings into pages that Prometheus reads.
 //
-// A layout lists the families and series and holds their label text, rendered once; a new one is built only
-// when sources, fields, owners, accumulated series or the set of values per user change. A page is the layout
-// plus the newest row of each ring and those values. It is immutable and shared by all scrapes until the next
-// one is rendered.
+// A layout lists the families and series and holds their label text, rendered once; a new one is built only when sources,
+// fields, owners, accumulated series or the set of values per user change. A page is the layout plus the newest row of each
+// ring and those values. It is immutable and shared by all scrapes until the next one is rendered.
 //
 // A page is rendered when a scrape finds the last one out of date, and for new rows at most once per
 // minRenderInterval and format: a served page is at most that much older than the rows, however many sources
@@ -92,8 +91,7 @@ func negotiate(accept string) Format {
 	return Text
 }
 
-// AcceptsGzip reports whether an Accept-Encoding header allows gzip. A missing
-// header and unknown encodings do not allow it.
+// AcceptsGzip reports whether an Accept-Encoding header allows gzip. A missing header and unknown encodings do not allow it.
 func AcceptsGzip(acceptEncoding string) bool {
 	wildcard := false
 	for item := range strings.SplitSeq(acceptEncoding, ",") {

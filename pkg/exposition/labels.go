@@ -157,8 +157,7 @@ func printable(s string) string {
 	}, strings.ToValidUTF8(s, string(utf8.RuneError)))
 }
 
-// appendLabelValue appends a label value between quotes. Text and OpenMetrics
-// escape the same three characters.
+// appendLabelValue appends a label value between quotes. Text and OpenMetrics escape the same three characters.
 func appendLabelValue(b []byte, s string) []byte {
 	b = append(b, '"')
 	b = appendEscaped(b, s, true)

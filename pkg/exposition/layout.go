@@ -45,15 +45,13 @@ type builder struct {
 	claimed  map[identity]int32 // device of the last series with that name and labels
 }
 
-// identity identifies a series; it is unique on a page. Label sets are interned, so
-// comparing pointers compares texts.
+// identity identifies a series; it is unique on a page. Label sets are interned, so comparing pointers compares texts.
 type identity struct {
 	family *family
 	labels *labelSet
 }
 
-// build returns the layout for v, its accumulated series and the shares of its devices' users. s holds the
-// values of v.
+// build returns the layout for v, its accumulated series and the shares of its devices' users. s holds the values of v.
 func build(o *Options, v *view.View, s *snapshot, accumulated []accumulate.Series, shares *view.Shares) *layout {
 	b := &builder{
 		o:        o,
@@ -224,8 +222,7 @@ func (b *builder) boundsOf(bounds []float64) *boundTexts {
 	return texts
 }
 
-// finish sorts the families and drops those whose name a histogram needs for
-// its parts.
+// finish sorts the families and drops those whose name a histogram needs for its parts.
 func (b *builder) finish() *layout {
 	l := b.layout
 	parts := map[string]bool{}

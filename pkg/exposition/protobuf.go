@@ -163,8 +163,7 @@ func (k kind) appendValueMessage(b []byte, v float64) []byte {
 // metricFields has the field of Metric for the value of a kind.
 var metricFields = [...]protowire.Number{gauge: metricGauge, counter: metricCounter, untyped: metricUntyped}
 
-// messageRoom is how many bytes openMessage keeps for a length: enough for a
-// message of 2^35 bytes.
+// messageRoom is how many bytes openMessage keeps for a length: enough for a message of 2^35 bytes.
 const messageRoom = 5
 
 // openMessage begins a message of unknown length, after its tag if it has one. closeMessage writes the length

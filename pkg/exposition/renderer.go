@@ -123,8 +123,7 @@ type origin struct {
 	self   uint64
 }
 
-// New returns a Renderer of the board's Views. It panics if o.Registerer already has metrics of another
-// Renderer.
+// New returns a Renderer of the board's Views. It panics if o.Registerer already has metrics of another Renderer.
 func New(board *view.Board, o Options) *Renderer {
 	o.HostnameLabel = cmp.Or(o.HostnameLabel, "hostname")
 	o.StaleAfter = cmp.Or(o.StaleAfter, 30*time.Second)

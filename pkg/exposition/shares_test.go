@@ -23,8 +23,7 @@ func share(device string, f field.ID, pod string) view.Share {
 	return view.Share{Device: device, Field: f, Owner: view.Owner{PodLabels: labelsFrom("team", "x"), Labels: labelsFrom("pod", pod)}}
 }
 
-// shared is a GPU with two users: its temperature is split per user, its power is not, and one family has
-// another scale.
+// shared is a GPU with two users: its temperature is split per user, its power is not, and one family has another scale.
 func shared() (*feed, *testOwners) {
 	fields := field.List{Fields: []field.Field{
 		metric(descTemp, "A", field.Gauge, ""),

@@ -140,8 +140,7 @@ func (s *snapshot) xidCells(f func(cell *float64, id string, device int32)) {
 	}
 }
 
-// rememberXIDs keeps the last XID of each device. It shows it if the current session, which began later, has
-// not seen it.
+// rememberXIDs keeps the last XID of each device. It shows it if the current session, which began later, has not seen it.
 func (s *snapshot) rememberXIDs() {
 	s.xidCells(func(cell *float64, id string, _ int32) {
 		last, known := s.xids[id]

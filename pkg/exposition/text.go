@@ -145,8 +145,7 @@ func appendBound(b []byte, v float64) []byte {
 	return strconv.AppendFloat(b, v, 'g', -1, 64)
 }
 
-// appendCanonicalBound appends a bucket's upper bound in the form of OpenMetrics, recognisable as a float:
-// 1.0, 0.25, 1e+06.
+// appendCanonicalBound appends a bucket's upper bound in the form of OpenMetrics, recognisable as a float: 1.0, 0.25, 1e+06.
 func appendCanonicalBound(b []byte, v float64) []byte {
 	start := len(b)
 	b = appendBound(b, v)

@@ -10,9 +10,8 @@ import (
 	"testing"
 )
 
-// TestDCGMNames compares dcgm.csv with go.mod's go-dcgm. Each of its names, current, legacy and of DCGM 1.x, must
-// belong to its id, or to the reading that its id is a multiple of. There are no other ids below the base units of DCGM
-// 4.7.
+// TestDCGMNames compares dcgm.csv with go.mod's go-dcgm. Each of its names, current, legacy and of DCGM 1.x, must belong to
+// its id, or to the reading that its id is a multiple of. There are no other ids below the base units of DCGM 4.7.
 func TestDCGMNames(t *testing.T) {
 	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/NVIDIA/go-dcgm").Output()
 	must(t, err)

@@ -98,9 +98,8 @@ type Descriptor struct {
 	// Event marks a reading whose cell is NaN unless an event happened in this tick (an XID, say). Other
 	// cells keep their last value.
 	Event bool
-	// Of and Factor mark an entry for another reading in a base unit, as newer DCGM versions number them:
-	// value = reading of Of × Factor. A Field never holds such an entry: ByName returns the descriptor of Of,
-	// so that collectors read one quantity.
+	// Of and Factor mark an entry for another reading in a base unit, as newer DCGM versions number them: value = reading of Of
+	// × Factor. A Field never holds such an entry: ByName returns the descriptor of Of, so that collectors read one quantity.
 	Of     ID
 	Factor float64
 	// Scaled holds the ids of the entries whose Of is this one. The first has DCGM 4.7's name.
@@ -168,8 +167,7 @@ type Field struct {
 type Reading struct {
 	Desc     *Descriptor
 	Interval time.Duration // shortest interval of the fields; 0: the default of Desc.Cost
-	// Default is true if some field has no interval. Then the default applies too, and the shorter interval
-	// satisfies all.
+	// Default is true if some field has no interval. Then the default applies too, and the shorter interval satisfies all.
 	Default bool
 	// Histogram is true if some field is a histogram, which can use the driver's buffered samples.
 	Histogram bool

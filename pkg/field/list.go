@@ -12,8 +12,7 @@ import (
 // List holds the fields of one counters CSV, in file order. The zero List has no fields. A List must not be changed.
 type List struct {
 	Fields []Field
-	// Hidden lists readings that are sampled but not shown: health rules need them with any file. Format
-	// leaves them out.
+	// Hidden lists readings that are sampled but not shown: health rules need them with any file. Format leaves them out.
 	Hidden []Reading
 	// Dialect shows devices of a vendor under the names of another exporter. It may be nil.
 	Dialect *Dialect
@@ -126,9 +125,8 @@ func Format(l List) []byte {
 	return b.Bytes()
 }
 
-// Scale converts a reading to the value of a series. float64 cannot hold a factor such as 0.001 exactly, so
-// multiplying would show 9 mW as 0.009000000000000001 W, and count 70 % above the bucket 0.7. Dividing by
-// 1000 rounds once, to 0.009.
+// Scale converts a reading to the value of a series. float64 cannot hold a factor such as 0.001 exactly, so multiplying
+// would show 9 mW as 0.009000000000000001 W, and count 70 % above the bucket 0.7. Dividing by 1000 rounds once, to 0.009.
 type Scale struct{ mul, div float64 }
 
 // NewScale returns the Scale of a Field's factor.

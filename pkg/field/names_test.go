@@ -33,8 +33,7 @@ func number(t *testing.T, s string) float64 {
 	return v
 }
 
-// TestRenamedFields checks each line of NVIDIA's table: both names belong to the same field and translate to
-// each other.
+// TestRenamedFields checks each line of NVIDIA's table: both names belong to the same field and translate to each other.
 func TestRenamedFields(t *testing.T) {
 	inBaseUnits := map[ID]bool{} // DCGM 4.7 has another name, with another unit
 	for _, row := range readFacts(t, "base-unit-fields.csv") {

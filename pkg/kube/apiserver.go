@@ -45,10 +45,9 @@ type Metadata struct {
 
 // APIOptions configure NewAPIServer. The zero value is usable and reads nothing.
 type APIOptions struct {
-	// Node is the name of this node in the API, normally from the environment variable NODE_NAME, which the downward
-	// API fills from spec.nodeName. If Node is empty, APIServer reads nothing, and Health says which variable to set.
-	// The host name cannot replace it: without hostNetwork it is the pod's name, and node names can differ from host
-	// names.
+	// Node is the name of this node in the API, normally from the environment variable NODE_NAME, which the downward API fills
+	// from spec.nodeName. If Node is empty, APIServer reads nothing, and Health says which variable to set. The host name
+	// cannot replace it: without hostNetwork it is the pod's name, and node names can differ from host names.
 	Node      string
 	Pods      bool                   // read UIDs and labels of this node's pods
 	Slices    bool                   // read the devices of this node's ResourceSlices
@@ -120,8 +119,7 @@ func (s *APIServer) Run(ctx context.Context) error {
 	return nil
 }
 
-// publish replaces the snapshot by a copy that edit has changed. edit reports whether anything except timestamps
-// changed.
+// publish replaces the snapshot by a copy that edit has changed. edit reports whether anything except timestamps changed.
 func (s *APIServer) publish(edit func(next *Metadata) (changed bool)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -33,9 +33,8 @@ const (
 	healthy     = 2 * time.Minute // after an attempt that lasted this long the pauses start over
 )
 
-// feed mirrors one resource: it lists, then watches, and lists again when the watch fails. Unlike client-go's reflector
-// it limits every call, reports every failure to a Health, and follows the resource to another API version after an
-// upgrade.
+// feed mirrors one resource: it lists, then watches, and lists again when the watch fails. Unlike client-go's reflector it
+// limits every call, reports every failure to a Health, and follows the resource to another API version after an upgrade.
 type feed struct {
 	resource resource
 	s        *APIServer
@@ -130,8 +129,7 @@ func (f *feed) list(ctx context.Context, c *client) error {
 	return nil
 }
 
-// request returns a request for this node's objects, starting at a resource version. For pods it requests only
-// metadata.
+// request returns a request for this node's objects, starting at a resource version. For pods it requests only metadata.
 func (f *feed) request(c *client, version, suffix string) *rest.Request {
 	root, selector := "/apis/"+f.resource.group, fields.OneTermEqualSelector("spec.nodeName", f.s.o.Node)
 	accept := "application/json"

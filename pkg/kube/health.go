@@ -18,8 +18,7 @@ const (
 	MappingResourceSlices = "resource_slices" // the API server: devices of dynamic resource allocation
 )
 
-// Health is the state of one mapping: a background client that reports who uses a device. It is safe for concurrent
-// use.
+// Health is the state of one mapping: a background client that reports who uses a device. It is safe for concurrent use.
 type Health struct {
 	name string
 	log  *zap.Logger

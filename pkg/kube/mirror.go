@@ -15,8 +15,7 @@ type mirror struct {
 
 // kind knows the objects of one resource.
 type kind interface {
-	// strip removes the unneeded members of an object and sets its size. It returns false if the object should not be
-	// kept.
+	// strip removes the unneeded members of an object and sets its size. It returns false if the object should not be kept.
 	strip(*apiObject) (keep bool)
 	// store puts objects into next. It returns the number of entries, and whether anything except timestamps changed.
 	store(objects map[PodName]*apiObject, next *Metadata) (entries int, changed bool)

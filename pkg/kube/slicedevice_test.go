@@ -82,8 +82,7 @@ func TestAttributesWithAndWithoutADomain(t *testing.T) {
 		SliceDevice{Kind: WholeGPU, Profile: "spx_nps1"})
 }
 
-// FuzzSlice decodes arbitrary slices. The results are safe as label values, and devices stay when their slice
-// disappears.
+// FuzzSlice decodes arbitrary slices. The results are safe as label values, and devices stay when their slice disappears.
 func FuzzSlice(f *testing.F) {
 	files, err := filepath.Glob("testdata/*.json")
 	if err != nil || len(files) == 0 {

@@ -35,9 +35,8 @@ func (resourceSlices) store(objects map[PodName]*apiObject, next *Metadata) (ent
 	return len(devices), changed
 }
 
-// inAnyVersion calls f with each version of the API group until the server knows the resource, and returns that
-// version. Kubernetes 1.34 and later serve v1 of resource.k8s.io; older releases serve v1beta2 and v1beta1 if they are
-// enabled.
+// inAnyVersion calls f with each version of the API group until the server knows the resource, and returns that version.
+// Kubernetes 1.34 and later serve v1 of resource.k8s.io; older releases serve v1beta2 and v1beta1 if they are enabled.
 func (r resource) inAnyVersion(f func(version string) error) (string, error) {
 	if r.group == "" {
 		return "v1", f("v1")

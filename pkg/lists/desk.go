@@ -47,8 +47,7 @@ type Local interface {
 
 // Engine applies lists and releases to the collectors. exporter.Engine implements it.
 type Engine interface {
-	// Reload gives all collectors a list and returns when it is in service. After an error some collectors may not have
-	// it.
+	// Reload gives all collectors a list and returns when it is in service. After an error some collectors may not have it.
 	Reload(ctx context.Context, list field.List) error
 	Serves() bool // a collector reads devices with the last Reload's list
 	// Release returns when nothing of a collector is held; an empty name means all collectors.
@@ -62,8 +61,7 @@ type Events interface {
 	Publish(text string, bad bool)
 }
 
-// Desk decides which list is in service. A change holds the queue from its first look at the current list until its
-// answer.
+// Desk decides which list is in service. A change holds the queue from its first look at the current list until its answer.
 type Desk struct {
 	o Options
 

@@ -208,8 +208,7 @@ func countProblem(problems map[string]*fileProblem, reason, name string, err err
 	p.files++
 }
 
-// report logs each reason once when files are first dropped, and once when the last problem ends. It counts each file
-// once.
+// report logs each reason once when files are first dropped, and once when the last problem ends. It counts each file once.
 func (j *JobDirectory) report(problems map[string]*fileProblem) {
 	for reason, p := range problems {
 		before := 0

@@ -28,9 +28,8 @@
 // and each pod's series has pod_uid, so that no sum counts twice. The values come from the processes on the device
 // whose pod has the device from the kubelet; other processes count only in the device's series.
 //
-// An absent series means unknown: the pod's UID, or the value of one of its processes. A pod without a process has 0
-// only if all processes on the device are known. A pod with several containers on the device has one series, without
-// container.
+// An absent series means unknown: the pod's UID, or the value of one of its processes. A pod without a process has 0 only if
+// all processes on the device are known. A pod with several containers on the device has one series, without container.
 package owner
 
 import (

@@ -92,8 +92,7 @@ func (p procfs) self() (pid string, own surroundings, err error) {
 }
 
 const (
-	// startSlack is how long after its sample a process may seem to have started: the sample's time precedes the
-	// library call.
+	// startSlack is how long after its sample a process may seem to have started: the sample's time precedes the library call.
 	startSlack = 100 * time.Millisecond
 	tick       = time.Second / 100 // USER_HZ is 100 on all platforms of Go
 )

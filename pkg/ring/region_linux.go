@@ -45,8 +45,7 @@ func prepare(fd, size int) error {
 	if err := unix.Ftruncate(fd, int64(size)); err != nil {
 		return os.NewSyscallError("ftruncate", err)
 	}
-	// The kernel creates a missing page when it is touched, and sends SIGBUS if there is no memory. So create all
-	// pages now.
+	// The kernel creates a missing page when it is touched, and sends SIGBUS if there is no memory. So create all pages now.
 	err := unix.Fallocate(fd, 0, 0, int64(size))
 	for errors.Is(err, unix.EINTR) { // by a signal of the Go runtime
 		err = unix.Fallocate(fd, 0, 0, int64(size))

@@ -110,8 +110,7 @@ func TestProtectedMemoryCanBeReadOnly(t *testing.T) {
 	if !reader.Latest(&row) || row.Cells[0] != 3 {
 		t.Errorf("read %+v", row)
 	}
-	// A write would cause a fault that even recover does not survive under the race detector, so ask the
-	// kernel.
+	// A write would cause a fault that even recover does not survive under the race detector, so ask the kernel.
 	testkit.Equal(t, "permissions of the protected mapping", "r--s", permissions(t, r))
 	testkit.Equal(t, "permissions of the writer's mapping", "rw-s", permissions(t, other))
 }

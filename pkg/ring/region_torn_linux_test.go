@@ -29,8 +29,7 @@ const (
 	defaultKills   = 1000 // for CI; the full number is 10,000
 )
 
-// TestWriter is only a helper process: it continues a ring where the killed writer stopped, until it is
-// killed too.
+// TestWriter is only a helper process: it continues a ring where the killed writer stopped, until it is killed too.
 func TestWriter(t *testing.T) {
 	if os.Getenv(writerVariable) == "" {
 		t.Skip("runs in the processes that TestTornRows starts")

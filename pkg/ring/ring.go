@@ -1,11 +1,9 @@
-// Package ring is a single-writer, many-reader, overwriting ring of rows on one
-// flat block of 64-bit words that the caller supplies, so that the block can be
-// memory shared with another process. It holds no pointers into the block's
-// owner and takes no locks. Region is such memory.
+// Package ring is a single-writer, many-reader, overwriting ring of rows on one flat block of 64-bit words that the caller
+// supplies, so that the block can be memory shared with another process. It holds no pointers into the block's owner and
+// takes no locks. Region is such memory.
 //
-// One goroutine (or one process) calls Append. Any number may read at the same
-// time; a reader never delays the writer and never sees a torn row: it gets a
-// whole row or learns that there is none.
+// One goroutine (or one process) calls Append. Any number may read at the same time; a reader never delays the writer and
+// never sees a torn row: it gets a whole row or learns that there is none.
 package ring
 
 import (
@@ -55,8 +53,7 @@ type Ring struct {
 	owner  any // of mem; see Keep
 }
 
-// Words returns the size of the block that a ring needs, in 64-bit words.
-// rows is rounded up to a power of two, at least 2.
+// Words returns the size of the block that a ring needs, in 64-bit words. rows is rounded up to a power of two, at least 2.
 func Words(rows, stamps, cells int) int {
 	return headerWords + int(pow2(rows))*stride(stamps, cells)
 }
@@ -133,9 +130,8 @@ func (r *Ring) Head() uint64 {
 //	writer: seq = 2n+1 | payload…      | seq = 2n+2 | head = n+1
 //	reader: seq == 2n+2 ? | payload… | seq == 2n+2 ?
 //
-// A reader that finds another sequence before or after has met the writer one lap later and discards the row.
-// A writer that dies between the two stores leaves an odd sequence and the old head: the row before stays the
-// latest.
+// A reader that finds another sequence before or after has met the writer one lap later and discards the row. A writer that
+// dies between the two stores leaves an odd sequence and the old head: the row before stays the latest.
 func (r *Ring) Append(t int64, stamps []int64, cells []float64) {
 	if len(stamps) != r.stamps || len(cells) != r.cells {
 		panic(fmt.Sprintf("ring: append %d stamps and %d cells to a ring of %d and %d", len(stamps), len(cells), r.stamps, r.cells))

@@ -8,8 +8,7 @@ import (
 )
 
 const (
-	// maxFill is the longest time between two samples that the second one fills. Three intervals apply if
-	// that is longer.
+	// maxFill is the longest time between two samples that the second one fills. Three intervals apply if that is longer.
 	maxFill = time.Second
 	// maxOverlap bounds the time that the rings of two sources can both hold. A row further back means that
 	// the clock was set back.
@@ -86,9 +85,8 @@ type follower interface {
 type bound struct {
 	*view.Source
 	rows follower
-	// before is the number of the first row that came after the binding. A source that takes over, such as
-	// DCGM when it answers again, may have sampled all the time: the Cursor skips its earlier rows unless
-	// they are newer than the rows already read.
+	// before is the number of the first row that came after the binding. A source that takes over, such as DCGM when it answers
+	// again, may have sampled all the time: the Cursor skips its earlier rows unless they are newer than the rows already read.
 	before   uint64
 	devices  []Device
 	progress []*progress // nil: another source supplies the device
@@ -243,9 +241,8 @@ func (b *bound) decide(row *Row) {
 	}
 }
 
-// applies returns how long, in ms, values apply that were sampled the given time after the last ones: all
-// that time, so that the next values also count for missed ticks. Values after a longer gap apply for one
-// interval, as the first values do.
+// applies returns how long, in ms, values apply that were sampled the given time after the last ones: all that time, so that
+// the next values also count for missed ticks. Values after a longer gap apply for one interval, as the first values do.
 func (b *bound) applies(since int64) float64 {
 	if since <= 0 || since > b.longest {
 		return b.millis

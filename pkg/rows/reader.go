@@ -183,8 +183,7 @@ func (r *Reader) publish() {
 	}
 }
 
-// Overruns returns how many rows were overwritten before they were read, as of the last
-// reading. Any goroutine may call it.
+// Overruns returns how many rows were overwritten before they were read, as of the last reading. Any goroutine may call it.
 func (r *Reader) Overruns() uint64 { return r.overruns.Load() }
 
 // Dropped returns how many events found the queue for Run full.

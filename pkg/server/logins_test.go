@@ -177,6 +177,15 @@ func TestLoginsAreFair(t *testing.T) {
 	if len(second.turn) == 0 {
 		t.Error("addresses that have failed come before a new one")
 	}
+	l = newLogins(nil, zap.NewNop())
+	begin("192.0.2.1") // is compared
+	first, last := begin("192.0.2.2"), (*login)(nil)
+	for i := range maxWaitingLogins {
+		last = begin(fmt.Sprint("10.0.0.", i))
+	}
+	if len(first.turn) > 0 || len(last.turn) == 0 || <-last.turn {
+		t.Error("of equals, it is not the newest that finds no place")
+	}
 }
 
 func TestKnownLoginsAreBounded(t *testing.T) {

@@ -61,8 +61,7 @@ type Route struct {
 	// Pattern is a pattern of http.ServeMux, such as "GET /gpumetrics"; for a Command only a path.
 	Pattern string
 	Handler http.Handler
-	// Labels are the patterns that Handler sets on requests, for counting. Without Labels, Pattern's path counts
-	// requests.
+	// Labels are the patterns that Handler sets on requests, for counting. Without Labels, Pattern's path counts requests.
 	Labels []string
 	// Close ends answers that otherwise last until the client leaves. The Server calls it when it stops. It may be nil.
 	Close func()

@@ -316,8 +316,7 @@ func (p position) fresh(o ReportOptions) bool {
 	return age < p.StaleAfter(p.device, o.StaleAfter)
 }
 
-// Waits reports whether a field of a device that is up has no value only because it was not read yet or needs two
-// readings.
+// Waits reports whether a field of a device that is up has no value only because it was not read yet or needs two readings.
 func (r *Report) Waits() bool {
 	return slices.ContainsFunc(r.Devices, func(d ReportDevice) bool {
 		return d.State == Up && slices.ContainsFunc(d.Fields, func(f ReportField) bool { return f.Absent.Reason == collector.ReasonNotDue })

@@ -314,9 +314,8 @@ func (w *worker) dropImplausible(due []bool) {
 }
 
 // assign applies the error of a Sample to the devices. A DeviceError concerns one device, joined errors that include a
-// DeviceError concern the device of each part, and any other error concerns all. ErrColumnsChanged alone concerns none:
-// the values are good, and it only requests another session. With ErrNotLoaded, which means a lost connection, all
-// devices fail.
+// DeviceError concern the device of each part, and any other error concerns all. ErrColumnsChanged alone concerns none: the
+// values are good, and it only requests another session. With ErrNotLoaded, which means a lost connection, all devices fail.
 func (w *worker) assign(err error) {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		parts := joined.Unwrap()
@@ -352,8 +351,7 @@ func (w *worker) assign(err error) {
 	}
 }
 
-// deviceOf returns the device of an error. A bare DeviceError, which a lost board returns on each tick, costs no
-// allocation.
+// deviceOf returns the device of an error. A bare DeviceError, which a lost board returns on each tick, costs no allocation.
 func deviceOf(err error) (int, bool) {
 	if one, ok := errors.AsType[*collector.DeviceError](err); ok {
 		return one.Device, true

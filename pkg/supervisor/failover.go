@@ -26,8 +26,7 @@ const failoverPeriod = 250 * time.Millisecond
 type Node interface {
 	// Publish receives the sources to show, in order.
 	Page
-	// Standby ends the secondary's session, so that it holds neither library nor driver, or starts one. The last call
-	// counts.
+	// Standby ends the secondary's session, so that it holds neither library nor driver, or starts one. The last call counts.
 	Standby(rest bool)
 	// TakenOver receives which collector has taken over the GPUs, and why, in words.
 	TakenOver(text string)

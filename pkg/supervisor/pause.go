@@ -5,8 +5,7 @@ import "time"
 // firstPause is the pause before the first restart.
 const firstPause = 100 * time.Millisecond
 
-// servedPause is the longest pause after a child that was in service: it delivered rows, so the next one probably
-// will, too.
+// servedPause is the longest pause after a child that was in service: it delivered rows, so the next one probably will, too.
 const servedPause = time.Second
 
 // pauses is the back-off between starts. A child that fails at once doubles the next pause; each second in service

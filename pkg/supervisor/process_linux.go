@@ -25,8 +25,7 @@ func killGroup(pid int) { _ = unix.Kill(-pid, unix.SIGKILL) }
 // than to one supervisor. Their environment is not read, because that could wait for a driver that hangs.
 var living sync.Map
 
-// markVariable is set in the environment of each child, with a unique value. Processes that its library starts inherit
-// it.
+// markVariable is set in the environment of each child, with a unique value. Processes that its library starts inherit it.
 const markVariable = "CHILD_OF_WARPGAUGE="
 
 // leftoverPatience is how long left-over processes may take to end. A process that waits in the driver does not end,
@@ -115,8 +114,7 @@ var passed = []string{
 	"MALLOC_",
 }
 
-// environment returns the variables for a child. library lists the prefixes of variables that only its library may
-// need.
+// environment returns the variables for a child. library lists the prefixes of variables that only its library may need.
 func environment(all, library []string) []string {
 	out := []string{"MALLOC_ARENA_MAX=1"} // with several arenas, libdcgm's threads would each keep buffers of 4 MiB
 	for _, v := range all {

@@ -66,8 +66,7 @@ type Options struct {
 	// RestartMax is the longest pause before a session; 0 means 30 s. The first pause is 100 ms; each failure doubles
 	// it, and each second in service halves it.
 	RestartMax time.Duration
-	// FreshFor is how old a device's last row may be for the supervisor to wait for the next session's row of it. 0
-	// means 30 s.
+	// FreshFor is how old a device's last row may be for the supervisor to wait for the next session's row of it. 0 means 30 s.
 	FreshFor time.Duration
 
 	// Output receives each line of a child's standard output and error that is not one of our log entries, for example

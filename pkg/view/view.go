@@ -46,9 +46,8 @@ func (s *Source) WellFormed() bool {
 // Latest reads the newest row. It returns false if there is none with the source's columns.
 func (s *Source) Latest(row *Row) bool { return s.WellFormed() && s.Ring.Latest(row) }
 
-// StaleAfter returns the maximum age of a device's newest sample, given the limit for devices that are read in every
-// row. A device with only slow fields has three of their intervals, so that it does not leave the page between two
-// readings.
+// StaleAfter returns the maximum age of a device's newest sample, given the limit for devices that are read in every row. A
+// device with only slow fields has three of their intervals, so that it does not leave the page between two readings.
 func (s *Source) StaleAfter(device int, limit time.Duration) time.Duration {
 	return max(limit, 3*s.IntervalOf(device))
 }

@@ -35,8 +35,7 @@ func program(t *testing.T, name string) string {
 	return ""
 }
 
-// start runs a program until the test ends and returns the address on loopback that
-// its log names.
+// start runs a program until the test ends and returns the address on loopback that its log names.
 func start(t *testing.T, address *regexp.Regexp, name string, args ...string) (found string) {
 	t.Helper()
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))

@@ -64,8 +64,7 @@ func (n *node) expect(want int, labels ...string) {
 	})
 }
 
-// owners compares the page with the API server's pods. The running pod adds labels and UIDs when the RBAC objects
-// appear.
+// owners compares the page with the API server's pods. The running pod adds labels and UIDs when the RBAC objects appear.
 func (n *node) owners() string {
 	whole := get(n.client.CoreV1().Pods(workloads).List(n.ctx, metav1.ListOptions{LabelSelector: "gpu=whole"})).Items
 	pod := []string{`namespace="` + workloads + `"`, `pod="` + whole[0].Name + `"`, `container="server"`}

@@ -39,8 +39,7 @@ func try(f func()) (err error) {
 	return nil
 }
 
-// wait repeats a check until it succeeds or the time is over, and then fails with the
-// check's last error.
+// wait repeats a check until it succeeds or the time is over, and then fails with the check's last error.
 func (n *node) wait(limit time.Duration, check func()) {
 	ctx, cancel := context.WithTimeout(n.ctx, limit)
 	defer cancel()

@@ -227,8 +227,7 @@ func checkDelivery(r *apiv1.RemoteList, out *findings) {
 	}
 }
 
-// adviceOn maps reasons of absent values to remedies. Other reasons are normal, or follow from a
-// finding about devices.
+// adviceOn maps reasons of absent values to remedies. Other reasons are normal, or follow from a finding about devices.
 var adviceOn = map[string]struct {
 	Severity
 	do string

@@ -2,8 +2,7 @@
 // bundle. It works without an exporter, without root and without GPUs, and lists the facts that it could not
 // read. Only the command warpctl doctor uses it. On systems other than Linux it examines only the exporter.
 //
-// Every probe has a time limit. A probe that hangs in a driver or file system is abandoned and ends
-// with the process.
+// Every probe has a time limit. A probe that hangs in a driver or file system is abandoned and ends with the process.
 package doctor
 
 import (

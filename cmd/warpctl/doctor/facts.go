@@ -17,8 +17,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// Facts holds the results of the probes. Facts that could not be read are absent; Unread has the
-// reasons.
+// Facts holds the results of the probes. Facts that could not be read are absent; Unread has the reasons.
 type Facts struct {
 	Version string             `json:"version"`
 	Time    time.Time          `json:"time"`
@@ -87,8 +86,7 @@ type exporter struct {
 	own     string // the exporter's own metrics
 }
 
-// probe reads facts. It returns a function that the caller applies, so that an abandoned probe
-// changes nothing.
+// probe reads facts. It returns a function that the caller applies, so that an abandoned probe changes nothing.
 type probe struct {
 	name  string
 	limit time.Duration

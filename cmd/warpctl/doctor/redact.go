@@ -11,12 +11,10 @@ import (
 	"warpgauge/extensions/live/apiv1"
 )
 
-// redactor replaces names with stable pseudonyms, so that lines remain comparable. It removes
-// secrets completely.
+// redactor replaces names with stable pseudonyms, so that lines remain comparable. It removes secrets completely.
 //
-// It learns names from places that hold only names: API answers, system files, keys of log lines.
-// Then it replaces these names wherever they appear as a word. It cannot recognise a name that no
-// source holds and no pattern matches.
+// It learns names from places that hold only names: API answers, system files, keys of log lines. Then it replaces these
+// names wherever they appear as a word. It cannot recognise a name that no source holds and no pattern matches.
 type redactor struct {
 	names  map[string]string // lower case name → pseudonym
 	others []string          // names that are not single words, longest first

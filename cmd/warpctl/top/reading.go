@@ -12,8 +12,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// quantity is a value of a device that top shows, independent of the vendor and of the
-// field's name.
+// quantity is a value of a device that top shows, independent of the vendor and of the field's name.
 type quantity uint8
 
 const (
@@ -59,14 +58,12 @@ var names = sync.OnceValue(func() (out []string) {
 	return append(slices.Compact(out), "-*") // no error if the exporter's list has none of them
 })
 
-// values holds a device's quantities (NaN if unknown), the field that supplied each, and the
-// conversion factor.
+// values holds a device's quantities (NaN if unknown), the field that supplied each, and the conversion factor.
 type values struct {
 	of     [quantities]float64
 	field  [quantities]string
 	factor [quantities]float64
-	// limits holds the reasons that a device reports one by one (field.RoleThrottling), and whether
-	// each is active.
+	// limits holds the reasons that a device reports one by one (field.RoleThrottling), and whether each is active.
 	limits map[string]bool
 }
 
@@ -123,8 +120,7 @@ func (v *values) setFields(fields []apiv1.Field, interval float64) {
 	}
 }
 
-// old reports whether a value was read longer ago than three of its intervals, at least
-// five seconds.
+// old reports whether a value was read longer ago than three of its intervals, at least five seconds.
 func old(f *apiv1.Field, interval float64) bool {
 	return f.Age != nil && *f.Age > max(5, 3*cmp.Or(f.Interval, interval))
 }

@@ -64,8 +64,7 @@ func line[T any](columns []column[T], w []int, text func(*column[T]) string) str
 	return b.String()
 }
 
-// order sorts items in place by the column with a title; "" keeps their order. Unknown values come
-// last.
+// order sorts items in place by the column with a title; "" keeps their order. Unknown values come last.
 func order[T any](items []T, columns []column[T], title string, reverse bool) {
 	at := slices.IndexFunc(columns, func(c column[T]) bool { return c.title == title })
 	if at < 0 {

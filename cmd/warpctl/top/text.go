@@ -13,8 +13,7 @@ import (
 // maxText bounds the shown part of a text, in bytes.
 const maxText = 4 << 10
 
-// clean limits a text and removes control characters, because others choose the names of pods, models
-// and processes.
+// clean limits a text and removes control characters, because others choose the names of pods, models and processes.
 func clean(s string) string { return config.OneLine(s[:min(len(s), maxText)]) }
 
 // fit returns s cleaned and exactly width cells wide.

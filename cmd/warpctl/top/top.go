@@ -1,7 +1,6 @@
-// Package top shows the activity of nodes in a terminal: GPUs, one GPU with plots and all fields,
-// processes and owners. It polls exporters, or servers with the same JSON API, over one connection
-// each with one request at a time. It keeps a few minutes of their answers. Only the command
-// warpctl top uses it.
+// Package top shows the activity of nodes in a terminal: GPUs, one GPU with plots and all fields, processes and owners. It
+// polls exporters, or servers with the same JSON API, over one connection each with one request at a time. It keeps a few
+// minutes of their answers. Only the command warpctl top uses it.
 //
 // The model's Update and View never block: one goroutine per node polls, and they use its latest
 // answer. Run ends everything that it starts.

@@ -20,8 +20,7 @@ func (m *model) View() tea.View {
 	return v
 }
 
-// Text styles. Selected lines and states also have marks or words, so the screen is readable
-// without styles.
+// Text styles. Selected lines and states also have marks or words, so the screen is readable without styles.
 const (
 	bold    = "\x1b[1m"
 	alarm   = "\x1b[31m"

@@ -22,9 +22,8 @@ import (
 
 // Config of an Engine. The zero value is the host engine 4.6.0 of a DGX H100.
 type Config struct {
-	// Preset is "dgx-h100" (8 GPUs with 18 links each, 4 switches), "a100-mig" (2 GPUs, one
-	// with instances), "gb200" (4 GPUs, 2 Grace CPUs with 72 cores each) or "pcie" (GPUs
-	// without links); "" means "dgx-h100".
+	// Preset is "dgx-h100" (8 GPUs with 18 links each, 4 switches), "a100-mig" (2 GPUs, one with instances), "gb200" (4 GPUs, 2
+	// Grace CPUs with 72 cores each) or "pcie" (GPUs without links); "" means "dgx-h100".
 	Preset string
 	// GPUs is the number of GPUs; 0 means the preset's number.
 	GPUs int

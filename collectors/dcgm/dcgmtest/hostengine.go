@@ -20,8 +20,7 @@ import (
 //go:embed hostengine/hostengine.c
 var hostEngineSource []byte
 
-// HostEngine is a process with a host engine of NVIDIA's own libdcgm.so.4 and a
-// simulated NVML.
+// HostEngine is a process with a host engine of NVIDIA's own libdcgm.so.4 and a simulated NVML.
 type HostEngine struct {
 	tb      testing.TB
 	exe     string
@@ -30,9 +29,8 @@ type HostEngine struct {
 	process *programtest.Process
 }
 
-// NewHostEngine starts a host engine on the GPUs of n, which must have its own library (nvmltest.Write). The loader
-// must find libdcgm.so.4. The engine listens on address, "127.0.0.1:5555" or the path of a Unix socket, until the test
-// ends.
+// NewHostEngine starts a host engine on the GPUs of n, which must have its own library (nvmltest.Write). The loader must
+// find libdcgm.so.4. The engine listens on address, "127.0.0.1:5555" or the path of a Unix socket, until the test ends.
 func NewHostEngine(tb testing.TB, n *nvmltest.Node, address string) *HostEngine {
 	tb.Helper()
 	programtest.Find(tb, "cc")

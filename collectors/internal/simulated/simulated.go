@@ -1,6 +1,5 @@
-// Package simulated is the shared part of the simulated libraries of NVML, DCGM and ROCm SMI: it compiles them
-// when a test needs them, caches them for the next test, and lets a Go program set the answers of a loaded one, in any
-// process.
+// Package simulated is the shared part of the simulated libraries of NVML, DCGM and ROCm SMI: it compiles them when a test
+// needs them, caches them for the next test, and lets a Go program set the answers of a loaded one, in any process.
 //
 // A simulated library may have a script, a text of lines. It finds the script through a file next to it, NAME.node;
 // next to the script is a file of 64-bit words, SCRIPT.control, which the library maps. A change of one word makes the

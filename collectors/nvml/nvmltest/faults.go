@@ -63,8 +63,7 @@ func (n *Node) until(f fault) (end func()) {
 	return func() { n.replaceFault(f, false) }
 }
 
-// Clear removes all faults that Return, Hang and Lose set for a GPU, or with Host for functions without a
-// device.
+// Clear removes all faults that Return, Hang and Lose set for a GPU, or with Host for functions without a device.
 func (n *Node) Clear(gpu int) {
 	n.change(func() error {
 		n.faults = slices.DeleteFunc(n.faults, func(f fault) bool { return f.gpu == gpu })

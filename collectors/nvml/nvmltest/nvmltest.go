@@ -10,8 +10,7 @@
 // Node's test ends. Tests that use it cannot be parallel. A test that needs another build of the library (an older
 // driver, missing symbols) calls OwnProcess first.
 //
-// Serial numbers begin with SIM and UUIDs with GPU-fa4e, so that no simulated
-// board is taken for a real one.
+// Serial numbers begin with SIM and UUIDs with GPU-fa4e, so that no simulated board is taken for a real one.
 package nvmltest
 
 import (
@@ -27,8 +26,7 @@ import (
 	"warpgauge/internal/testkit/programtest"
 )
 
-// Config of a Node. The zero value is a DGX H100 (8 GPUs, 18 NVLinks each) under
-// driver 580.
+// Config of a Node. The zero value is a DGX H100 (8 GPUs, 18 NVLinks each) under driver 580.
 type Config struct {
 	// Preset is a file of presets/ without its ending; "" means "h100-sxm".
 	Preset string
@@ -68,9 +66,8 @@ func (c Config) build() (string, error) {
 	return simulation().Build(symbols)
 }
 
-// New makes a Node, which the library shows until the test ends or another Node is
-// made. It skips the test if there is no C compiler, unless WARPGAUGE_REQUIRE
-// names cc.
+// New makes a Node, which the library shows until the test ends or another Node is made. It skips the test if there is no C
+// compiler, unless WARPGAUGE_REQUIRE names cc.
 func New(tb testing.TB, c Config) *Node {
 	tb.Helper()
 	programtest.Find(tb, "cc")

@@ -12,8 +12,7 @@ const (
 	CPERCorrected
 )
 
-// CPER returns a record with one section like amdgpu's (amdgpu_cper.c): its time has plain
-// numbers, in UTC.
+// CPER returns a record with one section like amdgpu's (amdgpu_cper.c): its time has plain numbers, in UTC.
 func CPER(severity uint32, at time.Time) []byte {
 	const header, section, body = 128, 72, 272
 	b := make([]byte, header+section+body)

@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// Vanish removes the GPU from the bus. Files that a reader has open become empty;
-// in sysfs they would return ENODEV.
+// Vanish removes the GPU from the bus. Files that a reader has open become empty; in sysfs they would return ENODEV.
 func (g *GPU) Vanish(tb testing.TB) {
 	tb.Helper()
 	g.gone = true
@@ -101,9 +100,8 @@ func empty(dir string) error {
 // Inaccessible is the text of RAS counts while the GPU resets.
 const Inaccessible = "Query currently inaccessible\n"
 
-// FIFO replaces the key's file by a pipe. Readers that open the file then wait, as
-// with a hanging driver, until the test feeds or closes the pipe. It is closed when
-// the test ends.
+// FIFO replaces the key's file by a pipe. Readers that open the file then wait, as with a hanging driver, until the test
+// feeds or closes the pipe. It is closed when the test ends.
 func (g *GPU) FIFO(tb testing.TB, key string) *FIFO {
 	tb.Helper()
 	g.Remove(tb, key)

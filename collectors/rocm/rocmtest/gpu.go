@@ -70,9 +70,8 @@ func newGPU(t *Tree, m spec, i int) *GPU {
 	return g
 }
 
-// Path returns the file of a key. A key is a path below the GPU's device directory,
-// where hwmon/ means the directory of the GPU's sensors. A key that starts with kfd/
-// is below the node of the first instance.
+// Path returns the file of a key. A key is a path below the GPU's device directory, where hwmon/ means the directory of the
+// GPU's sensors. A key that starts with kfd/ is below the node of the first instance.
 func (g *GPU) Path(key string) string {
 	if rest, ok := strings.CutPrefix(key, "kfd/"); ok {
 		return g.tree.Path(node(g.Instances[0].Node, rest))
@@ -111,16 +110,14 @@ func (g *GPU) Set(tb testing.TB, key, text string) {
 	must(tb, err)
 }
 
-// Remove removes the file of a key until Reset. For readers that have it open it
-// becomes empty.
+// Remove removes the file of a key until Reset. For readers that have it open it becomes empty.
 func (g *GPU) Remove(tb testing.TB, key string) {
 	tb.Helper()
 	g.pinned[key] = true
 	must(tb, remove(g.Path(key)))
 }
 
-// Reset restores the file of a key, which follows the GPU's state again. Files that
-// never change get their original text.
+// Reset restores the file of a key, which follows the GPU's state again. Files that never change get their original text.
 func (g *GPU) Reset(tb testing.TB, key string) {
 	tb.Helper()
 	delete(g.pinned, key)
@@ -148,10 +145,8 @@ func remove(path string) error {
 	return os.RemoveAll(path)
 }
 
-// overwrite changes a file in place with one write, so that a concurrent reader
-// never sees an empty file. With pad it fills the text with line ends to the old
-// length, so that the end of the old text disappears. Readers of sysfs ignore line
-// ends.
+// overwrite changes a file in place with one write, so that a concurrent reader never sees an empty file. With pad it fills
+// the text with line ends to the old length, so that the end of the old text disappears. Readers of sysfs ignore line ends.
 func overwrite(path string, text []byte, pad bool) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {

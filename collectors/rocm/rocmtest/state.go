@@ -98,8 +98,7 @@ func (s State) moved(m spec, phase int, d time.Duration) State {
 	return s
 }
 
-// happened returns how often an event with period every happens in the time d
-// after since.
+// happened returns how often an event with period every happens in the time d after since.
 func happened(since uint64, d, every time.Duration) uint64 {
 	return (since+uint64(d))/uint64(every) - since/uint64(every)
 }

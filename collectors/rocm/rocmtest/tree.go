@@ -1,6 +1,5 @@
-// Package rocmtest simulates the files that the collector of AMD GPUs reads: a Tree
-// is a directory that looks like the /sys of a node. Tests change, break and compare
-// its values. It needs no privileges. Production does not use it.
+// Package rocmtest simulates the files that the collector of AMD GPUs reads: a Tree is a directory that looks like the /sys
+// of a node. Tests change, break and compare its values. It needs no privileges. Production does not use it.
 //
 // Card numbers, PCI addresses, KFD ids and render minors all differ, so that tests
 // detect a reader that confuses them. card0 is the display of a BMC.
@@ -86,8 +85,7 @@ func (t *Tree) Step(tb testing.TB, d time.Duration) {
 	must(tb, t.StepBy(d))
 }
 
-// StepBy is Step for a program. If it cannot write the files of a GPU, it still
-// advances the others.
+// StepBy is Step for a program. If it cannot write the files of a GPU, it still advances the others.
 func (t *Tree) StepBy(d time.Duration) error {
 	var errs []error
 	for _, g := range t.GPUs {
@@ -109,8 +107,7 @@ func (t *Tree) build() error {
 	return nil
 }
 
-// host writes the files that do not belong to a GPU: the driver's, the display of a BMC, and KFD's with two processor
-// nodes.
+// host writes the files that do not belong to a GPU: the driver's, the display of a BMC, and KFD's with two processor nodes.
 func (t *Tree) host() error {
 	dirs := []string{"class/drm", "class/hwmon", "bus/pci/devices", "bus/pci/drivers/amdgpu", "devices/platform"}
 	files := map[string][]string{"module/amdgpu/version": {"6.8.5"}, "module/amdgpu/initstate": {"live"}}

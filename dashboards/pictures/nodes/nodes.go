@@ -6,9 +6,8 @@ import (
 	kubelets "warpgauge/pkg/kube/kubetest"
 )
 
-// nodes returns the nodes of the pictures: three of Kubernetes, one of a batch system. The
-// profiles script their GPUs; pods and jobs match: on dgx-1 one pod trains on four GPUs, two answer requests, and the notebooks
-// share a GPU.
+// nodes returns the nodes of the pictures: three of Kubernetes, one of a batch system. The profiles script their GPUs; pods
+// and jobs match: on dgx-1 one pod trains on four GPUs, two answer requests, and the notebooks share a GPU.
 func nodes() []*node {
 	return []*node{
 		{

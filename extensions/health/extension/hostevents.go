@@ -86,8 +86,7 @@ func (w *hostEvents) follow(ctx context.Context) error {
 	return w.log.Run(ctx)
 }
 
-// Admit reports whether to publish an event. It rejects a collector's XID that the kernel log
-// reported before.
+// Admit reports whether to publish an event. It rejects a collector's XID that the kernel log reported before.
 func (w *hostEvents) Admit(e events.Event) bool {
 	if e.Kind != events.XID || e.Source == health.SourceKernelLog || w.log == nil || !w.log.Up() {
 		return true

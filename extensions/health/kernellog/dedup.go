@@ -25,8 +25,7 @@ type GPU struct {
 	Number  string // label gpu; "" if no collector serves it
 }
 
-// Deduplicator counts each fault once, even if both the driver and the kernel log report it. It is safe for concurrent
-// use.
+// Deduplicator counts each fault once, even if both the driver and the kernel log report it. It is safe for concurrent use.
 type Deduplicator struct {
 	*prometheus.CounterVec // events by GPU and kind
 	window                 time.Duration
@@ -62,8 +61,7 @@ type repeats struct {
 	total int
 }
 
-// NewDeduplicator returns an empty Deduplicator. A driver's report and a log line within window count as the
-// same XID.
+// NewDeduplicator returns an empty Deduplicator. A driver's report and a log line within window count as the same XID.
 func NewDeduplicator(window time.Duration) *Deduplicator {
 	counts := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "warpgauge_kernel_log_events_total",

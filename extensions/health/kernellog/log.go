@@ -46,8 +46,7 @@ const (
 type Options struct {
 	// Path is Device, or a file or FIFO with records of the present boot in the same format.
 	Path string
-	// Store keeps the read position; nil keeps it in memory only. Without a stored position,
-	// existing records are skipped.
+	// Store keeps the read position; nil keeps it in memory only. Without a stored position, existing records are skipped.
 	Store  Store
 	BootID string      // of the running kernel; "": unknown, and no position is stored
 	Event  func(Event) // called for each event, in order; it must not block
@@ -197,8 +196,7 @@ func (l *Log) drain(buffer []byte) (more bool, err error) {
 		n, err := l.read(l.fd, buffer)
 		switch {
 		case errors.Is(err, unix.EINTR), errors.Is(err, unix.EPIPE), errors.Is(err, unix.EINVAL):
-			// A signal; records overwritten before they were read, as the sequence numbers show; or an
-			// oversized record.
+			// A signal; records overwritten before they were read, as the sequence numbers show; or an oversized record.
 		case errors.Is(err, unix.EAGAIN), err == nil && n == 0:
 			l.flush()
 			l.live, l.skip = l.mode == unix.S_IFCHR, false // a copy may repeat old records
@@ -283,8 +281,7 @@ func (l *Log) addLine(line []byte) {
 	}
 	l.last = seq
 	if l.live {
-		// The record was written since the last poll. The two clocks drift apart, and the kernel's clock
-		// stops during suspend.
+		// The record was written since the last poll. The two clocks drift apart, and the kernel's clock stops during suspend.
 		l.live, l.offset = false, time.Duration(time.Now().UnixNano())-at
 	}
 	// The kernel reserves facility 0: a line with another facility, for example from a container that

@@ -6,8 +6,7 @@ import (
 	"strconv"
 )
 
-// Address is the address of a PCI function. The zero Address belongs to a bridge in the processor, never to a
-// GPU.
+// Address is the address of a PCI function. The zero Address belongs to a bridge in the processor, never to a GPU.
 type Address struct {
 	Domain                uint32
 	Bus, Device, Function uint8

@@ -16,13 +16,11 @@ type Board struct {
 	Switch  bool
 	Driver  string // bound kernel module, or ""
 	Slot    string // name of its slot, or of the slot of a bridge above it, or ""
-	// Port is the upstream port, which reports errors of the connection as its own. It is zero if
-	// unknown.
+	// Port is the upstream port, which reports errors of the connection as its own. It is zero if unknown.
 	Port    Address
 	Virtual bool // a virtual function
 	Display bool // the machine's boot display
-	// Hidden means that the driver was configured to ignore the board, or that this container lacks
-	// its device node.
+	// Hidden means that the driver was configured to ignore the board, or that this container lacks its device node.
 	Hidden bool
 }
 

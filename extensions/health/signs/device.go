@@ -58,8 +58,7 @@ var uses = map[field.ID]use{
 	field.SMClock: meanOf(meanClock), field.GPUUtilization: meanOf(meanBusy), field.EngineActive: meanOf(meanEngine),
 }
 
-// linkKindsRead lists the counted values of the label kind. Errors of other kinds are corrected, or
-// belong to the other end.
+// linkKindsRead lists the counted values of the label kind. Errors of other kinds are corrected, or belong to the other end.
 var linkKindsRead = []string{"", "malformed_packet", "buffer_overrun", "receive", "integrity", "effective"}
 
 // linkErrors counts the errors of so many links as if each had the same share, because one link's share is unknown.

@@ -61,8 +61,7 @@ const (
 	alikeBusy   = 0.9 // relative to the median: a less busy GPU may have a lower clock
 )
 
-// peers compares GPUs of the same model and the same users. If no users are known, it compares busy
-// GPUs.
+// peers compares GPUs of the same model and the same users. If no users are known, it compares busy GPUs.
 type peers struct {
 	version uint64 // of the owners' data
 	next    int64
@@ -97,8 +96,7 @@ func (p *peers) sync(s *Signs) {
 	}
 }
 
-// regroup assigns devices to groups. It excludes divided GPUs, because their parts have different
-// users.
+// regroup assigns devices to groups. It excludes divided GPUs, because their parts have different users.
 func (p *peers) regroup(s *Signs) {
 	keys := make([]string, len(s.present))
 	p.owned, p.groups = false, make(map[string][]*device)
@@ -153,8 +151,7 @@ func (p *peers) compare(now int64, members []*device) {
 	}
 }
 
-// median returns the median of a mean over alike. It is NaN if a device lacks the mean or the
-// median is not positive.
+// median returns the median of a mean over alike. It is NaN if a device lacks the mean or the median is not positive.
 func (p *peers) median(of int) float64 {
 	p.values = p.values[:0]
 	for _, d := range p.alike {

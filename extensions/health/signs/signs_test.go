@@ -84,8 +84,7 @@ func (r *rig) since() (begun, ended []string) {
 	return begun, ended
 }
 
-// TestSigns injects each fault into a healthy node. It expects the sign on that device only, and
-// its end after the fault.
+// TestSigns injects each fault into a healthy node. It expects the sign on that device only, and its end after the fault.
 func TestSigns(t *testing.T) {
 	set := func(id field.ID, v float64) func(*gpu) { return func(g *gpu) { g.values[id] = v } }
 	grow := func(id field.ID, perHour float64) func(*gpu) {

@@ -208,8 +208,7 @@ func TestNamesAreLeftOut(t *testing.T) {
 	testkit.Lacks(t, "answer", text, "train-0", "python3", "4711", `"users"`, `"processes"`)
 }
 
-// TestOfTwoCollectorsTheOneThatServesCounts simulates a failover: DCGM is stalled, and NVML's
-// source is on the board.
+// TestOfTwoCollectorsTheOneThatServesCounts simulates a failover: DCGM is stalled, and NVML's source is on the board.
 func TestOfTwoCollectorsTheOneThatServesCounts(t *testing.T) {
 	w := newWorld(t, 1, 0)
 	gpu := w.gpus[0].Devices[0]

@@ -23,8 +23,7 @@ const (
 	clockPause   = 10 * time.Second // between two events of the same device and clock event reason
 )
 
-// Log keeps the newest events in memory. It is safe for concurrent use, and its methods block only
-// on each other.
+// Log keeps the newest events in memory. It is safe for concurrent use, and its methods block only on each other.
 type Log struct {
 	bus *events.Subscription // nil without a bus
 

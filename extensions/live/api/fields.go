@@ -204,8 +204,7 @@ func readingOf(f *field.Field) field.ID {
 	return f.Desc.ID
 }
 
-// unitOf returns the unit of a field's values: the reading's unit, or its multiple in the field's
-// name.
+// unitOf returns the unit of a field's values: the reading's unit, or its multiple in the field's name.
 func unitOf(f *field.Field) string {
 	if f.Scale == 1 {
 		return f.Desc.Unit
@@ -218,8 +217,7 @@ func unitOf(f *field.Field) string {
 	return ""
 }
 
-// windowOf returns the period over which the driver averages a field, or 0 if it is unknown or
-// varies.
+// windowOf returns the period over which the driver averages a field, or 0 if it is unknown or varies.
 func windowOf(f *field.Field, of string, interval time.Duration) time.Duration {
 	for _, w := range field.Windows(f.Desc) {
 		sampled := strings.HasPrefix(w.Mean, "the time between two readings") || strings.HasPrefix(w.Mean, "the watch's interval")

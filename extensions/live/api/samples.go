@@ -73,8 +73,7 @@ func samples(o *Options, q *query) (*apiv1.Samples, error) {
 	return out, nil
 }
 
-// addSamples adds unchanged samples and returns the remaining room; a negative result means too
-// many samples.
+// addSamples adds unchanged samples and returns the remaining room; a negative result means too many samples.
 func addSamples(to *apiv1.SampledSeries, samples iter.Seq2[int64, float64], left int, scale field.Scale) int {
 	to.Values = []*float64{}
 	for at, v := range samples {

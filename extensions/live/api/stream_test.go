@@ -217,6 +217,25 @@ func TestAStreamWithoutRowsIsAlive(t *testing.T) {
 	})
 }
 
+// TestStreamsThatGrow: devices that come later count as memory, too.
+func TestStreamsThatGrow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 2, 0)
+		both := w.board.Load()
+		w.board.Store(&view.View{Version: 2, Sources: both.Sources[:1]})
+		a, got := New(w.options), httptest.NewRecorder()
+		go a.ServeHTTP(got, httptest.NewRequest(http.MethodGet, Prefix+"stream", nil))
+		synctest.Wait()
+		before := a.streams.held.Load()
+		a.streams.held.Store(maxHeld)
+		w.board.Store(both)
+		time.Sleep(2 * defaultInterval)
+		synctest.Wait()
+		testkit.Has(t, "stream", got.Body.String(), "the streams need too much memory")
+		testkit.Equal(t, "bytes counted after its end", maxHeld-before, a.streams.held.Load())
+	})
+}
+
 func TestBusy(t *testing.T) {
 	a := New(newWorld(t, 1, 0).options)
 	a.waiting.Store(maxWaiting)
@@ -235,9 +254,8 @@ func TestBusy(t *testing.T) {
 	testkit.Equal(t, "streams counted after a refusal", int64(maxStreams), a.streams.open.Load())
 }
 
-// TestStreamsOverHTTP runs streams longer than the server's time limits, clients that leave, and
-// clients that never read, while another client queries everything else. The server's end ends the
-// streams. Run it with the race detector.
+// TestStreamsOverHTTP runs streams longer than the server's time limits, clients that leave, and clients that never read,
+// while another client queries everything else. The server's end ends the streams. Run it with the race detector.
 func TestStreamsOverHTTP(t *testing.T) {
 	t.Run("1.1", func(t *testing.T) { streamsOverHTTP(t, false) })
 	t.Run("2", func(t *testing.T) { streamsOverHTTP(t, true) })

@@ -23,8 +23,7 @@ import (
 var (
 	// ErrNoAnswer means that nothing at the address answers HTTP in time.
 	ErrNoAnswer = errors.New("no exporter answers")
-	// ErrNoAPI means that the server lacks this API: an older exporter, one with the API switched off,
-	// or another program.
+	// ErrNoAPI means that the server lacks this API: an older exporter, one with the API switched off, or another program.
 	ErrNoAPI = errors.New("it has no JSON API: it is an older version or another program, or the API is switched off")
 	// ErrNoPage means that the server sends HTML or JSON instead of metrics.
 	ErrNoPage = errors.New("this is not a page of metrics, but a web site or another program")
@@ -94,8 +93,7 @@ func (c *Client) Devices(ctx context.Context) (*Devices, error) {
 	return d, err
 }
 
-// Fields returns the fields that match a pattern on some devices. No devices or no patterns means
-// all.
+// Fields returns the fields that match a pattern on some devices. No devices or no patterns means all.
 func (c *Client) Fields(ctx context.Context, devices, patterns []string) (*Fields, error) {
 	return ask[Fields](ctx, c, "fields", url.Values{"device": devices, "field": patterns})
 }

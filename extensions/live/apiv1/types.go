@@ -6,9 +6,8 @@ package apiv1
 
 import "time"
 
-// Answers omit unknown texts and numbers; they never replace them with 0. Times are RFC 3339 in UTC
-// with milliseconds; in samples and streams they are milliseconds since 1970. Durations are in
-// seconds.
+// Answers omit unknown texts and numbers; they never replace them with 0. Times are RFC 3339 in UTC with milliseconds; in
+// samples and streams they are milliseconds since 1970. Durations are in seconds.
 
 // Devices is the answer of /api/v1/devices.
 type Devices struct {
@@ -281,8 +280,7 @@ type Role struct {
 	Rank  int    `json:"rank"`            // if several series of a device have one role, the lowest rank counts
 }
 
-// /api/v1/stream?device=ID&field=PATTERN&interval=SECONDS sends server-sent events until
-// the client leaves. Its events are:
+// /api/v1/stream?device=ID&field=PATTERN&interval=SECONDS sends server-sent events until the client leaves. Its events are:
 //
 //	columns  StreamColumns: what the values of the following rows are. Sent first, and
 //	         again when columns change.
@@ -292,8 +290,7 @@ type Role struct {
 //	event    an Event
 //	problem  a Problem: why the exporter ends the stream; the last event
 //
-// Streams send only changes. Query the current devices, verdicts and events once a stream has sent
-// its columns.
+// Streams send only changes. Query the current devices, verdicts and events once a stream has sent its columns.
 
 // StreamColumns is the data of an event "columns".
 type StreamColumns struct {
@@ -308,8 +305,7 @@ type StreamColumn struct {
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
-// StreamRows is the data of an event "rows". Each row names its columns, because sources are
-// sampled at different times.
+// StreamRows is the data of an event "rows". Each row names its columns, because sources are sampled at different times.
 type StreamRows struct {
 	Rows []StreamRow `json:"rows"`
 }
@@ -322,8 +318,7 @@ type StreamRow struct {
 	Values []*float64 `json:"v"`
 }
 
-// Recordings is the answer of /api/v1/recordings, newest first. /api/v1/recordings/NAME returns a
-// file.
+// Recordings is the answer of /api/v1/recordings, newest first. /api/v1/recordings/NAME returns a file.
 type Recordings struct {
 	Recordings []Recording `json:"recordings"`
 }

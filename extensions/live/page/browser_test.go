@@ -128,9 +128,8 @@ func check(t *testing.T, p *browser.Page, what string, no []string) {
 	testkit.Equal(t, what+": headings in the accessibility tree", true, headings)
 }
 
-// audit returns measurable WCAG violations: text contrast below 4.5:1 (3:1 for large text),
-// duplicate ids, skipped heading levels, targets smaller than 24 pixels, controls that the keyboard
-// cannot reach, and text outside the window.
+// audit returns measurable WCAG violations: text contrast below 4.5:1 (3:1 for large text), duplicate ids, skipped heading
+// levels, targets smaller than 24 pixels, controls that the keyboard cannot reach, and text outside the window.
 const audit = `() => {
 	const wrong = [], rgb = (c) => {
 		const x = document.createElement('canvas').getContext('2d', {willReadFrequently: true});

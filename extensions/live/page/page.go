@@ -81,8 +81,7 @@ func Handler(o Options) http.Handler {
 	})
 }
 
-// serve sends a body, or 304 if the client has it. Browsers revalidate each time, so an upgraded
-// exporter shows at once.
+// serve sends a body, or 304 if the client has it. Browsers revalidate each time, so an upgraded exporter shows at once.
 func serve(w http.ResponseWriter, r *http.Request, contentType string, body []byte) {
 	h := w.Header()
 	h.Set("ETag", fmt.Sprintf(`"%x"`, sha256.Sum256(body)))

@@ -42,8 +42,7 @@ func (h *History) Samples(s rows.Series, from, until int64) iter.Seq2[int64, flo
 	}
 }
 
-// parts returns the encoded chunks with samples in [from, until). It copies the open chunk; the
-// others are immutable.
+// parts returns the encoded chunks with samples in [from, until). It copies the open chunk; the others are immutable.
 func (h *History) parts(s rows.Series, from, until int64) (out [][]byte) {
 	k := keyOf(s.Device, &collector.Column{Field: s.Field, Labels: s.Labels})
 	k.buffered = s.Buffered

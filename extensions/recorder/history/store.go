@@ -111,9 +111,8 @@ func (s *store) add(t *tap, at int64, v float64, overlaps bool) {
 	}
 }
 
-// addBlock appends samples from a driver's buffer (see collector.Buffer): pairs of a value and its
-// duration in ms, oldest first. They continue after the previous row's samples, unless the
-// accumulated time has drifted from the rows' time.
+// addBlock appends samples from a driver's buffer (see collector.Buffer): pairs of a value and its duration in ms, oldest
+// first. They continue after the previous row's samples, unless the accumulated time has drifted from the rows' time.
 func (s *store) addBlock(t *tap, at int64, block []float64, overlaps bool) {
 	sum := 0.0
 	n := 0

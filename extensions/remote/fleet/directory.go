@@ -118,8 +118,7 @@ type fleetFile struct {
 // ParseYAML checks a YAML list and returns it as a counters CSV.
 type ParseYAML func(content []byte, name string) (csv []byte, err error)
 
-// ReadDirectory reads and checks a whole directory. One mistake rejects all of it; the error lists
-// every mistake.
+// ReadDirectory reads and checks a whole directory. One mistake rejects all of it; the error lists every mistake.
 func ReadDirectory(directory string, parse ParseYAML) (*Plan, error) {
 	root, err := os.OpenRoot(directory)
 	if err != nil {
@@ -271,9 +270,8 @@ func checkStages(stages []Stage) error {
 	return nil
 }
 
-// Watch reads the directory at each interval. It passes on a plan once two readings in a row are equal, so
-// that it never uses a directory in the middle of a write. It also passes on errors; the previous plan
-// stays in use then.
+// Watch reads the directory at each interval. It passes on a plan once two readings in a row are equal, so that it never
+// uses a directory in the middle of a write. It also passes on errors; the previous plan stays in use then.
 func Watch(ctx context.Context, every time.Duration, read func() (*Plan, error), take func(*Plan, error)) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()

@@ -44,8 +44,7 @@ var (
 	descSaved     = describeMetric("state_ok", "1 if the state is on the disk, 0 if the last write failed.")
 )
 
-// metrics collects from the state at each scrape. A family has at most 64 cohorts times its other
-// labels.
+// metrics collects from the state at each scrape. A family has at most 64 cohorts times its other labels.
 type metrics struct{ s *Server }
 
 // Describe sends nothing, which makes the collector unchecked: some families have no series at times.
@@ -91,11 +90,9 @@ func cohortMetrics(c *CohortState, gauge func(*prometheus.Desc, float64, ...stri
 	list("target", r.To)
 	gauge(descStage, float64(r.Stage), c.Name)
 	if n := c.Counts; n != nil {
-		gauge(descMembers, float64(n.Applied), c.Name, "applied")
-		gauge(descMembers, float64(n.Pending), c.Name, "pending")
-		gauge(descMembers, float64(n.Refused), c.Name, "refused")
-		gauge(descMembers, float64(n.Failing), c.Name, "failing")
-		gauge(descMembers, float64(n.Silent), c.Name, "silent")
+		for condition, agents := range map[string]int{"applied": n.Applied, "pending": n.Pending, "refused": n.Refused, "failing": n.Failing, "silent": n.Silent} {
+			gauge(descMembers, float64(agents), c.Name, condition)
+		}
 	}
 }
 

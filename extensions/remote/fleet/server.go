@@ -1,6 +1,5 @@
-// Package fleet is a reference OpAMP server that distributes field lists to many exporters. A directory
-// defines cohorts and lists. A new list goes to a few agents first; the rollout stops and rolls back
-// when the agents' own numbers show harm.
+// Package fleet is a reference OpAMP server that distributes field lists to many exporters. A directory defines cohorts and
+// lists. A new list goes to a few agents first; the rollout stops and rolls back when the agents' own numbers show harm.
 //
 // One lock guards the state. A pure function of the state decides which agent gets which list. The server saves every change to
 // disk before an agent sees it.

@@ -146,8 +146,7 @@ func (c *core) step(cohort *Cohort, s *status, passed float64, now time.Time) {
 // stage returns the rollout's current stage; the directory may have fewer stages now.
 func (p *Policy) stage(r *Rollout) *Stage { return &p.Stages[min(max(r.Stage, 1), len(p.Stages))-1] }
 
-// enter begins the next stage, or ends the rollout after the last one. The state is on disk before any
-// agent gets the list.
+// enter begins the next stage, or ends the rollout after the last one. The state is on disk before any agent gets the list.
 func (c *core) enter(cohort *Cohort, s *status, now time.Time) {
 	next, r := *s, *s.Rollout
 	next.Rollout = &r

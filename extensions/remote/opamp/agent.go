@@ -94,7 +94,9 @@ func New(o Options) *Agent {
 	}
 	return &Agent{
 		o: o, log: o.Logger.Named("opamp"), origin: origin, started: time.Now(), id: o.Identity.InstanceID,
-		url: u.String(), client: &http.Client{Transport: o.Transport, CheckRedirect: refuseRedirect},
+		url: u.String(), client: &http.Client{Transport: o.Transport, CheckRedirect: func(*http.Request, []*http.Request) error {
+			return errors.New("redirects are not followed, as the token is for one server only")
+		}},
 		known:  &protobufs.AgentToServer{},
 		status: &protobufs.RemoteConfigStatus{},
 		named:  map[string]bool{},

@@ -3,7 +3,6 @@ package opamp
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -19,11 +18,6 @@ const (
 	exchangeLimit = 15 * time.Second // of a request, from connecting to the end of the answer
 	farewellLimit = 300 * time.Millisecond
 )
-
-// refuseRedirect is a CheckRedirect of http.Client.
-func refuseRedirect(*http.Request, []*http.Request) error {
-	return errors.New("redirects are not followed, as the token is for one server only")
-}
 
 // send sends a message as one HTTP request and returns the answer.
 func (a *Agent) send(ctx context.Context, m *protobufs.AgentToServer, within time.Duration) ([]byte, error) {

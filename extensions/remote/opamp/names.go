@@ -25,21 +25,18 @@ const (
 	// type is text/csv or application/yaml (text/yaml). A map without files withdraws the server's list.
 	ConfigName = "field-list"
 
-	// Children of the health component tree. Each collector and each device is a child of
-	// its group, by name.
+	// Children of the health component tree. Each collector and each device is a child of its group, by name.
 	HealthCollectors = "collectors"
 	HealthDevices    = "devices"
 	HealthList       = "list"
-	// Children of the list component; the status is the value. They describe the running list, also
-	// after another list failed. The revision is the hex config_hash that came with the list; only
-	// lists from this server have one.
+	// Children of the list component; the status is the value. They describe the running list, also after another list failed.
+	// The revision is the hex config_hash that came with the list; only lists from this server have one.
 	ListHash     = "hash" // SHA-256 of its bytes, hex
 	ListOrigin   = "origin"
 	ListRevision = "revision"
 	ListApplied  = "applied" // Unix time, decimal
 
-	// ReportOnly begins the error message of FAILED if the node compares lists and applies
-	// none (--remote-config=report).
+	// ReportOnly begins the error message of FAILED if the node compares lists and applies none (--remote-config=report).
 	ReportOnly = "not applied (--remote-config=report)"
 
 	// HealthGates has a child for each gate; its status is the gate's number in decimal.

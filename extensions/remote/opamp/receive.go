@@ -74,8 +74,7 @@ func decode(b []byte) (*protobufs.ServerToAgent, []string, error) {
 	return m, others, nil
 }
 
-// fields calls f for each field of an encoded message. whole is the encoded field; value is its
-// content if it has a length.
+// fields calls f for each field of an encoded message. whole is the encoded field; value is its content if it has a length.
 func fields(b []byte, f func(n protowire.Number, whole, value []byte) error) error {
 	for len(b) > 0 {
 		n, kind, size := protowire.ConsumeField(b)

@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
 	"warpgauge/pkg/file"
@@ -142,7 +143,7 @@ func (t *Transport) renew(ctx context.Context) (*http.Transport, error) {
 	t.read = now
 	t.inside = &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
-		DialContext:            (&net.Dialer{Timeout: dialTimeout}).DialContext,
+		DialContext:            (&net.Dialer{Timeout: dialTimeout, ControlContext: control}).DialContext,
 		TLSClientConfig:        c,
 		TLSHandshakeTimeout:    dialTimeout,
 		ResponseHeaderTimeout:  answerTimeout,
@@ -195,18 +196,16 @@ func Hide(message string, known func(string) bool) string {
 	})
 }
 
-// WithoutURL removes the URL from a request's error, because it can contain secrets.
-func WithoutURL(err error) error {
-	if e := new(url.Error); errors.As(err, &e) {
-		return e.Err
-	}
-	return err
-}
-
 // Plain returns a request's error without secrets.
 func Plain(err error, within time.Duration) error {
-	if err = WithoutURL(err); errors.Is(err, context.DeadlineExceeded) {
+	if e := new(url.Error); errors.As(err, &e) {
+		err = e.Err
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("the server has not answered within %v", within)
+	}
+	if e := new(net.OpError); errors.As(err, &e) { // a redirect may have named the address
+		err = e.Err
 	}
 	if e := new(net.DNSError); errors.As(err, &e) { // a redirect may have named the host
 		return fmt.Errorf("the server's name cannot be resolved: %s", e.Err)
@@ -238,9 +237,26 @@ func Redirect(next *http.Request, via []*http.Request, otherOrigins bool) error 
 	case !otherOrigins:
 		return errors.New("the server redirects to another origin, which is followed only with --remote-allow=other-origins")
 	}
-	all, _ := net.DefaultResolver.LookupNetIP(next.Context(), "ip", next.URL.Hostname()) // dialling reports the error
-	if slices.ContainsFunc(all, func(a netip.Addr) bool { return !a.Unmap().IsGlobalUnicast() || a.Unmap().IsPrivate() }) {
-		return errors.New("the server redirects to a private address, which is not followed")
+	if at, err := netip.ParseAddr(next.URL.Hostname()); err == nil && private(at) {
+		return errPrivate
+	}
+	if proxy, _ := http.ProxyFromEnvironment(next); proxy == nil { // else the proxy resolves the name
+		*next = *next.WithContext(context.WithValue(next.Context(), elsewhere{}, true))
+	}
+	return nil
+}
+
+// elsewhere marks the context of a redirect to another origin.
+type elsewhere struct{}
+
+var errPrivate = errors.New("the server redirects to a private address, which is not followed")
+
+func private(at netip.Addr) bool { return !at.Unmap().IsGlobalUnicast() || at.Unmap().IsPrivate() }
+
+// control is the ControlContext of net.Dialer. It sees the address that a redirect's name was resolved to.
+func control(ctx context.Context, _, address string, _ syscall.RawConn) error {
+	if at, err := netip.ParseAddrPort(address); ctx.Value(elsewhere{}) != nil && (err != nil || private(at.Addr())) {
+		return errPrivate
 	}
 	return nil
 }

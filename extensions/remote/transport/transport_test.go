@@ -169,6 +169,21 @@ func TestRedirect(t *testing.T) {
 	f("gopher://lists.example/", true, "not of the web")
 }
 
+// TestRedirectToNameOfPrivateAddress: what counts is the address that the name has when it is dialled.
+func TestRedirectToNameOfPrivateAddress(t *testing.T) {
+	server := httptest.NewServer(nil)
+	defer server.Close()
+	server.Config.Handler = http.RedirectHandler(strings.Replace(server.URL, "127.0.0.1", "localhost", 1), http.StatusFound)
+	u, _ := url.Parse(server.URL)
+	tr := New(u, Credentials{})
+	defer tr.CloseIdleConnections()
+	client := &http.Client{Transport: tr, CheckRedirect: func(next *http.Request, via []*http.Request) error { return Redirect(next, via, true) }}
+	r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, http.NoBody)
+	if _, err := client.Do(r); err == nil || Plain(err, 0).Error() != errPrivate.Error() { //nolint:bodyclose // there is none
+		t.Errorf("%v, want %v", err, errPrivate)
+	}
+}
+
 func TestTokenGoesToItsServerOnly(t *testing.T) {
 	seen := "nothing"
 	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen = r.Header.Get("Authorization") }))

@@ -9,8 +9,7 @@ import (
 	"warpgauge/internal/testkit"
 )
 
-// TestReport checks that a package is printed when it ends, failures with their output, and that each skip is
-// reported.
+// TestReport checks that a package is printed when it ends, failures with their output, and that each skip is reported.
 func TestReport(t *testing.T) {
 	const events = `
 {"Action":"build-output","ImportPath":"p/broken","Output":"broken.go:1: no\n"}

@@ -1,6 +1,5 @@
-// Package captures holds nvidia-smi's output on real boards, from public dumps: numbers and their names as facts,
-// each column with its address. Tests compare units, ranges and rules with it, because simulations share the
-// project's mistakes.
+// Package captures holds nvidia-smi's output on real boards, from public dumps: numbers and their names as facts, each
+// column with its address. Tests compare units, ranges and rules with it, because simulations share the project's mistakes.
 package captures
 
 import (

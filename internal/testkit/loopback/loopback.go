@@ -36,8 +36,7 @@ func Reserve() (*Port, error) {
 	return p, nil
 }
 
-// bind binds without listening: the socket has the port, but a listener may share it if both set SO_REUSEADDR
-// (socket(7)).
+// bind binds without listening: the socket has the port, but a listener may share it if both set SO_REUSEADDR (socket(7)).
 func (p *Port) bind() error {
 	if err := unix.SetsockoptInt(p.fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
 		return os.NewSyscallError("setsockopt", err)

@@ -14,8 +14,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// checkLost removes a board and brings it back. The others must keep working, and
-// another collector must open meanwhile.
+// checkLost removes a board and brings it back. The others must keep working, and another collector must open meanwhile.
 func checkLost(tb *subtest) {
 	if tb.rig.LoseDevice == nil || tb.rig.RestoreDevice == nil {
 		tb.Skip("the rig has no LoseDevice and RestoreDevice")

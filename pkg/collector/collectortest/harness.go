@@ -43,8 +43,7 @@ type Rig struct {
 	LoseDevice, RestoreDevice func(id string)
 	// Hang makes every Sample that touches the board block until release.
 	Hang func(id string) (release func())
-	// ChangeColumns makes open sources outdated, for example by adding or removing a
-	// board, or by changing MIG instances.
+	// ChangeColumns makes open sources outdated, for example by adding or removing a board, or by changing MIG instances.
 	ChangeColumns func()
 	// FailOpen makes Open fail until restore.
 	FailOpen func() (restore func())

@@ -54,8 +54,7 @@ func Start(tb testing.TB) *Server {
 	return s
 }
 
-// At returns a kubelet that does not run yet, for the socket at path. Its
-// directory need not exist.
+// At returns a kubelet that does not run yet, for the socket at path. Its directory need not exist.
 func At(tb testing.TB, path string) *Server {
 	s := &Server{tb: tb, socket: path}
 	tb.Cleanup(s.Kill)

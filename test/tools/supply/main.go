@@ -1,7 +1,6 @@
-// Command supply writes what the law and users want to know about a built program: the
-// licences of everything that is linked into it, and a bill of materials (SBOM) as CycloneDX
-// JSON. Both come from the list of modules that Go's linker leaves in the program and from the
-// sources of these modules, so they cannot differ from the shipped program.
+// Command supply writes what the law and users want to know about a built program: the licences of everything that is linked
+// into it, and a bill of materials (SBOM) as CycloneDX JSON. Both come from the list of modules that Go's linker leaves in
+// the program and from the sources of these modules, so they cannot differ from the shipped program.
 //
 //	supply -version v1.4.0 -licenses THIRD_PARTY_LICENSES -sbom warpgauge.cdx.json bin/warpgauge
 //	supply -version v1.4.0 -sbom warpgauge_1.4.0_amd64.deb.cdx.json -subject warpgauge_1.4.0_amd64.deb bin/warpgauge

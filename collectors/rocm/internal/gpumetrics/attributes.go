@@ -6,10 +6,9 @@ import (
 	"fmt"
 )
 
-// Revision 1.9, and the files of partitions from 1.1 on, are a list: header, number of attributes, and for each
-// attribute a 64-bit word that describes it, followed by its values. Nothing is aligned. The fields of the word are
-// defined by AMDGPU_METRICS_ENC_ATTR in kgd_pp_interface.h; for a kernel's list see SMU_13_0_6_METRICS_FIELDS in
-// smu_v13_0_6_ppt.h.
+// Revision 1.9, and the files of partitions from 1.1 on, are a list: header, number of attributes, and for each attribute a
+// 64-bit word that describes it, followed by its values. Nothing is aligned. The fields of the word are defined by
+// AMDGPU_METRICS_ENC_ATTR in kgd_pp_interface.h; for a kernel's list see SMU_13_0_6_METRICS_FIELDS in smu_v13_0_6_ppt.h.
 
 // Units of attributes (AMDGPU_METRICS_UNIT_…).
 const (

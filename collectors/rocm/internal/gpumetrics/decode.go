@@ -130,8 +130,7 @@ func whole(file []byte) ([]byte, Header, error) {
 // clean removes values that only look valid.
 func (m *Metrics) clean() {
 	at := func(f Field) *uint64 { return &m.words[m.start[f]] }
-	// For boards without an energy counter, drivers store 32 set bits in a 64-bit member (UINT_MAX in
-	// smu_v14_0_2_ppt.c).
+	// For boards without an energy counter, drivers store 32 set bits in a 64-bit member (UINT_MAX in smu_v14_0_2_ppt.c).
 	for _, f := range [...]Field{EnergyAccumulator, EnergyByASIC} {
 		if *at(f) == math.MaxUint32 {
 			*at(f) = NA

@@ -1,8 +1,7 @@
 package gpumetrics
 
-// Field is one member of gpu_metrics, or an array of members, under one name for
-// all revisions. The comment behind each gives the unit of Metrics.Float.
-// Counters of 32 bits wrap: see Wraps.
+// Field is one member of gpu_metrics, or an array of members, under one name for all revisions. The comment behind each
+// gives the unit of Metrics.Float. Counters of 32 bits wrap: see Wraps.
 type Field uint8
 
 // The members that are read. Those of processor cores and paddings are not.

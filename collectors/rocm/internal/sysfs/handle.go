@@ -182,8 +182,7 @@ func (h *Handle) locate() error {
 	return nil
 }
 
-// name gives each file its path. The kernel chooses the numbers of hwmon and of its sensors whenever the driver is
-// bound.
+// name gives each file its path. The kernel chooses the numbers of hwmon and of its sensors whenever the driver is bound.
 func (h *Handle) name() {
 	h.sensors = hwmonOf(h.dir)
 	numbers := sensorsOf(h.sensors)

@@ -92,8 +92,7 @@ func (l *ProcessList) Scan(units bool) error {
 }
 
 // process adds one process with all its contexts. In newer kernels a program may have several contexts; the first one's
-// directory contains context_<id> for each other (drm/amdkfd: "identify a secondary kfd process by its id", October
-// 2025).
+// directory contains context_<id> for each other (drm/amdkfd: "identify a secondary kfd process by its id", October 2025).
 func (l *ProcessList) process(dir string, pid int, units bool) {
 	contexts := []string{dir}
 	for _, name := range names(dir) {

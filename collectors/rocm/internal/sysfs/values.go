@@ -154,8 +154,7 @@ func (m *meaning) convert(v float64) float64 {
 // pagesFile lists the bad pages.
 const pagesFile = "ras/gpu_vram_bad_pages"
 
-// maxPages bounds the size of a list of bad pages, in bytes, 28 per page. A board is replaced long before it has that
-// many.
+// maxPages bounds the size of a list of bad pages, in bytes, 28 per page. A board is replaced long before it has that many.
 const maxPages = 4 << 20
 
 // text reads the whole file. The driver returns the list of bad pages in parts of whole lines.

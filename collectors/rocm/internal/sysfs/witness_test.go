@@ -25,8 +25,7 @@ type witness struct {
 	script string
 }
 
-// newWitness copies rocm-smi and, into the same directory, its library. It replaces
-// the paths of /sys in both by the tree's.
+// newWitness copies rocm-smi and, into the same directory, its library. It replaces the paths of /sys in both by the tree's.
 func newWitness(t *testing.T, tree *rocmtest.Tree) *witness {
 	t.Helper()
 	w := &witness{real: smitest.NewReal(t, tree)}

@@ -28,8 +28,7 @@ func InstalledAMD(tb testing.TB) string {
 		"libamd_smi.so.27", "libamd_smi.so.26", "libamd_smi.so.25", "libamd_smi.so.24", "libamd_smi.so", "/opt/rocm/lib/libamd_smi.so")
 }
 
-// files caches the found libraries. Later the loader might return a loaded patched copy with the
-// same soname.
+// files caches the found libraries. Later the loader might return a loaded patched copy with the same soname.
 var files sync.Map
 
 func installed(tb testing.TB, require, what string, names ...string) string {
@@ -55,9 +54,8 @@ type Real struct {
 	Locks string
 }
 
-// NewReal makes a copy of the installed library and a working directory for it.
-// The paths in the copy are relative, so the process that loads it must be in
-// Dir. Enter changes a test's directory to Dir.
+// NewReal makes a copy of the installed library and a working directory for it. The paths in the copy are relative, so the
+// process that loads it must be in Dir. Enter changes a test's directory to Dir.
 func NewReal(tb testing.TB, tree *rocmtest.Tree) *Real {
 	tb.Helper()
 	return newReal(tb, tree, Installed(tb), "librocm_smi64.so.1")

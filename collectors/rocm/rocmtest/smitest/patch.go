@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// hide renames a symbol in the text of a library, so that the loader no longer
-// finds it.
+// hide renames a symbol in the text of a library, so that the loader no longer finds it.
 func hide(text []byte, symbol string) ([]byte, error) {
 	hidden := []byte(strings.ToUpper(symbol[:4]) + symbol[4:])
 	return replace(text, []byte("\x00"+symbol+"\x00"), append(append([]byte{0}, hidden...), 0))

@@ -1,11 +1,10 @@
 // Package amdplugin serves AMD's device plugin for Kubernetes. The plugin asks AMD's exporter, on a
 // Unix socket, which GPUs must not be assigned to pods. This package reads only the board of verdicts.
 //
-// The plugin compares the field Device with its own ids: the PCI address in the kernel's form, or
-// the platform device of any partition except the first. Since June 2026 (ROCm/k8s-device-plugin
-// cb9116fc) only "unhealthy" excludes a GPU; in earlier plugins and their forks, everything except
-// "healthy" does. All of them judge devices themselves that are not in the list. So the list omits
-// devices without a verdict, and reports devices in service as healthy.
+// The plugin compares the field Device with its own ids: the PCI address in the kernel's form, or the platform device of any
+// partition except the first. Since June 2026 (ROCm/k8s-device-plugin cb9116fc) only "unhealthy" excludes a GPU; in earlier
+// plugins and their forks, everything except "healthy" does. All of them judge devices themselves that are not in the list.
+// So the list omits devices without a verdict, and reports devices in service as healthy.
 package amdplugin
 
 import (

@@ -26,9 +26,8 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// TestProto compares names and numbers with AMD's published files: metricssvc.proto in
-// ROCm/k8s-device-plugin (7ccad637, and ed764684 of August 2026) and gpumetricssvc.proto in
-// ROCm/device-metrics-exporter.
+// TestProto compares names and numbers with AMD's published files: metricssvc.proto in ROCm/k8s-device-plugin (7ccad637, and
+// ed764684 of August 2026) and gpumetricssvc.proto in ROCm/device-metrics-exporter.
 func TestProto(t *testing.T) {
 	for message, want := range map[string]string{
 		"GPUState": "ID=1 UUID=2 Health=3 AssociatedWorkload=4… Device=5", "GPUGetRequest": "ID=1…", "GPUStateResponse": "GPUState=1…",

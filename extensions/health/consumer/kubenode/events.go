@@ -51,8 +51,7 @@ func (w *Writer) writeEvents(ctx context.Context) bool {
 	return true
 }
 
-// event uses the node's name as uid, like the kubelet, so that kubectl describe node finds the
-// event.
+// event uses the node's name as uid, like the kubelet, so that kubectl describe node finds the event.
 func event(v *events.Verdict, node string) *unstructured.Unstructured {
 	kind, reason := "Normal", "GPURecovered"
 	if i := slices.IndexFunc(levels, func(l level) bool { return l.is(v) }); i >= 0 {
