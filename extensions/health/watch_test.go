@@ -91,6 +91,13 @@ func TestSelect(t *testing.T) {
 			t.Errorf("block %s: threshold %v, want %v", block, r.threshold(&c), want)
 		}
 	}
+	n := newNode(t, 1, Options{}, field.UncorrectedErrors, field.AMDRASErrors) // the first has the sum of all blocks
+	n.view.Sources[0].Columns[1].Labels = []collector.Label{{Name: "block", Value: "umc"}, {Name: "severity", Value: "ue"}}
+	n.restart(Options{Rules: rules})
+	n.rows[0][1] = 5
+	n.step(5, 2, time.Second, events.OK, "")
+	n.rows[0][1] = 6
+	n.step(6, 2, time.Second, events.Failed, "ras_uncorrected")
 	if _, err := Select([]string{"a=1", "b=2", "hot=3", "hot=off"}); err == nil || !strings.Contains(err.Error(), `"a"`) || !strings.Contains(err.Error(), `"b"`) || !strings.Contains(err.Error(), "hot is set twice") {
 		t.Errorf("not all that is wrong is reported: %v", err)
 	}

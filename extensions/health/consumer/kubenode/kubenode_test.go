@@ -298,6 +298,8 @@ func TestConditionAndEvents(t *testing.T) {
 			testkit.Equal(t, when, condition, s.short())
 			testkit.Equal(t, when+": events", created, s.told())
 		}
+		b.verdicts = append(b.verdicts, events.Verdict{Device: collector.Device{ID: "MIG-0", GPU: "2", Parent: "GPU-2"}})
+		b.set(4, events.Failed, "xid_79", events.ActionReboot) // a part is as its GPU and is not named
 		step("failed", 2, events.Failed, "xid_79", events.ActionReboot, "True GPUFailed",
 			"Warning GPUFailed: GPU 2 is failed: xid 79 (xid_79), recommended: reboot (GPU-2)")
 		testkit.Equal(t, "the message", "GPU 2 is failed: xid 79 (xid_79), recommended: reboot", s.condition().Message)
