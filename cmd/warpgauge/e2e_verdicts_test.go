@@ -40,7 +40,7 @@ var faultsOfGPUs = []struct{ text, fault string }{
 	{"XID 74", "xid, xid: 74"}, {"XID 79", "xid, xid: 79"}, {"XID 95", "xid, xid: 95"}, {"XID 119", "xid, xid: 119"},
 	{"XID 142", "xid, xid: 142"}, {"XID 145 without a line of the kernel", "xid, xid: 145"},
 	{"no call returns", "hang"}, {"one call does not return", "hang, field: DCGM_FI_DEV_GPU_TEMP"},
-	{"the library says that it is lost", "lost"}, {"calls fail", "stalled"},
+	{"the library says that it is lost", "lost"}, {"calls fail, for less than five minutes", "stalled"},
 	{"a row could not be remapped", "value, field: DCGM_FI_DEV_ROW_REMAP_FAILURE, value: 1"},
 	{"a row is to be remapped", "value, field: DCGM_FI_DEV_ROW_REMAP_PENDING, value: 1"},
 	{"an uncorrected error", "value, field: DCGM_FI_DEV_ECC_DBE_VOL_TOTAL, value: 1"},
