@@ -286,7 +286,7 @@ func (k *keptXIDs) release() {
 	if k.lib == nil {
 		return
 	}
-	_ = k.lib.close() // the next call of NVML says what is wrong
+	_ = k.lib.close() // the next call of NVML has the error
 	k.lib = nil
 }
 

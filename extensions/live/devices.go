@@ -244,7 +244,7 @@ func fieldsOf(ctx context.Context, n answers, which string, patterns []string) (
 // matches reports whether a field's name matches a pattern. A malformed pattern only matches itself.
 func matches(f apiv1.Field, patterns ...string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool {
-		ok, _ := path.Match(p, f.Name) // an error is no match
+		ok, _ := path.Match(p, f.Name) // an error does not match
 		return ok || p == f.Name
 	})
 }

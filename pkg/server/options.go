@@ -47,7 +47,7 @@ type Options struct {
 // when the client leaves. A limit of 0 means the default; a negative limit lasts until the command that resumes. cause
 // names the requester.
 type Desk interface {
-	Reload(ctx context.Context, cause string) error // one with a method Waiting is no failure
+	Reload(ctx context.Context, cause string) error // one with a method Waiting does not count as failure
 	// Release and Resume apply to all collectors if the name is empty. An error that is an fs.ErrNotExist is the
 	// client's mistake.
 	Release(ctx context.Context, collector string, limit time.Duration, cause string) error
