@@ -54,8 +54,8 @@ func XIDs() (out []XID) {
 	return out
 }
 
-// nvlinkLine matches the end of a line about an NVLink error: unit, severity, link, first and second word.
-var nvlinkLine = regexp.MustCompile(`, [A-Z0-9_/]+ (Fatal|Nonfatal) XC\d i\d Link -?\d+ \((0x[0-9a-f]{8}) (0x[0-9a-f]{8})( 0x[0-9a-f]{8})*\)$`)
+// nvlinkLine matches the end of a line about an NVLink error: severity and words. The driver pads unit and severity with blanks.
+var nvlinkLine = regexp.MustCompile(`, [A-Z0-9_/]+ +(Fatal|Nonfatal) +XC ?\d+ +i ?\d+ +Link +-?\d+ +[(\[]([0-9a-fA-Fx ]*)[)\]]$`)
 
 // registersLine matches the end of a line about XID 74, with the registers of the link.
 var registersLine = regexp.MustCompile(`, NVLink: .+ on link \d+\((0x[0-9a-f]{1,8})((?:, 0x[0-9a-f]{1,8})*)\)$`)
@@ -90,13 +90,14 @@ func kindOf(code int, line string) string {
 	if m == nil || !HasKinds(code) {
 		return ""
 	}
-	info, _ := strconv.ParseUint(m[2], 0, 32) // the pattern ensures numbers
-	status, _ := strconv.ParseUint(m[3], 0, 32)
-	resolution := map[string]string{"Fatal": "RESET_GPU", "Nonfatal": "IGNORE"}[m[1]] // for kinds that the catalogue lacks
+	words := append(strings.Fields(m[2]), "", "")
+	info, bad := strconv.ParseUint(words[0], 0, 32)
+	status, bad2 := strconv.ParseUint(words[1], 0, 32)
+	resolution := map[string]string{"Fatal": "RESET_GPU", "Nonfatal": "IGNORE"}[m[1]] // for kinds that the catalogue lacks, and lines without both words
 	bits := fmt.Sprintf("%032b", info)
 	if i := slices.IndexFunc(catalogue, func(x XID) bool {
 		low := strings.HasSuffix(bits, x.low[0]) || strings.HasSuffix(bits, x.low[1])
-		return x.Code == code && x.Unit != "" && x.status == status && x.sub == info>>20&0x3f && low
+		return x.Code == code && x.Unit != "" && x.status == status && x.sub == info>>20&0x3f && low && bad == nil && bad2 == nil
 	}); i >= 0 {
 		resolution = catalogue[i].Resolution
 	}

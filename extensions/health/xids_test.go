@@ -32,6 +32,8 @@ func TestKindOf(t *testing.T) {
 	f(149, "149, NETIR_LINK_EVT Fatal XC0 i0 Link 08 (0x02800011 0x00000000)", xidNothing) // link fatal, and IGNORE
 	f(145, "145, pid=1, name=a, RLW_REMAP Fatal XC0 i0 Link 00 (0x00000004 0x00000040), RLW_CTRL Nonfatal XC0 i0 Link 00 (0x00000003 0x80000000)", xidNothing)
 	f(145, "145, RLW_REMAP Fatal XC0 i0 Link 00 (0x00000004", "")
+	f(149, "149, NETIR_LINK_EVT  Fatal   XC0 i0 Link 09 (0x004505c6 0x00000000 0x00000000)", xidReset) // as the driver pads them
+	f(149, "149, NETIR_BER_EVENT Nonfatal XC 1 i 2 Link 01 [0x0000000a]", xidNothing)
 	const link = "74, pid=1712, name=python3, NVLink: fatal error detected on link 4"
 	f(74, link+"(0x1, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0)", xidNothing)
 	f(74, link+"(0x40800001, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0)", xidNothing)

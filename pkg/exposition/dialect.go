@@ -56,6 +56,9 @@ func (b *builder) addDialects() {
 }
 
 func (b *builder) addNamed(s *Series) {
+	if b.layout.view.Sources[s.Source].Devices[s.Device].Unshown {
+		return
+	}
 	labels := labelsOf{fixed: s.Labels}
 	set := b.intern(labels.set())
 	b.layout.stats.labels += labels.dropped
@@ -72,7 +75,7 @@ func (b *builder) addNamed(s *Series) {
 	b.addCell(s.Field, []*labelSet{set}, false, &c.value, device)
 }
 
-// InPlace reports whether a device has only the names of the list's dialect.
+// InPlace reports whether a device has only the names of the list's dialect, or no series.
 func InPlace(list *field.List, d *collector.Device) bool {
-	return list.Dialect != nil && list.Dialect.InPlace && len(d.Texts) > 0
+	return d.Unshown || list.Dialect != nil && list.Dialect.InPlace && len(d.Texts) > 0
 }

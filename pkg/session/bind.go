@@ -33,7 +33,7 @@ func (s *Session) bind(sources []collector.Source) (*binding, error) {
 	if err := validate(sources); err != nil {
 		return nil, err
 	}
-	sel := s.o.Select.over(sources, s.o.Logger)
+	sel := s.o.Select.over(sources, s.list.Hidden, s.o.Logger)
 	if c, ok := s.collector.(collector.Limited); ok {
 		sel.leftOut = c.LeftOut()
 	}

@@ -30,6 +30,8 @@ type Selection struct{ GPUs, Switches, CPUs Selector }
 type selecting struct {
 	Selection
 	instances map[string]map[field.ID]bool // readings that the MIG instances of a GPU supply, by the GPU's ID
+	boards    map[string]bool              // IDs of GPUs with a selected instance
+	health    []field.Reading              // what is read of such a GPU if it is not selected itself
 	log       *zap.Logger
 
 	taken   map[string]bool // IDs of bound devices
@@ -39,8 +41,8 @@ type selecting struct {
 	cut     int             // number of columns beyond MaxColumns
 }
 
-func (s Selection) over(sources []collector.Source, log *zap.Logger) *selecting {
-	out := &selecting{Selection: s, instances: map[string]map[field.ID]bool{}, taken: map[string]bool{}, log: log}
+func (s Selection) over(sources []collector.Source, health []field.Reading, log *zap.Logger) *selecting {
+	out := &selecting{Selection: s, instances: map[string]map[field.ID]bool{}, boards: map[string]bool{}, health: health, taken: map[string]bool{}, log: log}
 	if s.GPUs == nil {
 		return out
 	}
@@ -49,6 +51,9 @@ func (s Selection) over(sources []collector.Source, log *zap.Logger) *selecting 
 		devices := src.Devices()
 		for i := range devices {
 			notePresent(present, &devices[i])
+			if d := &devices[i]; d.Instance.ID != "" && len(health) > 0 && out.matches(d) {
+				out.boards[d.Parent] = true
+			}
 		}
 		for _, c := range src.Columns() {
 			d := &devices[c.Device]
@@ -147,7 +152,9 @@ func (s *selecting) bind(src collector.Source) (b bound, ok bool) {
 	b = bound{source: src}
 	for i := range devices {
 		k.shown[i] = -1
-		if d := clean(devices[i]); s.matches(&d) && s.first(&d) {
+		d := clean(devices[i])
+		d.Unshown = !s.matches(&d) && s.boards[d.ID]
+		if (d.Unshown || s.matches(&d)) && s.first(&d) {
 			k.shown[i] = len(b.devices)
 			b.devices = append(b.devices, d)
 		}
@@ -157,7 +164,7 @@ func (s *selecting) bind(src collector.Source) (b bound, ok bool) {
 		k.row[i] = math.NaN()
 		at := k.shown[c.Device]
 		switch {
-		case at < 0:
+		case at < 0, b.devices[at].Unshown && !slices.ContainsFunc(s.health, func(r field.Reading) bool { return r.Desc.ID == c.Field }):
 		case s.repeats(c, &devices[c.Device]):
 			b.reasons.addReason(at, c.Field, collector.Explanation{Reason: collector.ReasonOtherCollector, Detail: "the instances of the GPU report it"})
 		case s.columns == MaxColumns:

@@ -254,14 +254,14 @@ func TestImpossibleSizes(t *testing.T) {
 	core, logs := observer.New(zap.InfoLevel)
 	s := New(func() collector.Collector { return limited{newNode(t, 0).Open()} }, oneField, Options{Logger: zap.New(core), RingSpan: time.Second})
 	// Without a ring of that size.
-	sel := s.o.Select.over([]collector.Source{wide}, s.o.Logger)
+	sel := s.o.Select.over([]collector.Source{wide}, nil, s.o.Logger)
 	b, ok := sel.bind(wide)
 	if dropped := MaxColumns/8 + 1; !ok || len(b.devices) != MaxDevices || len(b.columns) != MaxColumns+5-dropped {
 		t.Errorf("%d devices and %d columns are bound", len(b.devices), len(b.columns))
 	}
 	testkit.Equal(t, "a long text", strings.Repeat("x", maxText-1), b.devices[1].Model)
 	testkit.Equal(t, "a text with NUL", "A\uFFFDB", b.devices[2].Model)
-	sel = s.o.Select.over([]collector.Source{wide}, s.o.Logger)
+	sel = s.o.Select.over([]collector.Source{wide}, nil, s.o.Logger)
 	wide.columns = slices.Repeat([]collector.Column{{Field: 60001}}, MaxColumns+5)
 	if b, _ := sel.bind(wide); len(b.columns) != MaxColumns || sel.cut != 5 || sel.leftOut != 10 {
 		t.Errorf("%d columns are bound, %d cut off, %d devices left out", len(b.columns), sel.cut, sel.leftOut)
