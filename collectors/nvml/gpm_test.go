@@ -202,9 +202,7 @@ func TestProfilingFails(t *testing.T) {
 	p.want(t, "the first again", map[columnID]float64{{0, 1001}: nan, {0, 1002}: nan})
 	p.after(t, time.Second)
 	p.want(t, "after that", map[columnID]float64{{0, 1001}: 1, {0, 1002}: 0.94})
-	if logs.Len() != 2 {
-		t.Errorf("%d lines, want one for each change: %v", logs.Len(), logs.All())
-	}
+	testkit.Equal(t, "lines, one for each change", 2, logs.Len())
 	n.Set(0, "gpm[2]", "0 - 1")
 	p.after(t, time.Second)
 	p.want(t, "a negative one", map[columnID]float64{{0, 1001}: 1, {0, 1002}: nan})

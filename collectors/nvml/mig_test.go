@@ -172,7 +172,5 @@ func TestUnreadInstances(t *testing.T) {
 			t.Errorf("GPU %s: %d log lines %v, left out %d, want 1 of each", gpu, got, logs.All(), c.LeftOut())
 		}
 	}
-	if len(sources[1].Devices()) != 1 {
-		t.Errorf("devices %v, want the GPU without instances", sources[1].Devices())
-	}
+	testkit.Equal(t, "devices of the GPU without instances", 1, len(sources[1].Devices()))
 }

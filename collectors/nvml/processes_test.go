@@ -152,9 +152,7 @@ func TestProcessesOfInstances(t *testing.T) {
 	if diff := cmp.Diff(want, s.Devices()); diff != "" {
 		t.Fatalf("devices (-want +got):\n%s", diff)
 	}
-	if s.starts[2] != -1 {
-		t.Error("an instance that is split has processes in addition to those of its parts")
-	}
+	testkit.Equal(t, "first process of an instance that is split, whose parts have them", -1, s.starts[2])
 	for range 2 {
 		s.sample(t)
 		s.want(t, "board", 0, all(collector.Process{PID: 24, Memory: 7, Busy: nan, Flags: collector.ProcessGraphics}))

@@ -105,9 +105,7 @@ func TestSMIInitFails(t *testing.T) {
 			t.Fatalf("call %d: %d references; %q", i+1, up, got)
 		}
 	}
-	if up != 1 {
-		t.Errorf("%d references in the end, want 1: %q", up, got)
-	}
+	testkit.Equal(t, fmt.Sprintf("references in the end of %q", got), 1, up)
 }
 
 // TestSMIGenerations checks that each release's functions give the same readings.

@@ -54,9 +54,7 @@ func TestContents(t *testing.T) {
 		same(name, regexp.MustCompile(`runbook(_url)?: .*docs/runbooks\.md#`).ReplaceAll(text, []byte("runbook_url: https://wiki.example/gpu#")), spec)
 		delete(files, name)
 	}
-	if len(files) != 0 {
-		t.Errorf("no PrometheusRule has %v", files)
-	}
+	testkit.Equal(t, "files without a PrometheusRule", 0, len(files))
 	boards, err := filepath.Glob("../../dashboards/*.json")
 	if err != nil || len(boards) == 0 || len(o.configMaps) != len(boards)+1 {
 		t.Fatalf("%d ConfigMaps for a list and the dashboards %q, %v", len(o.configMaps), boards, err)

@@ -210,7 +210,5 @@ func TestAMDDashboards(t *testing.T) {
 			}
 		}
 	}
-	if len(found) != len(metrics) {
-		t.Errorf("no node has all of %q, but %v", metrics, found)
-	}
+	testkit.Equal(t, fmt.Sprintf("metrics of %q that a node has: %v", metrics, found), len(metrics), len(found))
 }

@@ -91,9 +91,7 @@ func TestRestart(t *testing.T) {
 	n.tick(time.Second)
 	n.want("GPU-a", events.OK, "")
 	n.want("GPU-b", events.Degraded, "xid_145") // ends after its quiet time
-	if len(n.heard) != 1 {
-		t.Errorf("heard %+v", n.heard)
-	}
+	testkit.Equal(t, "what was heard", 1, len(n.heard))
 	// The rule is off now.
 	rules, err := Select([]string{"xid_48=off"})
 	must(t, err)
@@ -149,17 +147,13 @@ func TestADeviceThatIsMissingAfterARestart(t *testing.T) {
 	// The selection has changed.
 	again("another")
 	n.tick(time.Second)
-	if n.of("GPU-b").Text != "not there" {
-		t.Errorf("a device that is not selected: %+v", n.of("GPU-b"))
-	}
+	testkit.Equal(t, "a device that is not selected", "not there", n.of("GPU-b").Text)
 	// The device is forgotten after a week.
 	again("all")
 	for range 8 * 24 {
 		n.tick(time.Hour)
 	}
-	if n.of("GPU-b").Text != "not there" {
-		t.Errorf("after a week: %+v", n.of("GPU-b"))
-	}
+	testkit.Equal(t, "after a week", "not there", n.of("GPU-b").Text)
 }
 
 // TestTheFile: Run reads and writes the file, and reports an unusable file once.

@@ -199,8 +199,7 @@ func TestStates(t *testing.T) {
 	d.State, d.Cause = session.Lost, session.CauseLost
 	n.step(60, 1, time.Second, events.Failed, "lost")
 	d.State, d.Cause = session.Absent, session.CauseVanished
-	n.step(60, 100, time.Second, events.Failed, "lost")
-	n.step(60, 30, time.Second, events.Failed, ReasonMissing)
+	n.step(60, 130, time.Second, events.Failed, "lost")
 	d.State, d.Cause = session.Up, ""
 	n.step(60, 62, time.Second, events.OK, "")
 	// A hung GPU stays failed while another process starts, until it answers.

@@ -85,10 +85,10 @@ const (
 )
 
 // judgedElsewhere lists errors of DCGM's health watches that other rules or alerts cover: healthy GPUs reach their power limit,
-// are hot for a second and have a link error or PCIe replays in a minute, and applications cause most XIDs.
+// are hot for a second and have a link error or PCIe replays in a minute, some cannot read their power, and applications cause most XIDs.
 var judgedElsewhere = []string{
 	"DCGM_FR_PCI_REPLAY_RATE", "DCGM_FR_CLOCK_THROTTLE_POWER", "DCGM_FR_CLOCK_THROTTLE_THERMAL", "DCGM_FR_NVLINK_ERROR_CRITICAL",
-	"DCGM_FR_NVLINK_ERROR_THRESHOLD", "DCGM_FR_NVLINK_CRC_ERROR_THRESHOLD", "DCGM_FR_XID_ERROR", "DCGM_FR_CONTAINED_ERROR", "DCGM_FR_FABRIC_PROBE_STATE",
+	"DCGM_FR_NVLINK_ERROR_THRESHOLD", "DCGM_FR_POWER_UNREADABLE", "DCGM_FR_NVLINK_CRC_ERROR_THRESHOLD", "DCGM_FR_XID_ERROR", "DCGM_FR_CONTAINED_ERROR", "DCGM_FR_FABRIC_PROBE_STATE",
 	"DCGM_FR_UNCONTAINED_ERROR", "DCGM_FR_FALLEN_OFF_BUS", "DCGM_FR_VOLATILE_DBE_DETECTED",
 	"DCGM_FR_PENDING_PAGE_RETIREMENTS", "DCGM_FR_RETIRED_PAGES_DBE_LIMIT", "DCGM_FR_ROW_REMAP_FAILURE",
 	"DCGM_FR_UNCORRECTABLE_ROW_REMAP_LIMIT", "DCGM_FR_FAULTY_MEMORY", "DCGM_FR_CORRUPT_INFOROM", "DCGM_FR_GPU_RECOVERY_RESET",
@@ -114,9 +114,9 @@ var table = inOrder(slices.Concat(xidRules(), []Rule{
 	reading("fabric_unhealthy", events.Failed, events.ActionDrain, field.FabricUnhealthy, "the NVLink fabric says that the GPU is unhealthy", linkFields),
 	{Name: "health_watch_failed", State: events.Failed, Action: events.ActionDrain, Condition: field.Condition{Readings: []field.ID{field.GPUHealth}, Test: field.AtLeast, Threshold: 20}, Except: judgedElsewhere, Quiet: backFor, Text: "a health watch reports a failure", Source: linkDCGM},
 
-	{Name: ReasonMissing, Condition: ofState, State: events.Failed, Action: events.ActionReboot, End: WhenTold, For: MissingFor, Text: "the device was there, or its board is, and no driver serves it", Source: linkStates},
 	{Name: ruleLost, Condition: ofState, State: events.Failed, Action: events.ActionReboot, Quiet: backFor, Text: "the library reports that the device is lost", Source: linkStates},
 	{Name: ruleHung, Condition: ofState, State: events.Failed, Action: events.ActionReboot, Quiet: backFor, Text: "the device does not return from a library call", Source: linkStates},
+	{Name: ReasonMissing, Condition: ofState, State: events.Failed, Action: events.ActionReboot, End: WhenTold, For: MissingFor, Text: "the device was there, or its board is, and no driver serves it", Source: linkStates},
 	{Name: ruleOneCall, Condition: ofState, State: events.Degraded, Action: events.ActionDrain, Quiet: backFor, Text: "the device does not return from one library call, and answers others", Source: linkStates},
 	{Name: ruleFails, Condition: ofState, State: events.Degraded, Action: events.ActionDrain, For: 5 * time.Minute, Quiet: backFor, Text: "all library calls for the device have failed for minutes", Source: linkStates},
 
@@ -130,7 +130,7 @@ var table = inOrder(slices.Concat(xidRules(), []Rule{
 	notAMD(Rule{Name: "ecc_uncorrected", State: events.Failed, Action: events.ActionReset, Condition: field.AnyUncorrectedError, Unit: "errors", Quiet: backFor, Text: "uncorrected ECC errors since the driver was loaded", Source: linkDCGM}), // ras_uncorrected has AMD's
 	{Name: "remapped_rows_limit", State: events.Degraded, Action: events.ActionContact, Condition: field.ManyRemappedRows, Unit: "rows", Quiet: backFor, Text: "many rows of memory are remapped for uncorrected errors", Source: linkDCGM},
 	reading("inforom_corrupt", events.Degraded, events.ActionContact, field.InfoROMCorrupt, "the board's InfoROM is corrupt", linkDCGM),
-	{Name: "corrected_sram_errors", State: events.Degraded, Action: events.ActionDrain, Condition: field.ManyCorrectedSRAM, Unit: "errors in a day", Quiet: 24 * time.Hour, Text: "very many corrected errors of SRAM", Source: linkAzure},
+	notAMD(Rule{Name: "corrected_sram_errors", State: events.Degraded, Action: events.ActionDrain, Condition: field.ManyCorrectedSRAM, Unit: "errors in a day", Quiet: 24 * time.Hour, Text: "very many corrected errors of SRAM", Source: linkAzure}),
 	{Name: "corrected_errors", State: events.Degraded, Action: events.ActionDrain, Condition: field.ManyCorrected, Unit: "errors in a day", Quiet: 24 * time.Hour, Text: "very many corrected memory errors", Source: linkAzure},
 	{Name: "spare_rows_low", State: events.Degraded, Action: events.ActionContact, Condition: field.NoSpareRows, For: time.Minute, Quiet: 10 * time.Minute, Text: "a bank of its memory has no spare row left", Source: linkMemory},
 	reading("row_remap_pending", events.Degraded, events.ActionReset, field.RowRemapAwaited, "a row of its memory is to be remapped at the next reset", linkRecovery),
@@ -143,7 +143,7 @@ var table = inOrder(slices.Concat(xidRules(), []Rule{
 	{Name: "nvlink_crc_errors", State: events.Failed, Action: events.ActionDrain, Condition: field.LinkCRCErrors, Unit: "errors in a minute", Quiet: 10 * time.Minute, Text: "NVLinks have many CRC errors", Source: linkDCGM},
 	{Name: "xgmi_link_down", State: events.Degraded, Action: events.ActionDrain, Condition: field.Condition{Readings: []field.ID{field.AMDXGMILinkUp}, Test: field.Falls, Threshold: 1}, Quiet: backFor, Text: "an XGMI link that was up is down", Source: linkXGMI},
 	{Name: "health_watch_warning", State: events.Degraded, Action: events.ActionNone, Condition: field.Condition{Readings: []field.ID{field.GPUHealth}, Test: field.AtLeast, Threshold: 10}, Except: judgedElsewhere, Quiet: backFor, Text: "a health watch reports a warning", Source: linkDCGM},
-	{Name: "temperature_limit", State: events.Degraded, Action: events.ActionNone, Condition: field.Condition{Readings: []field.ID{field.TemperatureMargin}, Test: field.AtMost}, For: time.Minute, Quiet: 5 * time.Minute, Text: "the GPU is as hot as it may be (T.Limit)", Source: linkFields},
+	notAMD(Rule{Name: "temperature_limit", State: events.Degraded, Action: events.ActionNone, Condition: field.Condition{Readings: []field.ID{field.TemperatureMargin}, Test: field.AtMost}, For: time.Minute, Quiet: 5 * time.Minute, Text: "the GPU is as hot as it may be (T.Limit)", Source: linkFields}),
 	{Name: "hot", State: events.Degraded, Action: events.ActionNone, Condition: field.Hot, Unit: "celsius", For: time.Minute, Quiet: 5 * time.Minute, Text: "the GPU is as hot as its board may be", Source: linkFields},
 
 	// Early signs, from readings that package signs derives.
@@ -186,7 +186,8 @@ func reading(name string, s events.State, a events.Action, c field.Condition, te
 	return Rule{Name: name, State: s, Action: a, Condition: c, Quiet: backFor, Text: text, Source: source}
 }
 
-// notAMD returns a rule on memory. AMD's driver retires many pages at once, and reports waiting and failed ones itself.
+// notAMD returns a rule of NVIDIA's readings, or on memory: AMD's driver retires many pages at once, and reports waiting and
+// failed ones itself.
 func notAMD(r Rule) Rule {
 	r.NotOf = field.VendorAMD
 	return r

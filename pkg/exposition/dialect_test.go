@@ -103,6 +103,11 @@ func TestDialectLimits(t *testing.T) {
 	r := New(viewtest.Board(1, f), Options{Now: func() time.Time { return now }})
 	now = now.Add(time.Hour)
 	testkit.Equal(t, "page", `other_count{id="0"} 1`, linesOf(pageOf(t, r, Text)))
+	f = withOther(&otherNames{value: 1}, false)
+	f.Devices[0].Unshown = true
+	f.Tick(now)
+	r = New(viewtest.Board(1, f), Options{Now: func() time.Time { return now }})
+	testkit.Equal(t, "a page without the first GPU", `ENERGY{gpu="1"} 7`, linesOf(pageOf(t, r, Text)))
 	f = withOther(&otherNames{}, false)
 	f.Fields.Fields[0].Name = "other_energy"
 	f.Tick(time.Now())

@@ -110,6 +110,18 @@ func shown(t *testing.T, sel Selection, sources []collector.Source) (devices, co
 	return devices, columns
 }
 
+// TestBoardsOfSelectedInstances: a GPU is read for the health of its selected instances, and not shown.
+func TestBoardsOfSelectedInstances(t *testing.T) {
+	d, _ := field.ByID(temperature)
+	list := oneField
+	list.Hidden = []field.Reading{{Desc: d}}
+	b := bind(t, list, Options{Select: choose(t, "i:1", "f", "f")}, hardware(3, 0, 0, map[int][]string{0: {"1", "2"}, 2: {"7"}})...)
+	if len(b.workers) != 1 || len(b.workers[0].view.Devices) != 2 || !b.workers[0].view.Devices[0].Unshown || b.workers[0].view.Devices[1].Unshown {
+		t.Fatalf("got %+v", b.workers)
+	}
+	testkit.Equal(t, "its columns", []collector.Column{{Field: temperature}, {Device: 1, Field: used}, {Device: 1, Field: field.XIDErrors}}, b.workers[0].view.Columns)
+}
+
 func TestSelection(t *testing.T) {
 	hgx := hardware(3, 2, 0, nil)
 	mig := hardware(3, 0, 0, map[int][]string{0: {"1", "2"}, 2: {"7", "8"}})

@@ -144,9 +144,7 @@ func TestFindBroken(t *testing.T) {
 	if b.UniqueID != 0 || b.Serial != "" || b.VBIOS != "" || b.Model != "name" || b.Instances != nil {
 		t.Errorf("%+v", b)
 	}
-	if len(gpus[1].Instances) != 1 {
-		t.Error("the other board suffers")
-	}
+	testkit.Equal(t, "instances of the other board", 1, len(gpus[1].Instances))
 }
 
 // TestFindLeavesOut checks that Find skips indistinguishable cards and cards beyond the limit, and finds the others.
