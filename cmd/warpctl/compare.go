@@ -223,6 +223,9 @@ func (c *comparison) compareFamilies(o, n *quantity, tolerance float64) {
 			Meaning: "rate() and histogram_quantile() depend on it: write the old type in the list",
 		})
 	}
+	if percent := "in %"; oldName == utilRatio && strings.Contains(o.family.GetHelp(), percent) && !strings.Contains(n.family.GetHelp(), percent) {
+		c.add(finding{Kind: valueDiffers, Old: oldName, New: newName, Values: "percent -> ratio", Meaning: percentAsRatio}) // also while both are 0
+	}
 	for _, id := range slices.Sorted(maps.Keys(o.series)) {
 		om, nm := o.series[id], n.series[id]
 		if len(nm) == 0 {
@@ -310,6 +313,11 @@ func whyMissing(q *quantity) string {
 	return "not in the new list, or not supplied: warpgauge check -f LIST"
 }
 
+const (
+	utilRatio      = "DCGM_FI_DEV_GPU_UTIL_RATIO"
+	percentAsRatio = "dcgm-exporter 4.8.3 and 4.8.4 (DCGM 4.6) have percent under this name, here it is 0 to 1 as since DCGM 4.7: list DCGM_FI_DEV_GPU_UTIL"
+)
+
 // whyDifferent explains a value that differs.
 func whyDifferent(f *dto.MetricFamily, oldValue float64) string {
 	switch name := f.GetName(); {
@@ -317,8 +325,8 @@ func whyDifferent(f *dto.MetricFamily, oldValue float64) string {
 		return "the old page shows a blank of DCGM as a number"
 	case strings.HasPrefix(name, "DCGM_EXP_") && strings.HasSuffix(name, "_COUNT"):
 		return "events are counted here, not samples: docs/compatibility.md"
-	case name == "DCGM_FI_DEV_GPU_UTIL_RATIO" && oldValue >= 1:
-		return "dcgm-exporter 4.8.3 and 4.8.4 (DCGM 4.6) have percent under this name, here it is 0 to 1 as since DCGM 4.7: list DCGM_FI_DEV_GPU_UTIL"
+	case name == utilRatio && oldValue >= 1:
+		return percentAsRatio
 	case f.GetType() == dto.MetricType_COUNTER:
 		return "totals should agree: compare again, then look for a difference in the list"
 	}

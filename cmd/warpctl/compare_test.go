@@ -103,6 +103,8 @@ DCGM_FI_DEV_GPU_UTIL_count{uuid="GPU-a",hostname="n1",pod="p"} 99
 	}
 	ratio := "# TYPE DCGM_FI_DEV_GPU_UTIL_RATIO gauge\nDCGM_FI_DEV_GPU_UTIL_RATIO{gpu=\"0\",UUID=\"GPU-a\"} "
 	execute(t, "compare", tempFile(t, "page", ratio+"57\n"), tempFile(t, "page", ratio+"0.57\n")).Want(t, 1, "have percent under this name")
+	idle := "# HELP DCGM_FI_DEV_GPU_UTIL_RATIO GPU utilization (in %).\n" + ratio + "0\n"
+	execute(t, "compare", tempFile(t, "page", idle), tempFile(t, "page", ratio+"0\n")).Want(t, 1, "have percent under this name")
 	execute(t, "compare", "--tolerance=0.001", tempFile(t, "page", old), tempFile(t, "page", latest)).Want(t, 1, "1980 -> 1970")
 	testkit.Equal(t, "a page and itself", outcome{Out: "the same: 3 of 3 series\n"}, execute(t, "compare", tempFile(t, "page", old), tempFile(t, "page", old)))
 }
