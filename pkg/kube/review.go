@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -80,13 +81,21 @@ func (r *reviewer) review(ctx context.Context, token string) (string, error) {
 	if err != nil && !errors.Is(err, errRefused) {
 		return "", err
 	}
+	r.keep(sum, name)
+	return name, err
+}
+
+// keep keeps an answer. Only refusals and old answers make room for others.
+func (r *reviewer) keep(sum [sha256.Size]byte, name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	delete(r.known, sum)
 	if len(r.known) >= maxReviews {
-		clear(r.known)
+		maps.DeleteFunc(r.known, func(_ [sha256.Size]byte, v review) bool { return v.name == "" || time.Since(v.at) > 2*reviewFor })
 	}
-	r.known[sum] = review{name, time.Now()}
-	return name, err
+	if len(r.known) < maxReviews {
+		r.known[sum] = review{name, time.Now()}
+	}
 }
 
 func (r *reviewer) ask(ctx context.Context, token string) (string, error) {

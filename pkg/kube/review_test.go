@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -14,6 +15,14 @@ import (
 
 // TestReview: the API server's answer decides whose a token is, and is kept.
 func TestReview(t *testing.T) {
+	r, good := reviewer{known: map[[sha256.Size]byte]review{}}, [sha256.Size]byte{31: 1}
+	r.keep(good, "node n1")
+	for i := range maxReviews + 1 { // refused tokens
+		r.keep([sha256.Size]byte{byte(i), byte(i >> 8), byte(i >> 16)}, "")
+	}
+	if r.known[good].name == "" || len(r.known) > maxReviews {
+		t.Errorf("%d answers, the good one is %q", len(r.known), r.known[good].name)
+	}
 	asked := 0
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var q map[string]any
