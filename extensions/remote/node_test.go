@@ -116,7 +116,7 @@ func (f *fleetNode) serve() (end func()) {
 	f.address, f.askAt = agents.Addr().String(), operators.Addr().String()
 	return testkit.Start(f.T, func(ctx context.Context) error {
 		return s.Run(ctx,
-			&fleet.Endpoint{Listener: tls.NewListener(agents, secure), Login: login}, &fleet.Endpoint{Listener: operators})
+			&fleet.Endpoint{Listener: tls.NewListener(agents, secure), Login: login, Serve: (*http.Server).Serve}, &fleet.Endpoint{Listener: operators, Serve: (*http.Server).Serve})
 	})
 }
 

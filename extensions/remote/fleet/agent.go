@@ -206,8 +206,7 @@ func (a *agent) observes() bool {
 	return a.state == protobufs.RemoteConfigStatuses_RemoteConfigStatuses_FAILED && strings.HasPrefix(a.err, opamp.ReportOnly)
 }
 
-// checkLimits compares the agent's numbers with those before the change. One bad report can be an
-// outlier; three in a row fail the agent.
+// checkLimits compares the agent's numbers with those before the change. Three bad reports in a row fail the agent.
 func (a *agent) checkLimits(limits map[string]Limit, before Numbers, now time.Time) {
 	why := breach(limits, before, a.window.numbers(now))
 	if why == "" {

@@ -17,7 +17,7 @@ func (s *Server) operators(login *Login) *http.Server {
 	mux.HandleFunc("GET /api/v1/fleet", s.serveFleet)
 	mux.HandleFunc("GET /api/v1/agents", s.serveAgents)
 	mux.HandleFunc("POST /api/v1/cohorts/{cohort}/{command}", s.serveCommand)
-	mux.Handle("GET /metrics", promhttp.HandlerFor(s.o.Registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: callWithin}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(s.o.Registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: messageWithin}))
 	guarded := http.NewCrossOriginProtection().Handler(mux)
 	return s.bounded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()

@@ -41,10 +41,7 @@ var (
 )
 
 func newCore(o Options, t totals, st *store, s *saved, now time.Time) *core {
-	c := &core{
-		o: o, log: o.Log, store: st, saved: s, started: now, ticked: now, plan: &Plan{}, totals: t, agents: map[UID]*agent{},
-	}
-	return c
+	return &core{o: o, log: o.Log, store: st, saved: s, started: now, ticked: now, plan: &Plan{}, totals: t, agents: map[UID]*agent{}}
 }
 
 // silentAfter is the longest silence of an agent that counts as present.
@@ -85,7 +82,10 @@ func (c *core) report(r *report, who credential, now time.Time) *protobufs.Serve
 				reason = refusedLogin
 			}
 			c.totals.refused.WithLabelValues(reason).Inc()
-			return unable(err)
+			return &protobufs.ServerToAgent{ErrorResponse: &protobufs.ServerErrorResponse{
+				Type: protobufs.ServerErrorResponseType_ServerErrorResponseType_Unavailable, ErrorMessage: err.Error(),
+				Details: &protobufs.ServerErrorResponse_RetryInfo{RetryInfo: &protobufs.RetryInfo{RetryAfterNanoseconds: uint64(retryAfter)}},
+			}}
 		}
 		a = &agent{uid: r.uid, window: newWindow()}
 		c.agents[r.uid] = a
@@ -104,8 +104,7 @@ func (c *core) report(r *report, who credential, now time.Time) *protobufs.Serve
 	return &protobufs.ServerToAgent{RemoteConfig: c.offer(a, s)}
 }
 
-// another returns a new uid for an agent whose uid another host or credential uses. It depends on these only, so an agent that
-// does not save it gets the same one again.
+// another returns a new uid for an agent whose uid another host or credential uses, the same one each time.
 func another(uid UID, by string) UID { return uuid.NewSHA1(uid, []byte(by)) }
 
 // bind ties a uid to a credential. One that is not shared has one agent at a time, a node a few.

@@ -65,8 +65,7 @@ type List struct {
 	YAML    bool   `json:"yaml,omitempty"`
 }
 
-// Selector matches agents by labels and attributes. Every entry must match; an empty Selector
-// matches every agent. Values are patterns with * and ?.
+// Selector matches agents by labels and attributes. Every entry must match. Values are patterns with * and ?.
 type Selector map[string]string
 
 func (s Selector) matches(labels map[string]string) bool {
@@ -270,13 +269,10 @@ func checkStages(stages []Stage) error {
 	return nil
 }
 
-// Watch reads the directory at each interval. It passes on a plan once two readings in a row are equal, so that it never
-// uses a directory in the middle of a write. It also passes on errors; the previous plan stays in use then.
-func Watch(ctx context.Context, every time.Duration, read func() (*Plan, error), take func(*Plan, error)) {
-	tick := time.NewTicker(every)
-	defer tick.Stop()
+// Watch reads the directory at each interval. It passes on errors, and plans of two equal readings: none in the middle of a write.
+func Watch(ctx context.Context, interval time.Duration, read func() (*Plan, error), take func(*Plan, error)) {
 	last := ""
-	for {
+	every(ctx, interval, func() {
 		p, err := read()
 		if err != nil {
 			p = &Plan{}
@@ -285,10 +281,5 @@ func Watch(ctx context.Context, every time.Duration, read func() (*Plan, error),
 			take(p, err)
 		}
 		last = p.Hash
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
+	})
 }

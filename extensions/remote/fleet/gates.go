@@ -12,8 +12,7 @@ import (
 	"warpgauge/extensions/remote/opamp"
 )
 
-// Numbers holds an agent's numbers by gate name; unknown numbers are absent. Missed ticks are per minute;
-// sample seconds are a mean.
+// Numbers holds an agent's known numbers by gate name. Missed ticks are per minute; sample seconds are a mean.
 type Numbers map[string]float64
 
 // Limit is the largest allowed growth of a number, of gateSeriesLost the largest loss.

@@ -103,11 +103,11 @@ func hashOf(text string) string { return newList("", []byte(text)).Hash }
 func (s *sim) open() {
 	s.t.Helper()
 	if s.core != nil {
-		_ = s.core.store.close()
+		_ = s.core.store.lock.Close()
 	}
 	st, state, err := openStore(file.Private{Path: s.dir, Of: "the state"})
 	must(s.t, err)
-	s.t.Cleanup(func() { _ = st.close() })
+	s.t.Cleanup(func() { _ = st.lock.Close() })
 	s.core = newCore(s.o, newTotals(prometheus.NewRegistry()), st, state, s.now)
 	s.take()
 }

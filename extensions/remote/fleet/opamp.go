@@ -2,7 +2,9 @@ package fleet
 
 import (
 	"io"
+	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/open-telemetry/opamp-go/protobufs"
@@ -19,6 +21,8 @@ const (
 	retryAfter      = 30 * time.Second
 	maxHeaderBytes  = 16 << 10
 	maxHTTPRequests = 256 // in parallel, so their bodies take at most 128 MiB; further ones are told to retry
+	maxOfOne        = 4   // of them with one credential
+	maxOfMany       = 16  // with a shared one from one address
 )
 
 // Reasons for refusals.
@@ -33,7 +37,7 @@ func (s *Server) refuse(reason string) { s.totals.refused.WithLabelValues(reason
 
 // agents returns the server for agents.
 func (s *Server) agents(login *Login) *http.Server {
-	slots := make(chan struct{}, maxHTTPRequests)
+	slots := slots{of: map[string]int{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+OpAMPPath, func(w http.ResponseWriter, r *http.Request) {
 		who, ok := login.who(r)
@@ -43,15 +47,18 @@ func (s *Server) agents(login *Login) *http.Server {
 			http.Error(w, "a bearer token is needed, or this one is unknown", http.StatusUnauthorized)
 			return
 		}
-		select {
-		case slots <- struct{}{}:
-			defer func() { <-slots }()
-		default:
+		key, most := who.name, maxOfOne
+		if who.shared {
+			address, _, _ := net.SplitHostPort(r.RemoteAddr)
+			key, most = who.name+" "+address, maxOfMany
+		}
+		if !slots.add(1, key, most) {
 			s.refuse(refusedBusy)
 			w.Header().Set("Retry-After", "30")
 			http.Error(w, "too many requests at once", http.StatusServiceUnavailable)
 			return
 		}
+		defer slots.add(-1, key, most)
 		var m protobufs.AgentToServer
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxMessage))
 		if err == nil {
@@ -74,6 +81,27 @@ func (s *Server) agents(login *Login) *http.Server {
 	return s.bounded(mux, 2*messageWithin)
 }
 
+// slots bounds the requests in parallel, so that one agent that sends slowly keeps no place from others.
+type slots struct {
+	mu  sync.Mutex
+	all int
+	of  map[string]int // by credential
+}
+
+// add counts requests that begin or end, and reports whether a new one may begin.
+func (s *slots) add(n int, key string, most int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n > 0 && (s.all >= maxHTTPRequests || s.of[key] >= most) {
+		return false
+	}
+	s.all += n
+	if s.of[key] += n; s.of[key] == 0 {
+		delete(s.of, key)
+	}
+	return true
+}
+
 // message applies one report and returns the answer.
 func (s *Server) message(r *report, who credential) (out *protobufs.ServerToAgent) {
 	if r == nil {
@@ -86,12 +114,4 @@ func (s *Server) message(r *report, who credential) (out *protobufs.ServerToAgen
 	out.Capabilities = uint64(protobufs.ServerCapabilities_ServerCapabilities_AcceptsStatus |
 		protobufs.ServerCapabilities_ServerCapabilities_OffersRemoteConfig | protobufs.ServerCapabilities_ServerCapabilities_AcceptsEffectiveConfig)
 	return out
-}
-
-// unable tells an agent to come back later.
-func unable(err error) *protobufs.ServerToAgent {
-	return &protobufs.ServerToAgent{ErrorResponse: &protobufs.ServerErrorResponse{
-		Type: protobufs.ServerErrorResponseType_ServerErrorResponseType_Unavailable, ErrorMessage: err.Error(),
-		Details: &protobufs.ServerErrorResponse_RetryInfo{RetryInfo: &protobufs.RetryInfo{RetryAfterNanoseconds: uint64(retryAfter)}},
-	}}
 }

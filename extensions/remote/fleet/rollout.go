@@ -66,8 +66,7 @@ type status struct {
 // noList is the hash of an offer without a list: the agent returns to its local one.
 const noList = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
-// wanted returns the hash of the list that an agent should have; it is empty if the server has none
-// for it. last is the hash of the list that the agent acknowledged last.
+// wanted returns the hash of the list that an agent should have, or "". last is the hash that it acknowledged last.
 func wanted(s *status, uid UID, last string) string {
 	r := s.Rollout
 	if r.active() && (r.Final || r.has(uid)) && (r.State == Running || last == r.To) {
@@ -79,8 +78,7 @@ func wanted(s *status, uid UID, last string) string {
 	return s.Stable
 }
 
-// choose returns the agents that a stage adds to its members, at random. The stage never exceeds its percentage of the agents,
-// except that it has at least one.
+// choose returns random agents that a stage adds to its members: at most its percentage of the agents, but at least one.
 func choose(s *Stage, members map[UID]member, agents []*agent) (added []*agent) {
 	var rest []*agent
 	for _, a := range agents {
@@ -92,11 +90,8 @@ func choose(s *Stage, members map[UID]member, agents []*agent) (added []*agent) 
 		return rest
 	}
 	n := max(1, int(math.Floor(s.Percent*float64(len(agents))/100))) - len(members)
-	if n <= 0 {
-		return nil
-	}
 	rand.Shuffle(len(rest), func(i, j int) { rest[i], rest[j] = rest[j], rest[i] }) //nolint:gosec // seeded by the system
-	return rest[:min(n, len(rest))]
+	return rest[:min(max(0, n), len(rest))]
 }
 
 // Counts counts a rollout's agents by state.

@@ -42,9 +42,6 @@ type Server struct {
 	core *core // nil before Run
 }
 
-// callWithin bounds the time of a scrape.
-const callWithin = 10 * time.Second
-
 // New returns a Server. Run must be called.
 func New(o Options) *Server {
 	s := &Server{o: o, totals: newTotals(o.Registry)}
@@ -58,9 +55,9 @@ func (s *Server) Run(ctx context.Context, agents, operators *Endpoint) error {
 	if err != nil {
 		return errors.Join(err, agents.Listener.Close(), operators.Listener.Close())
 	}
-	defer func() { _ = st.close() }() // every write was synced already
+	defer func() { _ = st.lock.Close() }() // every write was synced already
 	if st.damaged != nil {
-		s.o.Log.Error("the state is damaged; starting from the one before it", zap.Error(st.damaged))
+		s.o.Log.Error("cannot use the state file; starting from its copy", zap.Error(st.damaged))
 	}
 	s.core = newCore(s.o, s.totals, st, state, time.Now())
 	ctx, cancel := context.WithCancel(ctx)
@@ -76,7 +73,9 @@ func (s *Server) Run(ctx context.Context, agents, operators *Endpoint) error {
 	}
 	start(agents, agents.Listener, srv)
 	start(operators, operators.Listener, s.operators(operators.Login))
-	wg.Go(func() { s.tick(ctx) })
+	wg.Go(func() {
+		every(ctx, min(time.Second, s.o.ReloadInterval), func() { s.locked(func(c *core) { c.tick(time.Now()) }) })
+	})
 	wg.Go(func() {
 		Watch(ctx, s.o.ReloadInterval, func() (*Plan, error) { return ReadDirectory(s.o.Directory, s.o.ParseYAML) }, func(p *Plan, err error) {
 			s.locked(func(c *core) { c.applyPlan(p, err, time.Now()) })
@@ -86,16 +85,16 @@ func (s *Server) Run(ctx context.Context, agents, operators *Endpoint) error {
 	return errors.Join(<-ended, <-ended)
 }
 
-// tick advances the rollouts until ctx ends.
-func (s *Server) tick(ctx context.Context) {
-	tick := time.NewTicker(min(time.Second, s.o.ReloadInterval))
+// every calls f now and at each interval until ctx ends.
+func every(ctx context.Context, interval time.Duration, f func()) {
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
+		f()
 		select {
 		case <-ctx.Done():
 			return
-		case now := <-tick.C:
-			s.locked(func(c *core) { c.tick(now) })
+		case <-tick.C:
 		}
 	}
 }
@@ -120,7 +119,7 @@ func (s *Server) bounded(h http.Handler, toAnswer time.Duration) *http.Server {
 type Endpoint struct {
 	Listener net.Listener
 	Login    *Login
-	Serve    func(*http.Server, net.Listener) error                          // nil: plain HTTP
+	Serve    func(*http.Server, net.Listener) error
 	Bound    func(*http.Server, net.Listener, int, *zap.Logger) net.Listener // limits the connections of agents
 }
 
@@ -135,11 +134,7 @@ func (e *Endpoint) serve(ctx context.Context, l net.Listener, srv *http.Server) 
 			_ = srv.Close() // Close closes all connections even if it fails
 		}
 	})
-	serve := e.Serve
-	if serve == nil {
-		serve = (*http.Server).Serve
-	}
-	err := serve(srv, l)
+	err := e.Serve(srv, l)
 	if !stop() {
 		<-stopped
 	}

@@ -30,6 +30,7 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/proto"
 
 	"warpgauge/extensions/remote/opamp"
 	"warpgauge/internal/testkit"
@@ -68,7 +69,7 @@ func serveFleet(t *testing.T, agentToken, token string) *served {
 		must(t, err)
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		must(t, err)
-		return &Endpoint{Listener: l, Login: login}
+		return &Endpoint{Listener: l, Login: login, Serve: (*http.Server).Serve}
 	}
 	a, o := endpoint(agentToken), endpoint(token)
 	s.agentsAt, s.askAt = a.Listener.Addr().String(), o.Listener.Addr().String()
@@ -231,6 +232,26 @@ func TestHostileMessages(t *testing.T) {
 	}
 }
 
+// TestSlowBodies: agents that send no body keep no place from agents with another credential, or address if they share it.
+func TestSlowBodies(t *testing.T) {
+	s := serveFleet(t, "secret\nshared many", "")
+	from, busy := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}, 0
+	for _, c := range []struct {
+		token, other string
+		most         int
+	}{{"secret", "another", maxOfOne}, {"many", "many", maxOfMany}} {
+		for range maxHTTPRequests {
+			c2, err := from.DialContext(t.Context(), "tcp", s.agentsAt)
+			must(t, err)
+			defer c2.Close()
+			fmt.Fprintf(c2, "POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: 400000\r\n\r\n", OpAMPPath, c.token)
+		}
+		busy += maxHTTPRequests - c.most
+		eventually.True(t, "refused", func() bool { return int(testutil.ToFloat64(s.totals.refused.WithLabelValues(refusedBusy))) == busy })
+		testkit.Equal(t, "the other's report", http.StatusOK, s.post(nil, c.other))
+	}
+}
+
 // TestEndpointEnds: at the end, requests have some time to finish. A listener's failure is an error.
 func TestEndpointEnds(t *testing.T) {
 	for lasts, answers := range map[time.Duration]bool{time.Second: true, time.Hour: false} {
@@ -242,7 +263,7 @@ func TestEndpointEnds(t *testing.T) {
 				cancel()
 				time.Sleep(lasts)
 			})}
-			go func() { ended <- (&Endpoint{}).serve(ctx, l, srv) }()
+			go func() { ended <- (&Endpoint{Serve: (*http.Server).Serve}).serve(ctx, l, srv) }()
 			c, err := l.DialContext(t.Context())
 			must(t, err)
 			io.WriteString(c, "GET / HTTP/1.0\r\n\r\n")
@@ -251,7 +272,7 @@ func TestEndpointEnds(t *testing.T) {
 			}
 			must(t, <-ended)
 			time.Sleep(lasts) // the handler ends
-			if err := (&Endpoint{}).serve(t.Context(), l, &http.Server{}); err == nil {
+			if err := (&Endpoint{Serve: (*http.Server).Serve}).serve(t.Context(), l, &http.Server{}); err == nil {
 				t.Error("a closed listener serves")
 			}
 		})
@@ -261,9 +282,6 @@ func TestEndpointEnds(t *testing.T) {
 // TestTokenRotation: tokens change without a restart, and an unreadable file keeps the previous ones.
 func TestTokenRotation(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "token")
-	if _, err := NewLogin(path); err == nil {
-		t.Error("a file that is not there was taken")
-	}
 	must(t, os.WriteFile(path, []byte("old"), 0o600))
 	l, err := NewLogin(path)
 	must(t, err)
@@ -326,4 +344,59 @@ func TestWho(t *testing.T) {
 		r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{c}, VerifiedChains: [][]*x509.Certificate{{c}}}
 	}, credential{"certificate CN=node-7", false}, true)
 	testkit.Equal(t, "questions to the API server", 3, asked)
+}
+
+// FuzzMessages: whatever agents send, the core answers, keeps its bounds and offers only lists that it has.
+func FuzzMessages(f *testing.F) {
+	hash := newList("", []byte(listA)).Hash
+	seed, err := proto.Marshal(&protobufs.AgentToServer{
+		InstanceUid: bytes.Repeat([]byte{1}, 16), Capabilities: takesLists,
+		AgentDescription:   &protobufs.AgentDescription{IdentifyingAttributes: []*protobufs.KeyValue{keyValue("host.name", "a"), keyValue(opamp.LabelPrefix+"rack", "r1")}},
+		RemoteConfigStatus: &protobufs.RemoteConfigStatus{LastRemoteConfigHash: []byte(hash), Status: applied},
+		Health: &protobufs.ComponentHealth{ComponentHealthMap: map[string]*protobufs.ComponentHealth{
+			opamp.HealthGates: {ComponentHealthMap: map[string]*protobufs.ComponentHealth{opamp.GateStalled: {Status: "1"}}}, opamp.HealthList: {LastError: "x"},
+		}},
+		EffectiveConfig: &protobufs.EffectiveConfig{ConfigMap: &protobufs.AgentConfigMap{ConfigMap: map[string]*protobufs.AgentConfigFile{"": {Body: []byte(listB)}}}},
+	})
+	must(f, err)
+	f.Add(seed, seed[:20])
+	f.Add([]byte{}, seed)
+	totals := newTotals(prometheus.NewRegistry())
+	f.Fuzz(func(t *testing.T, a, b []byte) {
+		now := time.Now()
+		plan := &Plan{Hash: "x", Cohorts: []*Cohort{{Name: "all", List: newList("a", []byte(listA)), Policy: Policy{Stages: []Stage{{Percent: 100}}, Timeout: time.Minute}}}}
+		c := newCore(Options{Log: zap.NewNop(), MaxAgents: 1}, totals, nil, newSaved(), now)
+		c.lists[hash], c.cohorts["all"] = plan.Cohorts[0].List, &status{Name: "all", Stable: hash}
+		c.plan = plan
+		for _, body := range [][]byte{a, b, a} {
+			var m protobufs.AgentToServer
+			if proto.Unmarshal(body, &m) != nil || newReport(&m) == nil {
+				continue
+			}
+			if out := c.report(newReport(&m), credential{shared: true}, now); out.RemoteConfig != nil && string(out.RemoteConfig.Config.ConfigMap[opamp.ConfigName].Body) != listA {
+				t.Errorf("offer %v", out.RemoteConfig)
+			}
+			c.fleet(now)
+			c.find("", "", now)
+			if len(c.agents) > 1 {
+				t.Errorf("%d agents are kept", len(c.agents))
+			}
+		}
+	})
+}
+
+// FuzzState: decode returns a state or an error, and decodes its own encoding again.
+func FuzzState(f *testing.F) {
+	f.Add([]byte(`{"format":2,"cohorts":{"a":{"name":"a","rollout":{"id":1,"stage":0}}},"members":{"a":{"01000000-0000-0000-0000-000000000007":{"before":{"series":1}}}}}`))
+	f.Add([]byte(`{"lists":{"00":{"hash":"00"}}}`))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		state, again := newSaved(), newSaved()
+		if state.decode(append([]byte(checksum(content)+"\n"), content...)) != nil {
+			return
+		}
+		text, err := state.encode()
+		if err = errors.Join(err, again.decode(text)); err != nil || len(again.cohorts) != len(state.cohorts) || len(again.lists) != len(state.lists) {
+			t.Errorf("%+v is read again as %+v: %v", state, again, err)
+		}
+	})
 }

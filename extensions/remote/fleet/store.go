@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 
 	"warpgauge/pkg/file"
@@ -13,18 +14,17 @@ import (
 
 const (
 	stateFile     = "fleet.json"
-	beforeFile    = "fleet.before.json" // the state before the last write
+	copyFile      = "fleet.copy.json"
 	lockFile      = "fleet.lock"
 	maxStateBytes = 512 << 20 // this server never writes a larger file
 	stateFormat   = 2         // format 1, of version 0.1.0, was another file
 )
 
-// store replaces the state file with each write, and keeps the former one. A write returns when the state is on disk.
+// store replaces the state file and its copy with each write. A write returns when the state is on disk.
 type store struct {
 	dir     file.Private
 	lock    *os.File // locks out a second server
-	last    []byte   // the good content on disk
-	damaged error    // of the newest state; that before it is in use
+	damaged error    // of the state file, or it is not there; the copy is in use
 }
 
 // saved is the state that survives a restart.
@@ -58,39 +58,41 @@ func openStore(dir file.Private) (*store, *saved, error) {
 	}
 	s := &store{dir: dir, lock: lock}
 	state, err := s.read(stateFile)
-	if err != nil {
+	if err == nil {
+		return s, state, nil
+	}
+	state, none := s.read(copyFile)
+	switch {
+	case none == nil:
 		s.damaged = err
-		if state, err = s.read(beforeFile); err == nil && s.last == nil {
-			err = errors.New("there is none before it")
-		}
+		return s, state, nil
+	case errors.Is(err, fs.ErrNotExist) && errors.Is(none, fs.ErrNotExist):
+		return s, newSaved(), nil
 	}
-	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("%w; without the files %s and %s each cohort begins with its first stage", s.damaged, stateFile, beforeFile), err, lock.Close())
-	}
-	return s, state, nil
+	return nil, nil, errors.Join(fmt.Errorf("%w; without the files %s and %s each cohort begins with its first stage", err, stateFile, copyFile), none, lock.Close())
 }
 
-// read reads a state; without the file it is empty.
+// read reads a state.
 func (s *store) read(name string) (*saved, error) {
 	state := newSaved()
 	text, err := s.dir.Read(name, maxStateBytes)
-	if err == nil && text != nil {
+	if err == nil && text == nil {
+		err = fs.ErrNotExist
+	}
+	if err == nil {
 		err = state.decode(text)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read state %q: %w", name, err)
 	}
-	s.last = text
 	return state, nil
 }
 
-// decode parses the file's content: the checksum of the rest in the first line, except in files of version 0.1.0.
+// decode parses the file's content, whose first line is the checksum of the rest.
 func (a *saved) decode(text []byte) error {
-	if sum, rest, _ := bytes.Cut(text, []byte("\n")); !bytes.HasPrefix(text, []byte("{")) {
-		if string(sum) != checksum(rest) {
-			return errors.New("it is damaged: its checksum differs")
-		}
-		text = rest
+	sum, text, _ := bytes.Cut(text, []byte("\n"))
+	if string(sum) != checksum(text) {
+		return errors.New("it is damaged: its checksum differs")
 	}
 	var d document
 	if err := json.Unmarshal(text, &d); err != nil {
@@ -143,8 +145,8 @@ func checksum(text []byte) string { return fmt.Sprintf("%x", sha256.Sum256(text)
 
 func (s *store) write(state *saved) error {
 	text, err := state.encode()
-	if err == nil && s.last != nil {
-		err = s.dir.Write(beforeFile, s.last)
+	if err == nil {
+		err = s.dir.Write(copyFile, text)
 	}
 	if err == nil {
 		err = s.dir.Write(stateFile, text)
@@ -152,8 +154,5 @@ func (s *store) write(state *saved) error {
 	if err != nil {
 		return fmt.Errorf("write state: %w", err)
 	}
-	s.last = text
 	return nil
 }
-
-func (s *store) close() error { return s.lock.Close() }

@@ -20,7 +20,7 @@ func TestStateDamaged(t *testing.T) {
 	f := func(content, want string) {
 		t.Helper()
 		dir := file.Private{Path: t.TempDir()}
-		must(t, errors.Join(os.Chmod(dir.Path, 0o700), dir.Write(stateFile, []byte(content))))
+		must(t, errors.Join(os.Chmod(dir.Path, 0o700), dir.Write(stateFile, []byte(checksum([]byte(content))+"\n"+content))))
 		if _, _, err := openStore(dir); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v, want %q", content, err, want)
 		}
@@ -49,6 +49,19 @@ func TestStateDamaged(t *testing.T) {
 	if s.open(); s.core.store.damaged != nil || s.core.cohorts["all"].Stable != hashOf(listA) {
 		t.Errorf("the whole state: %v", s.core.store.damaged)
 	}
+	s.offerList(listB)
+	s.until("list B is stable", time.Hour, func() bool { return s.core.cohorts["all"].Stable == hashOf(listB) })
+	s.command("rollback") // lasts, whichever file is lost
+	for _, lost := range []string{stateFile, copyFile} {
+		must(t, os.Remove(filepath.Join(s.dir, lost)))
+		if s.open(); (s.core.store.damaged == nil) != (lost == copyFile) || s.core.cohorts["all"].Stable != hashOf(listA) {
+			t.Errorf("without %s: %v", lost, s.core.store.damaged)
+		}
+		must(t, s.core.save(s.now))
+	}
+	if _, _, err := openStore(s.core.store.dir); err == nil || !strings.Contains(err.Error(), "another process uses the directory") {
+		t.Errorf("a second server opened the state: %v", err)
+	}
 }
 
 // TestDiskFull: without a writable state no stage begins. A stop still happens, and is saved later.
@@ -74,14 +87,6 @@ func TestDiskFull(t *testing.T) {
 	s.open()
 	if s.state() != Stopped || s.core.cohorts["all"].Rejected != hashOf(listB) {
 		t.Errorf("after a start: %s, rejected %q", s.state(), s.core.cohorts["all"].Rejected)
-	}
-}
-
-// TestStateLocked: two servers cannot use one file.
-func TestStateLocked(t *testing.T) {
-	s := newSim(t, 1, "")
-	if _, _, err := openStore(s.core.store.dir); err == nil || !strings.Contains(err.Error(), "another process uses the directory") {
-		t.Errorf("a second server opened the state: %v", err)
 	}
 }
 
