@@ -252,8 +252,7 @@ func (a *Agent) offered(o *offer) {
 			return
 		}
 		// The cause of a failure may be over.
-		again := a.status.GetStatus() == protobufs.RemoteConfigStatuses_RemoteConfigStatuses_FAILED && o.list != nil && time.Since(a.tried) > retryFailed
-		if !again {
+		if a.status.GetStatus() != protobufs.RemoteConfigStatuses_RemoteConfigStatuses_FAILED || o.list == nil || time.Since(a.tried) <= retryFailed {
 			a.known.RemoteConfigStatus = nil // a server that repeats the offer does not know its status
 			return
 		}

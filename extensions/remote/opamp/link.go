@@ -46,7 +46,7 @@ func (a *Agent) send(ctx context.Context, m *protobufs.AgentToServer, within tim
 	body, err := io.ReadAll(io.LimitReader(answer.Body, limit+1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("read the answer: %w", err)
+		return nil, fmt.Errorf("read the answer: %w", transport.Plain(err, within))
 	case int64(len(body)) > limit:
 		return nil, fmt.Errorf("the server's message is too long: more than %d bytes", limit)
 	}

@@ -2,16 +2,13 @@
 // receives field lists. It ignores everything else a server can send, without decoding it:
 // packages, connection settings, restart commands, custom messages and own-telemetry settings.
 //
-// The transport is our own, over opamp-go's package protobufs. We measured the client of opamp-go v0.23.0 and rejected
-// it: it reads answers of any length (1 GiB took 3.4 GB of memory; the specification requires a bound), has no time
-// limit, neither backs off nor keeps its report after HTTP status 500, polls without jitter, and adds 580 kB to a
-// program. This package's libraries add 300 kB.
+// The client of opamp-go v0.23.0 reads answers of any length without a time limit, and neither backs off nor keeps its report
+// after HTTP status 500. So this package has its own.
 //
 // One goroutine does all the work, except that a second one delivers a list.
 package opamp
 
-// Names that agent and server share, in addition to OpenTelemetry's (service.name,
-// service.instance.id, service.version, host.name, os.type).
+// Names that agent and server share, in addition to OpenTelemetry's.
 const (
 	ServiceName = "warpgauge"
 

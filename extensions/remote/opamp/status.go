@@ -35,23 +35,19 @@ const capabilities = uint64(protobufs.AgentCapabilities_AgentCapabilities_Report
 func (a *Agent) message() (changed, whole *protobufs.AgentToServer) {
 	facts, running := a.o.Node.Facts(), a.o.Node.Effective()
 	changed, whole = a.envelope(), a.envelope()
-	whole.AgentDescription = a.description(&facts)
-	if !proto.Equal(whole.AgentDescription, a.known.AgentDescription) {
-		changed.AgentDescription = whole.AgentDescription
-	}
-	whole.Health = a.health(&facts, running)
-	if !proto.Equal(whole.Health, a.known.Health) {
-		changed.Health = whole.Health
-	}
-	whole.EffectiveConfig = effectiveConfig(running)
-	if !proto.Equal(whole.EffectiveConfig, a.known.EffectiveConfig) {
-		changed.EffectiveConfig = whole.EffectiveConfig
-	}
-	whole.RemoteConfigStatus = a.status
-	if !proto.Equal(whole.RemoteConfigStatus, a.known.RemoteConfigStatus) {
-		changed.RemoteConfigStatus = whole.RemoteConfigStatus
-	}
+	whole.AgentDescription, changed.AgentDescription = part(a.description(&facts), a.known.AgentDescription)
+	whole.Health, changed.Health = part(a.health(&facts, running), a.known.Health)
+	whole.EffectiveConfig, changed.EffectiveConfig = part(effectiveConfig(running), a.known.EffectiveConfig)
+	whole.RemoteConfigStatus, changed.RemoteConfigStatus = part(a.status, a.known.RemoteConfigStatus)
 	return changed, whole
+}
+
+// part returns a part of a message, and again unless the server has it.
+func part[T proto.Message](now, known T) (whole, changed T) {
+	if !proto.Equal(now, known) {
+		changed = now
+	}
+	return now, changed
 }
 
 // envelope returns the parts that every message has.
@@ -203,18 +199,13 @@ func statusOf(hash []byte, out *lists.Outcome) *protobufs.RemoteConfigStatus {
 	case lists.Reported:
 		return failed(hash, ReportOnly+": it would be applied", out.Running)
 	}
-	return failed(hash, reason(out), out.Running)
-}
-
-// reason returns the text for a refused list, with every wrong line.
-func reason(out *lists.Outcome) string {
 	parts := []string{out.Err.Error()}
 	for _, r := range out.Refused {
 		if !strings.Contains(parts[0], r.Text) {
 			parts = append(parts, r.String())
 		}
 	}
-	return strings.Join(parts, "; ")
+	return failed(hash, strings.Join(parts, "; "), out.Running)
 }
 
 // attribute returns an attribute whose value is a text, a list of texts, or a number.

@@ -1,5 +1,4 @@
-// Package transport sends requests to servers of field lists: it rotates credentials, limits redirects and removes secrets
-// from errors.
+// Package transport asks servers of field lists: it rotates credentials, limits redirects and removes secrets from errors.
 package transport
 
 import (
@@ -13,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/textproto"
 	"net/url"
 	"regexp"
 	"slices"
@@ -24,8 +24,7 @@ import (
 	"warpgauge/pkg/file"
 )
 
-// Credentials are files with this node's credentials and the trusted CAs. An empty path means none;
-// an empty CAFile means the system's CAs.
+// Credentials are files with this node's credentials and the trusted CAs. An empty path means none; of CAs: the system's.
 type Credentials struct {
 	TokenFile string // a bearer token
 	CAFile    string // PEM
@@ -42,8 +41,7 @@ const (
 	idleConnection = 90 * time.Second
 )
 
-// Transport sends requests to one server. It reads the Credentials' files before each request. It
-// is safe for concurrent use.
+// Transport sends requests to one server. It reads the Credentials' files before each. It is safe for concurrent use.
 type Transport struct {
 	c      Credentials
 	server *url.URL
@@ -103,8 +101,7 @@ func (t *Transport) token(ctx context.Context) (string, error) {
 	return string(text), nil
 }
 
-// renew reads the files and replaces the transport if one changed. Connections with the old
-// certificates close when they become idle.
+// renew reads the files and replaces the transport if one changed. Connections with old certificates close once idle.
 func (t *Transport) renew(ctx context.Context) (*http.Transport, error) {
 	var now [3][]byte
 	for i, path := range []string{t.c.CAFile, t.c.CertFile, t.c.KeyFile} {
@@ -185,8 +182,7 @@ func Fault(r *http.Response) *ServerError {
 
 var quotes = regexp.MustCompile("\"(?:[^\"\\\\]|\\\\.)*\"|`[^`]*`")
 
-// Hide returns a message without its quotations from an answer, which may come from elsewhere and be secret. Names that are known
-// stay.
+// Hide returns a message without its quotations from an answer, which may be secret. Names that are known stay.
 func Hide(message string, known func(string) bool) string {
 	return quotes.ReplaceAllStringFunc(message, func(quoted string) string {
 		if name, err := strconv.Unquote(quoted); err == nil && known(name) {
@@ -210,6 +206,20 @@ func Plain(err error, within time.Duration) error {
 	if e := new(net.DNSError); errors.As(err, &e) { // a redirect may have named the host
 		return fmt.Errorf("the server's name cannot be resolved: %s", e.Err)
 	}
+	if _, is := errors.AsType[*tls.CertificateVerificationError](err); is { // its text has the certificate's names
+		_, unknown := errors.AsType[x509.UnknownAuthorityError](err)
+		_, another := errors.AsType[x509.HostnameError](err)
+		switch {
+		case unknown:
+			return errors.New("the server's certificate is of an unknown authority")
+		case another:
+			return errors.New("the server's certificate is for another name")
+		}
+		return errors.New("the server's certificate has expired or is not valid")
+	}
+	if _, is := errors.AsType[textproto.ProtocolError](err); is { // its text has lines of the answer
+		return errors.New("the server's answer is not HTTP")
+	}
 	return errors.New(Hide(err.Error(), func(string) bool { return false }))
 }
 
@@ -221,8 +231,7 @@ func Jitter(d time.Duration) time.Duration {
 // maxRedirects bounds the redirects of a request.
 const maxRedirects = 3
 
-// Redirect is a CheckRedirect of http.Client. It allows a few redirects, and none from https to http. With other origins, it
-// allows none to private addresses.
+// Redirect is a CheckRedirect of http.Client. It allows a few redirects, none from https to http or to private addresses.
 func Redirect(next *http.Request, via []*http.Request, otherOrigins bool) error {
 	next.Header.Del("Referer") // its query can contain secrets
 	switch same := next.URL.Scheme == via[0].URL.Scheme && next.URL.Host == via[0].URL.Host; {
@@ -230,8 +239,6 @@ func Redirect(next *http.Request, via []*http.Request, otherOrigins bool) error 
 		return fmt.Errorf("the server redirects more than %d times", maxRedirects)
 	case via[0].URL.Scheme == "https" && next.URL.Scheme != "https", via[len(via)-1].URL.Scheme == "https" && next.URL.Scheme != "https":
 		return errors.New("the server redirects from https to http, which is not followed")
-	case next.URL.Scheme != "https" && next.URL.Scheme != "http":
-		return errors.New("the server redirects to a URL that is not of the web")
 	case same:
 		return nil
 	case !otherOrigins:
@@ -251,7 +258,17 @@ type elsewhere struct{}
 
 var errPrivate = errors.New("the server redirects to a private address, which is not followed")
 
-func private(at netip.Addr) bool { return !at.Unmap().IsGlobalUnicast() || at.Unmap().IsPrivate() }
+// reserved has the private and special networks that netip does not know. The IPv6 ones carry IPv4 addresses.
+var reserved = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("192.0.0.0/24"),
+	netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("240.0.0.0/4"),
+	netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("64:ff9b:1::/48"), netip.MustParsePrefix("2002::/16"),
+}
+
+func private(at netip.Addr) bool {
+	at = at.Unmap().WithZone("")
+	return !at.IsGlobalUnicast() || at.IsPrivate() || slices.ContainsFunc(reserved, func(n netip.Prefix) bool { return n.Contains(at) })
+}
 
 // control is the ControlContext of net.Dialer. It sees the address that a redirect's name was resolved to.
 func control(ctx context.Context, _, address string, _ syscall.RawConn) error {

@@ -16,6 +16,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/textproto"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -81,7 +82,7 @@ func get(t *testing.T, tr *Transport, u *url.URL) string {
 	must(t, err)
 	answer, err := client.Do(r)
 	if err != nil {
-		return "error: " + err.Error()
+		return "error: " + Plain(err, 0).Error()
 	}
 	defer answer.Body.Close()
 	text, _ := io.ReadAll(answer.Body)
@@ -139,12 +140,18 @@ func TestCredentialsRotate(t *testing.T) {
 	wantIn(t, get(t, tr, u), "no certificate in PEM")
 }
 
-func TestServerCertificateThatHasExpired(t *testing.T) {
+// TestServerCertificate: an error has nothing of the certificate, nor of a header.
+func TestServerCertificate(t *testing.T) {
 	dir := t.TempDir()
 	ca, _, server := certify(t, dir, "server", time.Now().Add(-time.Minute))
 	u := secure(t, server, tls.NoClientCert)
 	wantIn(t, get(t, New(u, Credentials{CAFile: ca}), u), "expired")
-	wantIn(t, get(t, New(u, Credentials{}), u), "certificate")
+	ca, _, server = certify(t, dir, "secret", time.Now().Add(time.Hour))
+	u = secure(t, server, tls.NoClientCert)
+	wantIn(t, get(t, New(u, Credentials{}), u), "of an unknown authority")
+	u.Host = strings.Replace(u.Host, "127.0.0.1", "localhost", 1)
+	wantIn(t, get(t, New(u, Credentials{CAFile: ca}), u), "for another name")
+	wantIn(t, Plain(fmt.Errorf("broken: %w", textproto.ProtocolError("malformed MIME header line: secret")), 0).Error(), "is not HTTP")
 }
 
 // TestRedirect: another origin needs permission, and is never a private address.
@@ -163,10 +170,9 @@ func TestRedirect(t *testing.T) {
 	f("http://lists.example:81/b", false, "another origin")
 	f("https://other.example/b", false, "another origin")
 	f("http://192.0.2.7/b", true, "")
-	for _, private := range []string{"127.0.0.1", "10.1.2.3", "192.168.1.1", "169.254.169.254", "[::1]", "[fe80::1]", "[fd00::1]", "[::ffff:10.0.0.1]", "0.0.0.0"} {
+	for _, private := range []string{"127.0.0.1", "10.1.2.3", "192.168.1.1", "169.254.169.254", "[::1]", "[fe80::1]", "[fd00::1]", "[::ffff:10.0.0.1]", "0.0.0.1", "100.64.0.1", "192.0.0.192", "198.19.0.1", "240.0.0.1", "[64:ff9b::a00:1%25x]", "[64:ff9b:1::a00:1]", "[2002:a00:1::]"} {
 		f("http://"+private+"/latest/meta-data", true, "private address")
 	}
-	f("gopher://lists.example/", true, "not of the web")
 }
 
 // TestRedirectToNameOfPrivateAddress: what counts is the address that the name has when it is dialled.
