@@ -17,10 +17,7 @@ type Extension struct{ Settings }
 // NewExtension returns the extension with the defaults of its flags.
 func NewExtension() *Extension { return &Extension{Settings: defaults()} }
 
-var (
-	_ exporter.Extension = (*Extension)(nil)
-	_ exporter.Guard     = (*Extension)(nil)
-)
+var _ exporter.Guard = (*Extension)(nil)
 
 // Start implements exporter.Extension. It serves the list that was saved on disk.
 func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, error) {
@@ -37,10 +34,9 @@ func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, 
 	return []exporter.Stage{{Name: "lists of " + r.origin, Run: r.Run}}, nil, nil
 }
 
-// ParseGuarded implements exporter.Guarded for the command check: it parses a list by the rules for server lists. refused
-// returns the guard's refusals for the devices of a View.
+// ParseGuarded implements exporter.Guard for the command check.
 func (e *Extension) ParseGuarded(in *config.Content, files *lists.Files) (p *lists.Parsed, refused func(*view.View) ([]field.Problem, error)) {
-	guard, suffix := newGuard(&e.Settings), filepath.Ext(in.Name)
+	guard, suffix := Guard{e.Limits, e.Allow}, filepath.Ext(in.Name)
 	p = guard.Parse(&lists.Offer{Origin: in.Name, Content: in.CSV, YAML: suffix == ".yaml" || suffix == ".yml"}, files)
 	return p, func(v *view.View) (out []field.Problem, err error) {
 		all, err := guard.Examine(p, v)

@@ -15,12 +15,7 @@ import (
 // Guard checks a server's list. Only flags set its limits.
 type Guard struct {
 	Limits
-	Profiling      bool // allow DCGM_FI_PROF_…
-	ChangingLabels bool // allow labels whose values change all the time
-}
-
-func newGuard(s *Settings) Guard {
-	return Guard{Limits: s.Limits, Profiling: slices.Contains(s.Allow, AllowProfiling), ChangingLabels: slices.Contains(s.Allow, AllowChangingLabels)}
+	Allow []string // AllowProfiling, AllowChangingLabels
 }
 
 // maxRefusals bounds the refusals of one list.
@@ -34,8 +29,7 @@ type Parser interface {
 // errRefused means that the refusals have the reasons.
 var errRefused = errors.New("the list is refused")
 
-// Parse parses a server's list. It also reports problems that only server lists can have: a length above the guard's
-// limit and an invalid validity comment.
+// Parse parses a server's list. It also reports a length above the guard's limit and an invalid validity comment.
 func (g *Guard) Parse(o *lists.Offer, parser Parser) *lists.Parsed {
 	if n := int64(len(o.Content)); n > g.Bytes {
 		text := fmt.Sprintf("the list has %d bytes, which is more than %d (--remote-limit bytes)", n, g.Bytes)
@@ -54,8 +48,7 @@ func (g *Guard) Parse(o *lists.Offer, parser Parser) *lists.Parsed {
 	return p
 }
 
-// Examine returns what the guard refuses in a list on a node with the View's devices. It returns an error if the
-// list cannot be applied.
+// Examine returns what the guard refuses in a list on a node with the View's devices, with an error if it cannot be applied.
 func (g *Guard) Examine(p *lists.Parsed, v *view.View) (refused []lists.Refusal, err error) {
 	for i := range p.Problems {
 		if r := &p.Problems[i]; r.Severity == field.Error {
@@ -106,9 +99,9 @@ func (g *Guard) refuses(f *field.Field) string {
 	switch {
 	case f.Interval > 0 && f.Interval < g.Interval:
 		return fmt.Sprintf("the interval %v is shorter than %v (--remote-limit interval)", f.Interval, g.Interval)
-	case !g.Profiling && f.Desc.ID.Profiling():
+	case !slices.Contains(g.Allow, AllowProfiling) && f.Desc.ID.Profiling():
 		return "profiling fields come from a server only with --remote-allow=profiling"
-	case !g.ChangingLabels && f.Changes() && f.Desc.Cost == field.EachTick:
+	case !slices.Contains(g.Allow, AllowChangingLabels) && f.Changes() && f.Desc.Cost == field.EachTick:
 		return "labels that change all the time come from a server only with --remote-allow=changing-labels"
 	}
 	return ""

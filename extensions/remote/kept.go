@@ -58,10 +58,8 @@ func loadKept(dir file.Private) (k kept, err error) {
 		return k, nil
 	}
 	text, err := dir.Read(keptName, maxKept)
-	if err != nil {
-		return k, fmt.Errorf("read the kept list: %w", err)
-	} else if text == nil {
-		return k, nil
+	if err != nil || text == nil {
+		return k, err
 	}
 	sum, rest, _ := bytes.Cut(text, []byte("\n"))
 	if string(sum) != hashOf(rest) {

@@ -19,6 +19,7 @@ import (
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/file"
 	"warpgauge/pkg/lists"
+	"warpgauge/pkg/view"
 )
 
 // Manager decides on a server's lists and proposes the accepted ones to the Desk. Deliver, Answered, Unreachable and Refused
@@ -40,6 +41,8 @@ type Manager struct {
 	changes *rate.Limiter
 	costly  map[string]string // by hash: why a list was withdrawn
 	failure failure
+	large   field.List // the largest that was replaced within lossesIn
+	largeAt time.Time  // when it was last in service
 
 	saving  sync.Mutex           // held while the state is written
 	unsaved atomic.Pointer[kept] // nil: everything is written
@@ -53,6 +56,7 @@ const (
 	applyTimeout = time.Minute
 	maxChanges   = 10
 	changesIn    = 10 * time.Minute
+	lossesIn     = time.Hour
 	firstRetry   = time.Minute // after a list could not be applied
 	lastRetry    = time.Hour
 )
@@ -62,7 +66,7 @@ func newManager(o Options) *Manager {
 	origin := transport.Origin(o.Settings.URL)
 	o.Desk.SetDelivery(lists.Delivery{Mode: o.Settings.Mode, Origin: origin, Status: lists.Waiting, Text: "no list was delivered yet", Since: time.Now()})
 	return &Manager{
-		o: o, origin: origin, guard: newGuard(o.Settings), log: o.Logger.Named("remote").With(zap.String("origin", origin)),
+		o: o, origin: origin, guard: Guard{o.Settings.Limits, o.Settings.Allow}, log: o.Logger.Named("remote").With(zap.String("origin", origin)),
 		dir:     file.Private{Path: o.Settings.Directory, Of: "lists", Flag: "remote-directory"},
 		changes: rate.NewLimiter(rate.Every(changesIn/maxChanges), maxChanges), costly: map[string]string{},
 	}
@@ -71,8 +75,7 @@ func newManager(o Options) *Manager {
 // reports tells whether lists are only checked and compared.
 func (m *Manager) reports() bool { return m.o.Settings.Mode == ModeReport }
 
-// restore serves the saved list, so that the exporter can start without the server. New calls it once, before the engine
-// runs.
+// restore serves the saved list, for a start without the server. New calls it once, before the engine runs.
 func (m *Manager) restore() {
 	if m.reports() {
 		return
@@ -271,8 +274,7 @@ type failure struct {
 	err   error
 }
 
-// tooOften returns an error after too many changes, or too soon after a list failed: each change restarts the session of every
-// collector.
+// tooOften returns an error after too many changes, or too soon after a list failed: each change restarts every session.
 func (m *Manager) tooOften(list string) error {
 	if f := &m.failure; f.list != list {
 		m.failure = failure{}
@@ -399,13 +401,15 @@ func (m *Manager) returns(l *List) bool {
 	return now == nil && !m.served || now != nil && now.Former == l.Hash
 }
 
-// loses returns why a list takes too many fields of the list in service away, or "".
+// loses returns why a list takes away too many fields of the list in service, or of a larger one within the hour before, or "".
 func (m *Manager) loses(next *List) string {
 	if m.returns(next) {
 		return ""
 	}
-	now := m.o.Desk.Status().InService.Fields
-	return m.guard.loses(len(missing(next.Fields, now)), len(now.Fields), "fields")
+	if now := m.o.Desk.Status().InService.Fields; len(now.Fields) >= len(m.large.Fields) || time.Since(m.largeAt) > lossesIn {
+		m.large, m.largeAt = now, time.Now()
+	}
+	return m.guard.loses(len(missing(next.Fields, m.large)), len(m.large.Fields), "fields")
 }
 
 // trial measures the cost of a new list.
@@ -425,16 +429,7 @@ const (
 
 // Run ends expired lists and lists that cost or lose too much, until ctx ends.
 func (m *Manager) Run(ctx context.Context) error {
-	tick := time.NewTicker(checkEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-			_ = m.inTurn(ctx, m.check) // it fails only if ctx has ended
-		}
-	}
+	return view.Every(ctx, checkEvery, func(time.Time) { _ = m.inTurn(ctx, m.check) }) // inTurn fails only if ctx has ended
 }
 
 // check ends the list in service if it has expired, or costs or loses too much.

@@ -234,6 +234,14 @@ func TestDeliver(t *testing.T) {
 	}
 	b.Answered()
 	testkit.Equal(t, "state after an answer", lists.Applied, b.state().Condition())
+	turn, err := b.o.Desk.Begin(t.Context())
+	must(t, err)
+	defer turn.End()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if out := b.Deliver(ctx, &lists.Offer{Content: []byte(listB)}); out.Answer != lists.Failed || !errors.Is(out.Err, context.Canceled) {
+		t.Errorf("outcome = %+v", out)
+	}
 }
 
 // TestWithdrawal: an offer without content returns the node to its local list, over a restart too.
@@ -254,18 +262,6 @@ func TestWithdrawal(t *testing.T) {
 	}
 	out := b.want("other", "DCGM_FI_DEV_SM_CLOCK, gauge, c\n", lists.Refused, lists.Refused, "b local")
 	testkit.Has(t, "outcome", out.Err.Error(), "takes away 1 of 1 fields")
-}
-
-func TestDeliverThatEndsWaitsForNothing(t *testing.T) {
-	b := newBench(t)
-	turn, err := b.o.Desk.Begin(t.Context())
-	must(t, err)
-	defer turn.End()
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if out := b.Deliver(ctx, &lists.Offer{Content: []byte(listB)}); out.Answer != lists.Failed || !errors.Is(out.Err, context.Canceled) {
-		t.Errorf("outcome = %+v", out)
-	}
 }
 
 func TestReportChangesNothing(t *testing.T) {
@@ -386,6 +382,17 @@ func TestListThatTakesAway(t *testing.T) {
 		b.set(func() { b.series = 10 })
 		time.Sleep(trialTime + 2*time.Second)
 		b.wantService("local c local")
+		b = newBench(t)
+		const half = "DCGM_FI_DEV_SM_CLOCK, gauge, c\nDCGM_FI_DEV_FB_USED, gauge, m\n"
+		b.want("half", half, lists.Applied, lists.Applied, "c") // the first list
+		b.want("four", half+listB, lists.Applied, lists.Applied, "c b")
+		b.want("half", half, lists.Applied, lists.Applied, "c b c") // the one before
+		b.want("four", half+listB, lists.Applied, lists.Applied, "c b c b")
+		b.want("b", listB, lists.Applied, lists.Applied, "c b c b b")       // half of it
+		out = b.want("a", listA, lists.Refused, lists.Refused, "c b c b b") // half of that
+		testkit.Has(t, "outcome", out.Err.Error(), "takes away 3 of 4 fields")
+		time.Sleep(lossesIn + time.Second)
+		b.want("a", listA, lists.Applied, lists.Applied, "c b c b b local") //nolint:dupword // an hour later
 	})
 }
 

@@ -20,8 +20,7 @@ import (
 	"warpgauge/pkg/session"
 )
 
-// identity returns this node's identity. The instance id depends on the machine and on what distinguishes exporters on one
-// machine.
+// identity returns this node's identity. Exporters on one machine have different ids.
 func (r *Remote) identity(ctx context.Context) opamp.Identity {
 	cfg := r.o.Config
 	hostname := r.o.Hostname

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"go.uber.org/zap"
 
 	"warpgauge/extensions/remote/opamp"
@@ -66,11 +67,10 @@ func New(ctx context.Context, o Options) (*Remote, error) {
 	r := &Remote{Manager: newManager(o)}
 	if scheme, ok := strings.CutPrefix(u.Scheme, "opamp+"); ok {
 		u.Scheme = scheme
-		ignored := prometheus.NewCounterVec(prometheus.CounterOpts{
+		ignored := promauto.With(o.Registerer).NewCounterVec(prometheus.CounterOpts{
 			Name: "warpgauge_opamp_ignored_offers_total",
 			Help: "Messages of the OpAMP server with something that the agent does not take: packages, connection settings, restart command, custom message.",
 		}, []string{"offer"})
-		o.Registerer.MustRegister(ignored)
 		r.source = opamp.New(opamp.Options{
 			URL: u, Transport: transport.New(u, c.Credentials), Interval: c.Interval, MaxBytes: c.Limits.Bytes,
 			Identity: r.identity(ctx), Node: r, Desk: r, Ignored: ignored, Logger: o.Logger,

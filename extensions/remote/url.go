@@ -3,6 +3,8 @@ package remote
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -120,22 +122,41 @@ func (u *URL) fetch(ctx context.Context) (o *lists.Offer, etag string, err error
 	switch {
 	case err != nil:
 		return nil, "", fmt.Errorf("read the answer: %w", transport.Plain(err, requestTimeout))
-	case len(content) == 0:
-		return nil, "", errors.New("the answer is empty")
 	case int64(len(content)) > u.maxBytes:
 		return nil, "", fmt.Errorf("the answer has more than %d bytes (--remote-limit bytes)", u.maxBytes)
 	}
-	h := answer.Header
-	switch endless := answer.ContentLength < 0 && len(answer.TransferEncoding) == 0 && answer.ProtoMajor < 2; {
-	case endless && (h.Get("Repr-Digest")+h.Get("Content-Digest")+h.Get("Digest") != "" || h.Get("Trailer") != ""):
-		return nil, "", errors.New("the answer has a digest and no length: it may be cut; use a server that sends the length")
-	case endless && !bytes.HasSuffix(content, []byte("\n")):
-		return nil, "", errors.New("the answer has no length and ends in the middle of a line")
+	if err := whole(answer, content); err != nil {
+		return nil, "", err
 	}
 	etag = printable(answer.Header.Get("ETag"))
 	return &lists.Offer{
 		Origin: transport.Origin(u.url.String()), Revision: revision(etag, answer.Header.Get("Last-Modified")), Content: content, YAML: isYAML(answer),
 	}, etag, nil
+}
+
+// whole returns an error if an answer may have been cut or changed.
+func whole(a *http.Response, content []byte) error {
+	if !bytes.HasSuffix(content, []byte("\n")) {
+		return errors.New("the answer does not end with a whole line")
+	}
+	sum := sha256.Sum256(content)
+	want := "sha-256=:" + base64.StdEncoding.EncodeToString(sum[:]) + ":"
+	digests := slices.Concat(a.Header["Repr-Digest"], a.Header["Content-Digest"], a.Trailer["Repr-Digest"], a.Trailer["Content-Digest"])
+	for _, d := range digests {
+		if strings.Contains(d, "sha-256=:") && !strings.Contains(d, want) {
+			return errors.New("the answer has another SHA-256 than its digest says")
+		}
+	}
+	missing := len(a.Header["Trailer"]) > 0 // Go leaves it there if the answer can have no trailers
+	for _, values := range a.Trailer {
+		missing = missing || values == nil
+	}
+	digests = slices.Concat(digests, a.Header["Digest"], a.Header["Content-Md5"], a.Header["X-Goog-Hash"])
+	endless := a.ContentLength < 0 && len(a.TransferEncoding) == 0 && a.ProtoMajor < 2
+	if missing || endless && len(digests) > 0 {
+		return errors.New("the answer lacks a promised trailer, or has a digest and no length: it may be cut")
+	}
+	return nil
 }
 
 // maxHeader bounds the stored header values, in bytes.

@@ -9,8 +9,7 @@ import (
 	"warpgauge/pkg/lists"
 )
 
-// mark begins a comment line with instructions for the exporter. CSV and YAML both have such
-// comments, and other readers skip them.
+// mark begins a comment line, in CSV and YAML, with instructions for the exporter.
 const mark = "# warpgauge:"
 
 // maxDirective bounds the length of a marked line.
