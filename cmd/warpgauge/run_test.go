@@ -119,7 +119,7 @@ func TestDevices(t *testing.T) {
 	testkit.Times(t, 8, o.Out, "fake       up     gpu")
 
 	mig := execute(t, nil, simulated("devices", "--fake-profile=dgx-a100-mig", "-d", "g:0+i:7")...)
-	testkit.Times(t, 1, mig.Out, " gpu ")
+	testkit.Times(t, 2, mig.Out, " gpu ") // GPU 2 is read for the health of its instance
 	testkit.Times(t, 1, mig.Out, " instance ")
 
 	none := execute(t, nil, "devices", "--enable-only=nvml")
