@@ -80,35 +80,45 @@ func TestE2EAttack(t *testing.T) {
 		{"2000 addresses, silent", nil, 300, apart(2000, func(ctx context.Context, c net.Conn) { _, _ = c.Read(make([]byte, 1)) })},
 		{"1200 addresses, slow readers of 200 GPUs", []string{"--fake-devices=200"}, 500, apart(1200, slowReader)},
 		{"600 addresses, TLS that stalls", encrypted, 300, apart(600, trickle("\x16\x03\x01"))},
-		{"600 addresses that ask each second", nil, 300, apart(600, asking("/metrics"))},
-		{"128 streams of 200 GPUs", []string{"--fake-devices=200"}, 500, clients(128, asking("/api/v1/stream"))},
+		{"600 addresses that ask each second", nil, 300, apart(600, asking("/metrics", time.Second))},
+		{"2000 addresses that ask each 3 s", nil, 300, apart(2000, asking("/metrics", 3*time.Second))},
+		{"128 streams of 200 GPUs", []string{"--fake-devices=200"}, 500, clients(128, asking("/api/v1/stream", time.Second))},
 		{"64 addresses, wrong passwords", users, 300, apart(64, wrongPasswords)},
 		{afterRestart, users, 300, apart(64, wrongPasswords)},
 		{"lists that are FIFOs, devices, 10 GB", []string{"--enable-reload-endpoint", "-f", list}, 300, hostileLists(list)},
 	} {
 		t.Run(strings.ReplaceAll(attack.name, " ", "_"), func(t *testing.T) {
 			e := serve(t, exe, attack.args...)
-			h := newHonest(t, e)
+			h, patient := newHonest(t, e, 1), make([]*honest, 20)
 			if attack.name != afterRestart {
-				h.once(t) // from now on its password is cached
+				h.once(t.Context()) // from now on its password is cached
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(seconds)*time.Second)
 			defer cancel()
 			var attackers sync.WaitGroup
 			_, address, _ := strings.Cut(e.url, "://")
 			attackers.Go(func() { attack.attack(ctx, address) })
+			for i := range patient {
+				patient[i] = newHonest(t, e, byte(i+10))
+				if attack.args == nil { // a login waits for others
+					attackers.Go(func() { patient[i].until(ctx) })
+				}
+			}
 			for ctx.Err() == nil {
-				h.once(t)
+				h.once(t.Context())
 				time.Sleep(10 * time.Millisecond) // the honest scraper's interval
 			}
 			attackers.Wait()
 			ended := time.Now()
-			for !h.once(t) {
+			for !h.once(t.Context()) {
 				if time.Since(ended) > time.Minute {
 					t.Fatal("no scrape succeeds after the attack")
 				}
 			}
 			recovery, memory, ms := time.Since(ended), mebibytes(t, e.PID(), "VmHWM"), func(d time.Duration) float64 { return float64(d) / 1e6 }
+			for _, p := range patient {
+				h.lost, h.last, h.took = h.lost+p.lost, errors.Join(h.last, p.last), append(h.took, p.took...)
+			}
 			slices.Sort(h.took)
 			table = append(table, fmt.Sprintf("%-42s %8d %6d %6.1fms %6.1fms %5d MiB %7.1fms", attack.name, len(h.took), h.lost,
 				ms(h.took[len(h.took)/2]), ms(h.took[len(h.took)*99/100]), memory, ms(recovery)))
@@ -146,7 +156,7 @@ func writeCertificate(t *testing.T, dir string) {
 	write(t, filepath.Join(dir, "key.pem"), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})))
 }
 
-// honest scrapes from 127.0.0.1, alternating between a kept and a new connection.
+// honest scrapes from an address, alternating between a kept and a new connection.
 type honest struct {
 	clients [2]http.Client
 	url     string
@@ -155,12 +165,13 @@ type honest struct {
 	last    error
 }
 
-func newHonest(t *testing.T, e *exporter) *honest {
+func newHonest(t *testing.T, e *exporter, from byte) *honest {
 	t.Helper()
 	h := &honest{url: e.url + "/metrics"}
 	for i := range h.clients {
 		tr := &http.Transport{
 			DisableKeepAlives: i == 1,
+			DialContext:       (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, from)}}).DialContext,
 			TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, // the test's own certificate
 		}
 		t.Cleanup(tr.CloseIdleConnections)
@@ -169,10 +180,16 @@ func newHonest(t *testing.T, e *exporter) *honest {
 	return h
 }
 
-func (h *honest) once(t *testing.T) (ok bool) {
-	t.Helper()
+// until scrapes each second.
+func (h *honest) until(ctx context.Context) {
+	for ; ctx.Err() == nil; pause(ctx, time.Second) {
+		h.once(context.WithoutCancel(ctx))
+	}
+}
+
+func (h *honest) once(ctx context.Context) (ok bool) {
 	begin := time.Now()
-	a, err := try(t.Context(), &h.clients[len(h.took)%2], http.MethodGet, h.url, "Authorization", basic("secret"))
+	a, err := try(ctx, &h.clients[len(h.took)%2], http.MethodGet, h.url, "Authorization", basic("secret"))
 	h.took = append(h.took, time.Since(begin))
 	if err == nil && (a.code != http.StatusOK || len(a.body) == 0) {
 		err = fmt.Errorf("status %d, %d bytes", a.code, len(a.body))
@@ -266,11 +283,11 @@ func exchange(c net.Conn, request string) bool {
 	return err == nil
 }
 
-// asking sends a request each second, and reads all answers.
-func asking(path string) func(context.Context, net.Conn) {
+// asking sends a request at intervals, and reads all answers.
+func asking(path string, every time.Duration) func(context.Context, net.Conn) {
 	return func(ctx context.Context, c net.Conn) {
 		go func() { _, _ = io.Copy(io.Discard, c) }()
-		for err := error(nil); err == nil; pause(ctx, time.Second) {
+		for err := error(nil); err == nil; pause(ctx, every) {
 			_, err = io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: x\r\n\r\n")
 		}
 	}

@@ -76,12 +76,10 @@ func ReadWebConfig(path string, log *zap.Logger) (*WebConfig, error) {
 func (c *WebConfig) TLS() bool { return c != nil && c.now.Load().tls != nil }
 
 // KnowsClients reports whether the file demands a certificate or a password.
-func (c *WebConfig) KnowsClients() bool {
-	if c == nil {
-		return false
-	}
-	now := c.now.Load()
-	return len(now.Users) > 0 || now.tls != nil && now.tls.ClientAuth == tls.RequireAndVerifyClientCert
+func (c *WebConfig) KnowsClients() bool { return c != nil && c.now.Load().knowsClients() }
+
+func (c *webCopy) knowsClients() bool {
+	return len(c.Users) > 0 || c.tls != nil && c.tls.ClientAuth == tls.RequireAndVerifyClientCert
 }
 
 // read reads and checks the files.
@@ -143,6 +141,9 @@ func (c *WebConfig) read() (*webCopy, error) {
 // just appeared may be half written, without the users. It returns the sum of this reading.
 func (c *WebConfig) refresh(before [sha256.Size]byte) [sha256.Size]byte {
 	next, err := c.read()
+	if err == nil && (c.KnowsClients() && !next.knowsClients() || c.TLS() && next.tls == nil) { // it may have been emptied
+		err = errors.New("it no longer demands a password or a client certificate, or has no TLS: only a restart takes such a file")
+	}
 	if err != nil {
 		c.warn.Do(func() {
 			c.log.Warn("cannot use the web config file; the previous content stays in use", zap.String("path", c.path), zap.Error(err))
@@ -151,6 +152,7 @@ func (c *WebConfig) refresh(before [sha256.Size]byte) [sha256.Size]byte {
 	}
 	if next.sum == before && next.sum != c.now.Load().sum {
 		c.now.Store(next)
+		c.log.Info("using the new content of the web config file", zap.String("path", c.path))
 	}
 	return next.sum
 }
