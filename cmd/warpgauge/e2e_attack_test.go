@@ -97,13 +97,18 @@ func TestE2EAttack(t *testing.T) {
 			defer cancel()
 			var attackers sync.WaitGroup
 			_, address, _ := strings.Cut(e.url, "://")
-			attackers.Go(func() { attack.attack(ctx, address) })
 			for i := range patient {
 				patient[i] = newHonest(t, e, byte(i+10))
 				if attack.args == nil { // a login waits for others
-					attackers.Go(func() { patient[i].until(ctx) })
+					patient[i].once(t.Context()) // from now on its address is known
+					attackers.Go(func() {
+						for ; ctx.Err() == nil; pause(ctx, time.Second) {
+							patient[i].once(t.Context())
+						}
+					})
 				}
 			}
+			attackers.Go(func() { attack.attack(ctx, address) })
 			for ctx.Err() == nil {
 				h.once(t.Context())
 				time.Sleep(10 * time.Millisecond) // the honest scraper's interval
@@ -178,13 +183,6 @@ func newHonest(t *testing.T, e *exporter, from byte) *honest {
 		h.clients[i] = http.Client{Transport: tr, Timeout: 5 * time.Second}
 	}
 	return h
-}
-
-// until scrapes each second.
-func (h *honest) until(ctx context.Context) {
-	for ; ctx.Err() == nil; pause(ctx, time.Second) {
-		h.once(context.WithoutCancel(ctx))
-	}
 }
 
 func (h *honest) once(ctx context.Context) (ok bool) {

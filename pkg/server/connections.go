@@ -46,11 +46,12 @@ type connection struct {
 
 // Ranks of connections.
 const (
-	silent = iota // without a request for a while
-	idle          // answered more than a usual scrape interval ago
-	young         // without a request
-	slow          // the answer takes long, or the address is new
-	known         // its address was answered lately
+	silent    = iota // without a request for a while
+	idle             // answered more than a usual scrape interval ago
+	young            // without a request
+	slow             // the answer takes long, or the address is new
+	known            // its address was answered lately
+	answering        // such an address is being answered
 )
 
 const (
@@ -69,6 +70,8 @@ func (c *connections) rank(v *connection, now time.Time) int {
 		return idle
 	case v.active && (age >= grace || !lately):
 		return slow
+	case lately && v.active:
+		return answering
 	case lately:
 		return known
 	}
@@ -105,8 +108,8 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	c.changes++
 	v, now := c.open[conn], time.Now()
 	if v != nil && v.active && !v.evicted && now.Sub(v.since) < grace {
-		if len(c.answered) >= maxKnown {
-			clear(c.answered)
+		if _, before := c.answered[v.address]; !before && len(c.answered) >= maxKnown {
+			delete(c.answered, least(c.answered, time.Time.Compare))
 		}
 		c.answered[v.address] = now
 	}
@@ -143,7 +146,7 @@ func (c *connections) evictLocked(newest net.Conn) {
 	if total <= c.limit && unasked <= c.silent {
 		return
 	}
-	victim, lowest, most := newest, known+1, 0
+	victim, lowest, most := newest, answering+1, 0
 	for conn, v := range c.open {
 		rank, share := c.rank(v, now), max(of[v.address], fairShare)
 		if share > fairShare {

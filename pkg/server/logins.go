@@ -40,7 +40,7 @@ type logins struct {
 // loginClient is an address that has sent new passwords.
 type loginClient struct {
 	*rate.Limiter
-	wrong    bool // its last one was wrong, or it did not wait for the answer
+	wrong    bool // its last one was wrong
 	attempts int
 	at       time.Time // of the last one
 }
@@ -164,7 +164,7 @@ func (l *logins) begin(key [sha256.Size]byte, address netip.Prefix) (w *login, r
 	a := l.addresses[address]
 	if a == nil {
 		if len(l.addresses) >= maxKnownLogins {
-			delete(l.addresses, slices.MinFunc(slices.Collect(maps.Keys(l.addresses)), func(a, b netip.Prefix) int { return l.addresses[a].at.Compare(l.addresses[b].at) }))
+			delete(l.addresses, least(l.addresses, func(a, b *loginClient) int { return a.at.Compare(b.at) }))
 		}
 		a = &loginClient{Limiter: rate.NewLimiter(rate.Every(loginPause), freeLogins)}
 		l.addresses[address] = a
@@ -185,6 +185,11 @@ func (l *logins) begin(key [sha256.Size]byte, address netip.Prefix) (w *login, r
 	return w, ""
 }
 
+// least returns the address with the least value.
+func least[T any](of map[netip.Prefix]T, compare func(a, b T) int) netip.Prefix {
+	return slices.MinFunc(slices.Collect(maps.Keys(of)), func(a, b netip.Prefix) int { return compare(of[a], of[b]) })
+}
+
 func (l *logins) removeLocked(w *login) bool {
 	before := len(l.waiting)
 	l.waiting = slices.DeleteFunc(l.waiting, func(other *login) bool { return other == w })
@@ -202,11 +207,12 @@ func (l *logins) nextLocked() {
 	next.turn <- true
 }
 
-// leave ends a login whose client has gone.
+// leave ends a login whose client has gone. It does not count, because its password was not compared.
 func (l *logins) leave(w *login) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	w.wrong = true
+	w.attempts--
+	w.AllowN(time.Now(), -1)            // gives one back
 	if !l.removeLocked(w) && <-w.turn { // it was its turn
 		l.comparing = false
 		l.nextLocked()

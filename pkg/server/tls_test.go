@@ -14,7 +14,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
@@ -93,25 +92,6 @@ basic_auth_users: {prometheus: `+string(hash)+`}
 
 	if got, want := logs.All()[0].Message, "serving https://"+address+"/metrics"; got != want || logs.Len() != 1 {
 		t.Errorf("logged %q first of %d, want %q", got, logs.Len(), want)
-	}
-}
-
-// A client that opens TLS connections and stalls in the handshake is evicted like any other.
-func TestStalledHandshakes(t *testing.T) {
-	dir := t.TempDir()
-	pool := certificate(t, dir)
-	s, address, _ := start(t, pagesOf(textPage), Options{
-		MaxConnections: 8, ReadTimeout: time.Hour, WriteTimeout: time.Hour, DrainTimeout: 50 * time.Millisecond,
-		WebConfigFile: webConfig(t, dir, "tls_server_config: {cert_file: cert.pem, key_file: key.pem}\n"),
-	})
-	for range 20 {
-		send(t, dial(t, address), "\x16\x03\x01")
-	}
-	c := client(t)
-	c.Transport.(*http.Transport).TLSClientConfig = &tls.Config{RootCAs: pool}
-	testkit.Equal(t, "body", textPage, get(t, c, "https://"+address+"/metrics").body)
-	if n := s.conns.count(); n > s.conns.slots() {
-		t.Errorf("%d connections open, want at most %d", n, s.conns.slots())
 	}
 }
 
