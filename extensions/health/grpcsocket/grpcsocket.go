@@ -21,12 +21,13 @@ import (
 )
 
 const (
-	maxClients  = 32 // further clients wait until one is idle
-	idle        = 5 * time.Second
-	maxStreams  = 16          // parallel calls per client
-	maxRequest  = 64 << 10    // bytes
-	probe       = time.Second // timeout of the check for a listening process
-	longestPath = 107         // maximum length of a Unix socket's path, in bytes
+	maxClients  = 32              // further clients wait until one has to leave
+	idle        = 2 * time.Second // then a client has to leave, and connect again if it has more calls
+	grace       = time.Second     // for calls that have begun before
+	maxStreams  = 16              // parallel calls per client
+	maxRequest  = 64 << 10        // bytes
+	probe       = time.Second     // timeout of the check for a listening process
+	longestPath = 107             // maximum length of a Unix socket's path, in bytes
 )
 
 // Server serves one socket. Call Run once.
@@ -132,7 +133,7 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 	}()
 	server := grpc.NewServer(grpc.MaxConcurrentStreams(maxStreams), grpc.MaxRecvMsgSize(maxRequest), grpc.WaitForHandlers(true),
-		grpc.ConnectionTimeout(idle), grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idle}))
+		grpc.ConnectionTimeout(idle), grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idle, MaxConnectionAge: idle, MaxConnectionAgeGrace: grace}))
 	s.register(server)
 	s.log.Info("serving on a Unix socket", zap.String("path", s.path))
 	defer context.AfterFunc(ctx, server.Stop)() // Stop also ends streams, and Serve waits for it

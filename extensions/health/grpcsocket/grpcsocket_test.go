@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -54,11 +55,15 @@ func serve(t *testing.T, path string) (stop func()) {
 }
 
 func client(t *testing.T, path string) grpc_health_v1.HealthClient {
+	return grpc_health_v1.NewHealthClient(connection(t, path))
+}
+
+func connection(t *testing.T, path string) *grpc.ClientConn {
 	t.Helper()
 	c, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy())
 	must(t, err)
 	t.Cleanup(func() { _ = c.Close() })
-	return grpc_health_v1.NewHealthClient(c)
+	return c
 }
 
 func TestServe(t *testing.T) {
@@ -89,6 +94,29 @@ func TestServe(t *testing.T) {
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the socket is left: %v", err)
 	}
+}
+
+// TestStalledCalls: clients that begin calls and send no request, again and again, do not keep others out.
+func TestStalledCalls(t *testing.T) {
+	path := filepath.Join(testkit.ShortDir(t), "s")
+	defer serve(t, path)()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	var stalled sync.WaitGroup
+	for range 40 {
+		c := connection(t, path)
+		stalled.Go(func() {
+			for ctx.Err() == nil {
+				if s, err := c.NewStream(ctx, &grpc.StreamDesc{}, grpc_health_v1.Health_Check_FullMethodName, grpc.WaitForReady(true)); err == nil {
+					_ = s.RecvMsg(new(grpc_health_v1.HealthCheckResponse)) // fails by design
+				}
+			}
+		})
+	}
+	time.Sleep(100 * time.Millisecond) // or they come later, and the call is easier
+	_, err := client(t, path).Check(ctx, &grpc_health_v1.HealthCheckRequest{}, grpc.WaitForReady(true))
+	must(t, err)
+	cancel()
+	stalled.Wait()
 }
 
 func TestListen(t *testing.T) {
