@@ -18,6 +18,7 @@ import (
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/events"
 	"warpgauge/pkg/exporter"
+	"warpgauge/pkg/field"
 )
 
 // lineForm is a one-line output of at most longestLine bytes, the limit of node-problem-detector.
@@ -155,7 +156,7 @@ func writeLine(w io.Writer, head string, parts ...string) error {
 		}
 		line += p
 	}
-	text := bytes.Map(config.Printable, bytes.ReplaceAll([]byte(line), []byte("\n"), []byte(" ")))
+	text := bytes.Map(field.Printable, bytes.ReplaceAll([]byte(line), []byte("\n"), []byte(" ")))
 	_, err := w.Write(append(bytes.ToValidUTF8(text[:min(len(text), longestLine)], nil), '\n'))
 	return err
 }

@@ -111,7 +111,7 @@ func onceAsked(ctx context.Context, a *exporter.Program, cmd *cli.Command, cfg *
 	if !asked || err != nil {
 		return asked, err
 	}
-	_, err = a.Out.Write(bytes.Map(config.Printable, page.Bytes())) // it may be another machine's
+	_, err = a.Out.Write(bytes.Map(field.Printable, page.Bytes())) // it may be another machine's
 	if found == nil || err != nil {
 		return true, err
 	}

@@ -42,7 +42,7 @@ func ExitCode(w io.Writer, program string, err error) int {
 
 // WriteNotice writes a line to w, which is standard error.
 func WriteNotice(w io.Writer, program, format string, args ...any) {
-	text := strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", " ")
+	text := OneLine(strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", " "))
 	fmt.Fprintf(w, "%s: %s\n", program, text) //nolint:errcheck // as above
 }
 

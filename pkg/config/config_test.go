@@ -315,6 +315,12 @@ func TestNotices(t *testing.T) {
 	}
 }
 
+func TestWriteNotice(t *testing.T) {
+	var b strings.Builder
+	WriteNotice(&b, "p", "%s", "a\x1b\r\nb")
+	testkit.Equal(t, "line", "p: a?? b\n", b.String())
+}
+
 // TestOwnMetrics combines dcgm-exporter's switch and our flag, from the same source and from two.
 func TestOwnMetrics(t *testing.T) {
 	type vars = environment

@@ -11,6 +11,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/urfave/cli/v3"
+
+	"warpgauge/pkg/field"
 )
 
 // OutputFlag is --output, the format of a command's result.
@@ -36,7 +38,7 @@ func WriteOutput(w io.Writer, form string, result any, table func(io.Writer) err
 	}
 	var b bytes.Buffer
 	err := table(&b)
-	if _, werr := w.Write(bytes.Map(Printable, b.Bytes())); err == nil {
+	if _, werr := w.Write(bytes.Map(field.Printable, b.Bytes())); err == nil {
 		err = werr
 	}
 	return err
@@ -59,12 +61,4 @@ func OneLine(s string) string {
 		}
 		return r
 	}, s)
-}
-
-// Printable replaces runes that would control a terminal. Names come from libraries and from exporters on other machines.
-func Printable(r rune) rune {
-	if unicode.In(r, unicode.Cc, unicode.Bidi_Control) && r != '\n' && r != '\t' {
-		return '?'
-	}
-	return r
 }

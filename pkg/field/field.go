@@ -9,6 +9,7 @@ package field
 import (
 	"strings"
 	"time"
+	"unicode"
 )
 
 // ID numbers a descriptor. Ids below FirstExporter are DCGM's field ids, the rest are ours. Descriptor.Vendor
@@ -218,4 +219,12 @@ func (d *Descriptor) NewName() (name string, scale float64) {
 		return d.Renamed, 1
 	}
 	return d.Name, 1
+}
+
+// Printable replaces runes that would control a terminal. Names come from libraries and from exporters on other machines.
+func Printable(r rune) rune {
+	if unicode.In(r, unicode.Cc, unicode.Bidi_Control) && r != '\n' && r != '\t' {
+		return '?'
+	}
+	return r
 }

@@ -43,8 +43,8 @@ func TestReasonsOfWhatIsShown(t *testing.T) {
 		slices.Sort(got)
 		testkit.Equal(t, fmt.Sprintf("-d %s", gpus), want, got)
 	}
-	f("f", "GPU-0 191 unsupported: no fan\uFFFD", "GPU-0 252 other_collector: the instances of the GPU report it",
-		"GPU-0/1 203 unsupported: no fan\uFFFD", "GPU-0/2 203 unknown: ?")
+	f("f", "GPU-0 191 unsupported: no fan?", "GPU-0 252 other_collector: the instances of the GPU report it",
+		"GPU-0/1 203 unsupported: no fan?", "GPU-0/2 203 unknown: ?")
 	f("i:2", "GPU-0/2 203 unknown: ?")
 }
 

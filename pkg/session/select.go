@@ -152,7 +152,7 @@ func (s *selecting) bind(src collector.Source) (b bound, ok bool) {
 	b = bound{source: src}
 	for i := range devices {
 		k.shown[i] = -1
-		d := clean(devices[i])
+		d := Clean(devices[i])
 		d.Unshown = !s.matches(&d) && s.boards[d.ID]
 		if (d.Unshown || s.matches(&d)) && s.first(&d) {
 			k.shown[i] = len(b.devices)
@@ -172,7 +172,7 @@ func (s *selecting) bind(src collector.Source) (b bound, ok bool) {
 			b.reasons.addReason(at, c.Field, collector.Explanation{Reason: collector.ReasonUnknown, Detail: "there are more columns than a session takes"})
 		default:
 			s.columns++
-			c.Device, c.Labels = at, cleanLabels(c.Labels)
+			c.Device, c.Labels = at, CleanLabels(c.Labels)
 			b.columns = append(b.columns, c)
 			k.columns = append(k.columns, i)
 		}
@@ -223,20 +223,20 @@ func (s *selecting) report() {
 	}
 }
 
-// clean makes all texts of a device valid for labels.
-func clean(d collector.Device) collector.Device {
+// Clean makes all texts of a device valid for labels.
+func Clean(d collector.Device) collector.Device {
 	for _, text := range []*string{
 		&d.ID, &d.Parent, &d.GPU, &d.UUID, &d.PCIBusID, &d.Node, &d.Model, &d.Alias,
 		&d.Instance.Profile, &d.Instance.ID, &d.Instance.ComputeID, &d.Instance.UUID,
 	} {
 		*text = sound(*text)
 	}
-	d.Labels, d.Facts, d.Texts = cleanLabels(d.Labels), cleanLabels(d.Facts), cleanLabels(d.Texts)
+	d.Labels, d.Facts, d.Texts = CleanLabels(d.Labels), CleanLabels(d.Facts), CleanLabels(d.Texts)
 	return d
 }
 
-// cleanLabels is clean for labels, which the collector shares.
-func cleanLabels(labels []collector.Label) []collector.Label {
+// CleanLabels is Clean for labels, which the collector shares.
+func CleanLabels(labels []collector.Label) []collector.Label {
 	if !slices.ContainsFunc(labels, func(l collector.Label) bool { return sound(l.Name) != l.Name || sound(l.Value) != l.Value }) {
 		return labels
 	}
@@ -250,11 +250,8 @@ func cleanLabels(labels []collector.Label) []collector.Label {
 // maxText is the maximum number of bytes in a library's text; vendors' buffers have at most 256.
 const maxText = 256
 
-// sound makes a text valid UTF-8 without NUL, with at most maxText bytes.
+// sound makes a text printable UTF-8 with at most maxText bytes.
 func sound(text string) string {
-	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
-	if len(text) <= maxText {
-		return text
-	}
-	return strings.ToValidUTF8(text[:maxText], "") // removes an incomplete rune at the end
+	text = strings.Map(field.Printable, strings.ToValidUTF8(text, "\uFFFD"))
+	return strings.ToValidUTF8(text[:min(len(text), maxText)], "") // removes an incomplete rune at the end
 }

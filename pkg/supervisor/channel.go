@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/view"
 )
@@ -29,27 +30,29 @@ import (
 // the child then waits for the next input. Closing the parent's end asks the child to stop.
 //
 // Every allocation that a child can cause in the parent is bounded. A node of 16 GPUs with every field and all links
-// stays below a tenth of each bound.
+// stays below a tenth of each bound, and two thirds of maxPage.
 const (
 	maxSources  = 4 << 10
-	maxDevices  = session.MaxDevices
+	maxDevices  = maxPage / deviceBytes
 	maxColumns  = session.MaxColumns
 	maxRows     = 1024
 	maxInterval = 366 * 24 * time.Hour
 	maxText     = 1024     // bytes of a reason
-	usualTexts  = 512      // bytes of the texts of a series
-	maxTexts    = 16 << 10 // bytes of all texts of a device, or of all labels of a column, as JSON
-	maxPage     = 64 << 20 // bytes of the texts of all series beyond usualTexts; each series repeats its device's
+	maxTexts    = 16 << 10 // bytes of a text, of all texts of a device, or of all labels of a column, as JSON
+	deviceBytes = 4 << 10  // of a device without readings, about: it has series of its state, and is in the API
+	seriesBytes = 256      // of a series without its labels, about
+	maxPage     = 32 << 20 // bytes of the page, about; each series repeats the texts of its device
 
 	headerBytes = 4
-	maxMessage  = 16 << 20 // bytes of a message
+	maxMessage  = 16 << 20 // bytes of a view's message
+	maxReport   = 4 << 20  // bytes of another message
 	maxCommas   = 1 << 20  // in a message, and so elements
 	maxDepth    = 32
 	maxInput    = 64 << 20 // bytes of an input; a list has at most some hundred KiB
 )
 
 // limits bounds the elements of a message's lists and maps by name: an empty device takes 3 bytes, and a hundred times that in memory.
-var limits = map[string]int{"View": maxSources, "Sources": maxSources, "Devices": maxDevices, "Columns": maxColumns, "Labels": maxColumns, "Facts": maxColumns, "Texts": maxColumns,
+var limits = map[string]int{"View": maxSources, "Sources": maxSources, "Devices": maxDevices, "Columns": maxPage / seriesBytes, "Labels": maxColumns, "Facts": maxColumns, "Texts": maxColumns,
 	"Absent": maxColumns, "Explanations": maxDevices, "Calls": maxSources, "Implausible": maxSources}
 
 // container is a list or an object around a value of a JSON text.
@@ -58,11 +61,26 @@ type container struct {
 	object, key bool   // a value follows a key
 }
 
-// countElements returns an error if a JSON text has more elements than limits allows. It takes time in proportion to the text.
+// ahead keeps a decoder from reading a text, or spaces, of far more than maxTexts bytes, and from copying it.
+type ahead struct {
+	*bytes.Reader
+	of *json.Decoder
+}
+
+func (a *ahead) Read(b []byte) (int, error) {
+	if read := a.Size() - int64(a.Len()); read-a.of.InputOffset() > maxTexts {
+		return 0, fmt.Errorf("a text of more than %d bytes", maxTexts)
+	}
+	return a.Reader.Read(b)
+}
+
+// countElements returns an error if a JSON text has more elements than limits allows, a long text, or a part that no message has. It
+// takes time in proportion to the text.
 func countElements(text []byte) error {
 	open, counts := []container{{}}, map[string]int{}
-	d := json.NewDecoder(bytes.NewReader(text))
-	for t, err := d.Token(); !errors.Is(err, io.EOF); t, err = d.Token() {
+	from := &ahead{Reader: bytes.NewReader(text)}
+	from.of = json.NewDecoder(from)
+	for t, err := from.of.Token(); !errors.Is(err, io.EOF); t, err = from.of.Token() {
 		in := &open[len(open)-1]
 		delimiter, _ := t.(json.Delim)
 		switch {
@@ -74,8 +92,9 @@ func countElements(text []byte) error {
 		case in.object && !in.key:
 			in.key, in.next = true, ""
 			key, _ := t.(string)
-			if len(key) > maxText { // it may become a label
-				return fmt.Errorf("%w: a name of %d bytes: at most %d", errChannel, len(key), maxText)
+			unknown := len(open) == 2 && key != "View" && key != "States" && key != "Costs"
+			if unknown || len(key) > maxText || strings.Map(field.Printable, key) != key { // it may become a label
+				return fmt.Errorf("%w: a message with the name %.40q of %d bytes", errChannel, key, len(key))
 			}
 			for known := range limits {
 				if strings.EqualFold(known, key) { // as encoding/json does
@@ -116,7 +135,7 @@ type sourceMessage struct {
 // validate refuses a view that would lead readers out of bounds or give two devices one identity.
 func (m viewMessage) validate() error {
 	devices, columns, absent, page := 0, 0, 0, 0
-	seen := make(map[string]bool)
+	seen, boards := make(map[string]bool), make(map[field.Level]int)
 	if len(m) == 0 || len(m) > maxSources {
 		return fmt.Errorf("a view of %d sources, want 1 to %d", len(m), maxSources)
 	}
@@ -132,16 +151,17 @@ func (m viewMessage) validate() error {
 		}
 		texts := make([]int, len(s.Devices))
 		for j := range s.Devices {
-			id := s.Devices[j].ID
-			if texts[j] = textsOf(s.Devices[j]); texts[j] > maxTexts {
-				return fmt.Errorf("source %d: the texts of device %.40q have %d bytes: at most %d", i, id, texts[j], maxTexts)
+			d := &s.Devices[j]
+			texts[j], *d = textsOf(*d), session.Clean(*d)
+			if page += deviceBytes + texts[j]; texts[j] > maxTexts || page > maxPage {
+				return fmt.Errorf("source %d: the texts of device %.40q have %d bytes, and the page up to it %d: at most %d and %d", i, d.ID, texts[j], page, maxTexts, maxPage)
 			}
-			if id == "" || seen[id] {
-				return fmt.Errorf("source %d: device id %q is empty or not unique", i, id)
+			if d.ID == "" || seen[d.ID] || !legal(d.Facts) || !legal(d.Texts) {
+				return fmt.Errorf("source %d: device id %q is empty or not unique, or has a fact that is not a label", i, d.ID)
 			}
-			seen[id] = true
-			if !legal(s.Devices[j].Facts) || !legal(s.Devices[j].Texts) {
-				return fmt.Errorf("source %d: device %q has a fact that is not a label", i, id)
+			seen[d.ID] = true
+			if boards[d.Level]++; boards[d.Level] > collector.MaxGPUs && (d.Level == field.GPU || d.Level == field.Switch || d.Level == field.ConnectX) {
+				return fmt.Errorf("source %d: device %q is one of more than %d of its kind", i, d.ID, collector.MaxGPUs)
 			}
 		}
 		for j := range s.Columns {
@@ -150,8 +170,9 @@ func (m viewMessage) validate() error {
 				return fmt.Errorf("source %d: column %d is of device %d of %d, or has a label with an illegal name", i, j, c.Device, len(s.Devices))
 			}
 			labels := textsOf(c.Labels)
-			if page += max(0, texts[c.Device]+labels-usualTexts); labels > maxTexts || page > maxPage {
-				return fmt.Errorf("source %d: the texts of column %d have %d bytes, and those of the series up to it %d more than usual: at most %d and %d", i, j, labels, page, maxTexts, maxPage)
+			c.Labels = session.CleanLabels(c.Labels)
+			if page += seriesBytes + texts[c.Device] + labels; labels > maxTexts || page > maxPage {
+				return fmt.Errorf("source %d: the texts of column %d have %d bytes, and the series up to it need a page of %d: at most %d and %d", i, j, labels, page, maxTexts, maxPage)
 			}
 		}
 		if absent += len(s.Absent); absent > maxColumns {
@@ -169,7 +190,8 @@ func (s *sourceMessage) validateReasons() error {
 	if len(s.Explanations) > collector.MaxExplanations {
 		return fmt.Errorf("%d explanations: at most %d", len(s.Explanations), collector.MaxExplanations)
 	}
-	for _, e := range s.Explanations {
+	for i, e := range s.Explanations {
+		s.Explanations[i].Detail = strings.Map(field.Printable, e.Detail)
 		if !e.Reason.Valid() || len(e.Detail) > maxText {
 			return fmt.Errorf("an explanation of %d bytes with the reason %.40q", len(e.Detail), e.Reason)
 		}
@@ -181,6 +203,10 @@ func (s *sourceMessage) validateReasons() error {
 		}
 	}
 	return nil
+}
+
+func printable(reason string) string {
+	return strings.Map(field.Printable, strings.Clone(reason[:min(len(reason), maxText)]))
 }
 
 // textsOf returns about how many bytes the texts of a device or of labels have.
@@ -259,9 +285,13 @@ func readFrame(from io.Reader, most uint32) ([]byte, error) {
 	if n > most {
 		return nil, fmt.Errorf("%w: a message of %d bytes", errChannel, n)
 	}
-	var payload bytes.Buffer // grows as bytes arrive, so that a length alone costs nothing
-	_, err := io.CopyN(&payload, from, int64(n))
-	return payload.Bytes(), err
+	payload := make([]byte, min(n, 64<<10)) // a length alone costs little
+	read, err := io.ReadFull(from, payload)
+	if err == nil && uint32(read) < n {
+		payload = slices.Grow(payload, int(n)-read)[:n]
+		_, err = io.ReadFull(from, payload[read:])
+	}
+	return payload, err
 }
 
 // errChannel means that the child broke the channel's rules.
@@ -287,6 +317,9 @@ func (r *receiver) next() (m message, err error) {
 	}
 	if err := json.Unmarshal(payload, &m); err != nil {
 		return m, fmt.Errorf("%w: %w", errChannel, err)
+	}
+	if len(payload) > maxReport && m.View == nil {
+		return m, fmt.Errorf("%w: a message of %d bytes without a view: at most %d", errChannel, len(payload), maxReport)
 	}
 	return m, nil
 }

@@ -311,7 +311,7 @@ func (c *child) onStates(m *statesMessage) error {
 			return fmt.Errorf("%w: state %d, cause %.40q of device %d", errChannel, d.State, d.Cause, d.Device)
 		}
 		if d.Device < len(all) {
-			all[d.Device] = session.DeviceStatus{State: d.State, Cause: d.Cause, Reason: d.Reason[:min(len(d.Reason), maxText)]}
+			all[d.Device] = session.DeviceStatus{State: d.State, Cause: d.Cause, Reason: printable(d.Reason)}
 		}
 	}
 	if m.Ended {
@@ -337,7 +337,7 @@ func (c *child) onEnded(m *statesMessage) {
 	if m.Cause == session.CauseNone {
 		return
 	}
-	c.why.text = m.Reason[:min(len(m.Reason), maxText)]
+	c.why.text = printable(m.Reason)
 	c.why.cause = m.Cause
 	if m.Cause == session.CauseOutdated {
 		c.why.reason = ReasonOutdated
