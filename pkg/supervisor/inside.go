@@ -130,7 +130,7 @@ func (c *inside) run(ctx context.Context, s *session.Session) (again bool, err e
 	}
 	last := statesMessage{Ended: true, Cause: session.CauseOf(err)}
 	if err != nil {
-		last.Reason = err.Error()
+		last.Reason = printable(err.Error())
 	}
 	last.Waits = ctx.Err() == nil && (err == nil || last.Cause == session.CauseChanged)
 	_ = c.to.send(&message{States: &last, Costs: s.Costs()}, -1) // if the parent is gone, this process ends soon
