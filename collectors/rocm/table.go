@@ -399,22 +399,25 @@ func xgmiRate(scale float64, first, links int, f ...gm.Field) term {
 // fabricSpecs returns the columns of XGMI. Writes count as sent. The element behind the links is SMU 15's sum over all.
 func fabricSpecs() []spec {
 	rate := func(scale float64, f ...gm.Field) term { return xgmiRate(scale, 0, gm.XGMILinks+1, f...) }
+	total := func(f gm.Field, element, links int) term {
+		return over(opLinked, toBytes, element, 1, f).within(toBytes, links, gm.XGMILinkWidth, 64e9)
+	}
 	out := []spec{
 		one(dcgmLinksTotal, rate(toMB, gm.XGMIReadAcc, gm.XGMIWriteAcc)),
 		one(dcgmLinksTx, rate(toMB, gm.XGMIWriteAcc)),
 		one(dcgmLinksRx, rate(toMB, gm.XGMIReadAcc)),
 		one(dcgmLinksTxBytes, rate(toBytes, gm.XGMIWriteAcc)),
 		one(dcgmLinksRxBytes, rate(toBytes, gm.XGMIReadAcc)),
-		{field.AMDXGMIBytes, label("direction", "read"), []term{metric(gm.XGMIReadAcc, gm.XGMILinks, toBytes)}},
-		{field.AMDXGMIBytes, label("direction", "write"), []term{metric(gm.XGMIWriteAcc, gm.XGMILinks, toBytes)}},
+		{field.AMDXGMIBytes, label("direction", "read"), []term{total(gm.XGMIReadAcc, gm.XGMILinks, gm.XGMILinks)}},
+		{field.AMDXGMIBytes, label("direction", "write"), []term{total(gm.XGMIWriteAcc, gm.XGMILinks, gm.XGMILinks)}},
 		one(field.AMDXGMILinkWidth, metric(gm.XGMILinkWidth, 0, 1)),
 		one(field.AMDXGMILinkSpeed, metric(gm.XGMILinkSpeed, 0, fromGB)),
 	}
 	for i := range gm.XGMILinks {
 		link := collector.Label{Name: "link", Value: strconv.Itoa(i)}
 		out = append(out,
-			spec{field.AMDXGMIBytes, []collector.Label{{Name: "direction", Value: "read"}, link}, []term{metric(gm.XGMIReadAcc, i, toBytes)}},
-			spec{field.AMDXGMIBytes, []collector.Label{{Name: "direction", Value: "write"}, link}, []term{metric(gm.XGMIWriteAcc, i, toBytes)}},
+			spec{field.AMDXGMIBytes, []collector.Label{{Name: "direction", Value: "read"}, link}, []term{total(gm.XGMIReadAcc, i, 1)}},
+			spec{field.AMDXGMIBytes, []collector.Label{{Name: "direction", Value: "write"}, link}, []term{total(gm.XGMIWriteAcc, i, 1)}},
 			spec{field.AMDXGMILinkUp, []collector.Label{link}, []term{metric(gm.XGMILinkStatus, i, 1)}})
 	}
 	return out

@@ -52,7 +52,7 @@ func (b *bound) value(f *frame) float64 {
 	switch {
 	case b.nonzero && v == 0:
 		return math.NaN()
-	case b.bytes > 0 && v*b.bytes > b.carried(&f.metrics):
+	case b.op == opLinked && b.rate(f)*b.bytes > b.carried(&f.metrics), b.op != opLinked && b.bytes > 0 && v*b.bytes > b.carried(&f.metrics):
 		return math.Inf(1) // beyond every plausible range: the session drops and counts it
 	}
 	if b.speed {
@@ -83,7 +83,7 @@ func (b *bound) compute(f *frame) float64 {
 		return f.values[b.slots[0]] / positive(f.values[b.slots[1]])
 	case opAny:
 		return min(f.values[b.slots[0]], 1)
-	case opMetric:
+	case opMetric, opLinked:
 		return f.metrics.Float(b.metric[0], b.first)
 	case opMax, opMean, opTotal:
 		return b.among(&f.metrics)

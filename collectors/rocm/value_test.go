@@ -395,7 +395,7 @@ func TestKernelsLists(t *testing.T) {
 // TestLinkLimits checks that the session drops rates that links of 64 GB/s in each direction cannot carry.
 func TestLinkLimits(t *testing.T) {
 	s := simulate(t, rocmtest.Options{Model: rocmtest.MI300X, Metrics: "1.9", GPUs: 1})
-	for mbits, want := range map[uint64]string{1e6: "[1.25e+11 2.8672e+11]", 1.3e6: "[+Inf +Inf]"} {
+	for mbits, want := range map[uint64]string{1e6: "[1.25e+11 2.8672e+11 +Inf]", 1.3e6: "[+Inf +Inf +Inf]"} {
 		for range 2 { // rates need two samples; kB in a second
 			s.state(func(s *rocmtest.State) {
 				s.PCIeMbits, s.Nanos, s.XGMIRead[3] = mbits, s.Nanos+1e9, s.XGMIRead[3]+map[uint64]uint64{1e6: 280e6, 1.3e6: 800e6}[mbits]
@@ -404,7 +404,8 @@ func TestLinkLimits(t *testing.T) {
 		}
 		pcie, _ := s.value(uuidOf(s.tree.GPUs[0]), "amd_gpu_pcie_throughput_bytes_per_second", "")
 		xgmi, _ := s.value(uuidOf(s.tree.GPUs[0]), "DCGM_FI_PROF_NVLINK_RX_BYTES", "")
-		if got := fmt.Sprint([]float64{pcie, xgmi}); got != want {
+		link, _ := s.value(uuidOf(s.tree.GPUs[0]), "amd_gpu_xgmi_bytes_total", "direction=read,link=3")
+		if got := fmt.Sprint([]float64{pcie, xgmi, link}); got != want {
 			t.Errorf("%d Mb/s over PCIe, and over XGMI: %s, want %s", mbits, got, want)
 		}
 	}
