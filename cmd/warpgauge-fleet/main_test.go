@@ -131,16 +131,19 @@ func report(t *testing.T, agents, token string) int {
 func TestStrangersKeepNoPlace(t *testing.T) {
 	token := filepath.Join(t.TempDir(), "tokens")
 	must(t, os.WriteFile(token, []byte("secret\n"), 0o600))
-	agents, _ := start(t, "--directory="+directory(t, map[string]string{"fleet.yaml": cohorts, "a.csv": list}), "--agents-token-file="+token, "--max-agents=1")
-	for i := range 600 { // more than twice what the server holds
+	agents, operators := start(t, "--directory="+directory(t, map[string]string{"fleet.yaml": cohorts, "a.csv": list}), "--agents-token-file="+token, "--max-agents=1")
+	for i := range 1200 { // more than twice what the server holds
 		from := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 1+byte(i/200), 1+byte(i%200))}}
-		c, err := from.DialContext(t.Context(), "tcp", agents)
+		c, err := from.DialContext(t.Context(), "tcp", []string{agents, operators}[i%2])
 		must(t, err)
 		defer c.Close()
-		if i%2 == 0 {
+		if i%4 == 0 {
 			fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n", fleet.OpAMPPath)
 		}
-		if i%100 == 99 {
+		if i%200 == 199 {
+			r, err := http.Get("http://" + operators + "/healthz")
+			must(t, err)
+			r.Body.Close()
 			testkit.Equal(t, fmt.Sprintf("status of a report after %d connections", i+1), http.StatusOK, report(t, agents, "secret"))
 		}
 	}

@@ -118,7 +118,7 @@ func serve(ctx context.Context, cmd *cli.Command, errs io.Writer) error {
 	log.Info("serving", zap.Stringer("agents", agents.Addr()), zap.Stringer("operators", operators.Addr()))
 	return program.Run(ctx,
 		&fleet.Endpoint{Listener: agents, Login: agentLogin, Serve: agentsWeb.Serve, Bound: server.Bound},
-		&fleet.Endpoint{Listener: operators, Login: login, Serve: web.Serve})
+		&fleet.Endpoint{Listener: operators, Login: login, Serve: web.Serve, Bound: server.Bound})
 }
 
 // dialects lists the name dialects that exporters support.

@@ -19,12 +19,11 @@ func gpu() *builder {
 	b.row("Between two scrapes")
 	b.heatmap(12, "Utilisation, every sample", "DCGM_FI_DEV_GPU_UTIL_RATIO as type histogram. On NVIDIA's GPUs a sample is a mean over 1/6 s or more: shorter bursts are lower.", "percentunit", buckets("DCGM_FI_DEV_GPU_UTIL_RATIO")).empty(needsHistogram)
 	b.heatmap(12, "Power, every sample", "DCGM_FI_DEV_BOARD_POWER_RAW_WATTS as type histogram: the power at each tick, no mean.", "watt", buckets("DCGM_FI_DEV_BOARD_POWER_RAW_WATTS")).empty(needsHistogram)
-	const scraped = `%s_over_time(max by (cluster, instance, UUID) (DCGM_FI_DEV_GPU_UTIL` + sel + `)[$__rate_interval:$step]) / 100`
 	b.lines("Utilisation: mean and quantiles", "From the histogram, else from scrapes, which miss what lies between them.", "percentunit",
-		query{"mean", mean("DCGM_FI_DEV_GPU_UTIL_RATIO") + ` or avg(gpu:utilization:ratio_mean5m` + sel + `) or avg(` + fmt.Sprintf(scraped, "avg") + `)`},
+		query{"mean", mean("DCGM_FI_DEV_GPU_UTIL_RATIO") + ` or avg(gpu:utilization:ratio_mean5m` + sel + `) or avg(avg_over_time(max by (cluster, instance, UUID) (DCGM_FI_DEV_GPU_UTIL` + sel + `)[$__rate_interval:$step]) / 100)`},
 		query{"p50", quantile("0.5", "DCGM_FI_DEV_GPU_UTIL_RATIO")},
 		query{"p99", quantile("0.99", "DCGM_FI_DEV_GPU_UTIL_RATIO")},
-		query{"highest at a scrape", `max(` + fmt.Sprintf(scraped, "max") + `)`}).empty("A GPU in MIG mode has no utilisation of its own.")
+		query{"highest at a scrape", `max(max_over_time(DCGM_FI_DEV_GPU_UTIL` + sel + `[$__rate_interval])) / 100`}).empty("A GPU in MIG mode has no utilisation of its own.")
 	b.lines("Power: mean and limit", "The mean is that of the energy counter.", "watt",
 		query{"mean", `sum(max by (cluster, instance, UUID) (` + rateOnce("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "") + `)) / 1000`},
 		query{"p99", quantile("0.99", "DCGM_FI_DEV_BOARD_POWER_RAW_WATTS")},

@@ -64,15 +64,14 @@ func (s *Server) Run(ctx context.Context, agents, operators *Endpoint) error {
 	defer cancel()
 	ended := make(chan error, 2)
 	var wg sync.WaitGroup
-	start := func(e *Endpoint, l net.Listener, srv *http.Server) {
-		wg.Go(func() { ended <- e.serve(ctx, l, srv); cancel() })
+	start := func(e *Endpoint, srv *http.Server, connections int) {
+		if e.Bound != nil {
+			e.Listener = e.Bound(srv, e.Listener, connections, s.o.Log)
+		}
+		wg.Go(func() { ended <- e.serve(ctx, e.Listener, srv); cancel() })
 	}
-	srv := s.agents(agents.Login)
-	if agents.Bound != nil {
-		agents.Listener = agents.Bound(srv, agents.Listener, s.o.MaxAgents+maxHTTPRequests, s.o.Log)
-	}
-	start(agents, agents.Listener, srv)
-	start(operators, operators.Listener, s.operators(operators.Login))
+	start(agents, s.agents(agents.Login), s.o.MaxAgents+maxHTTPRequests)
+	start(operators, s.operators(operators.Login), maxHTTPRequests)
 	wg.Go(func() {
 		every(ctx, min(time.Second, s.o.ReloadInterval), func() { s.locked(func(c *core) { c.tick(time.Now()) }) })
 	})
@@ -120,7 +119,7 @@ type Endpoint struct {
 	Listener net.Listener
 	Login    *Login
 	Serve    func(*http.Server, net.Listener) error
-	Bound    func(*http.Server, net.Listener, int, *zap.Logger) net.Listener // limits the connections of agents
+	Bound    func(*http.Server, net.Listener, int, *zap.Logger) net.Listener // limits the connections
 }
 
 // serve serves until ctx ends.
