@@ -53,7 +53,7 @@ func TestE2EAttack(t *testing.T) {
 	write(t, list, sharedLines)
 
 	odd := []string{"DELETE /metrics", "TRACE /", "POST /-/reload", "GET /" + strings.Repeat("a", 5000), "CONNECT x:1", "OPTIONS *", "GET /debug/pprof/", "BREW /x"}
-	table := []string{fmt.Sprintf("%-42s %8s %6s %8s %8s %8s %9s", "attack", "scrapes", "lost", "p50", "p99", "memory", "recovery")}
+	table := []string{"| attack | scrapes | lost | p50 | p99 | memory at most | recovery |", "|---|---|---|---|---|---|---|"} // of docs/limits.md
 	for _, attack := range []struct {
 		name   string
 		args   []string
@@ -125,7 +125,7 @@ func TestE2EAttack(t *testing.T) {
 				h.lost, h.last, h.took = h.lost+p.lost, errors.Join(h.last, p.last), append(h.took, p.took...)
 			}
 			slices.Sort(h.took)
-			table = append(table, fmt.Sprintf("%-42s %8d %6d %6.1fms %6.1fms %5d MiB %7.1fms", attack.name, len(h.took), h.lost,
+			table = append(table, fmt.Sprintf("| %s | %d | %d | %.1f ms | %.1f ms | %d MiB | %.1f ms |", attack.name, len(h.took), h.lost,
 				ms(h.took[len(h.took)/2]), ms(h.took[len(h.took)*99/100]), memory, ms(recovery)))
 			if h.lost*100 > len(h.took) {
 				t.Errorf("%d of %d scrapes lost, want at most one in a hundred; the last: %v", h.lost, len(h.took), h.last)

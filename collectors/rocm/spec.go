@@ -21,7 +21,7 @@ const (
 	opAny                // 1 if the raw reading, a number of things, is above 0
 	opMetric             // the first element of gpu_metrics
 	opCount              // opMetric for a counter; continued when 32 bits wrap
-	opLinked             // opMetric for a counter, unless it grows faster than links carry
+	opLinked             // opMetric for a counter, but not in a row in which it has grown by more than links carry
 	opMax                // maximum of the available elements
 	opMean               // their mean
 	opTotal              // their sum

@@ -403,11 +403,12 @@ func (m *Manager) returns(l *List) bool {
 
 // loses returns why a list takes away too many fields of the list in service, or of a larger one within the hour before, or "".
 func (m *Manager) loses(next *List) string {
+	now := m.o.Desk.Status().InService.Fields
+	if first := m.inService.Load() == nil && !m.served; !first && (len(now.Fields) >= len(m.large.Fields) || time.Since(m.largeAt) > lossesIn) {
+		m.large, m.largeAt = now, time.Now()
+	}
 	if m.returns(next) {
 		return ""
-	}
-	if now := m.o.Desk.Status().InService.Fields; len(now.Fields) >= len(m.large.Fields) || time.Since(m.largeAt) > lossesIn {
-		m.large, m.largeAt = now, time.Now()
 	}
 	return m.guard.loses(len(missing(next.Fields, m.large)), len(m.large.Fields), "fields")
 }

@@ -179,6 +179,7 @@ func (l *logins) begin(key [sha256.Size]byte, address netip.Prefix) (w *login, r
 	if len(l.waiting) > maxWaitingLogins {
 		last := slices.MaxFunc(append([]*login{w}, l.waiting...), (*login).after) // the newest of equals
 		l.removeLocked(last)
+		last.giveBack()
 		last.turn <- false
 	}
 	l.nextLocked()
@@ -207,13 +208,20 @@ func (l *logins) nextLocked() {
 	next.turn <- true
 }
 
-// leave ends a login whose client has gone. It does not count, because its password was not compared.
+// giveBack undoes the attempt of a login whose password is not compared.
+func (w *login) giveBack() {
+	w.attempts--
+	w.AllowN(time.Now(), -1)
+}
+
+// leave ends a login whose client has gone.
 func (l *logins) leave(w *login) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	w.attempts--
-	w.AllowN(time.Now(), -1)            // gives one back
-	if !l.removeLocked(w) && <-w.turn { // it was its turn
+	if l.removeLocked(w) {
+		w.giveBack()
+	} else if <-w.turn { // else another had its place
+		w.giveBack()
 		l.comparing = false
 		l.nextLocked()
 	}

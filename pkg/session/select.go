@@ -164,7 +164,7 @@ func (s *selecting) bind(src collector.Source) (b bound, ok bool) {
 		k.row[i] = math.NaN()
 		at := k.shown[c.Device]
 		switch {
-		case at < 0, b.devices[at].Unshown && !slices.ContainsFunc(s.health, func(r field.Reading) bool { return r.Desc.ID == c.Field }):
+		case at < 0, b.devices[at].Unshown && !field.IsXID(c.Field) && !slices.ContainsFunc(s.health, func(r field.Reading) bool { return r.Desc.ID == c.Field }):
 		case s.repeats(c, &devices[c.Device]):
 			b.reasons.addReason(at, c.Field, collector.Explanation{Reason: collector.ReasonOtherCollector, Detail: "the instances of the GPU report it"})
 		case s.columns == MaxColumns:
@@ -250,8 +250,8 @@ func CleanLabels(labels []collector.Label) []collector.Label {
 // maxText is the maximum number of bytes in a library's text; vendors' buffers have at most 256.
 const maxText = 256
 
-// sound makes a text printable UTF-8 with at most maxText bytes.
+// sound makes a text one printable line of UTF-8 with at most maxText bytes.
 func sound(text string) string {
-	text = strings.Map(field.Printable, strings.ToValidUTF8(text, "\uFFFD"))
+	text = strings.NewReplacer("\n", "?", "\t", "?").Replace(strings.Map(field.Printable, strings.ToValidUTF8(text, "\uFFFD")))
 	return strings.ToValidUTF8(text[:min(len(text), maxText)], "") // removes an incomplete rune at the end
 }

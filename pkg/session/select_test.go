@@ -119,7 +119,7 @@ func TestBoardsOfSelectedInstances(t *testing.T) {
 	if len(b.workers) != 1 || len(b.workers[0].view.Devices) != 2 || !b.workers[0].view.Devices[0].Unshown || b.workers[0].view.Devices[1].Unshown {
 		t.Fatalf("got %+v", b.workers)
 	}
-	testkit.Equal(t, "its columns", []collector.Column{{Field: temperature}, {Device: 1, Field: used}, {Device: 1, Field: field.XIDErrors}}, b.workers[0].view.Columns)
+	testkit.Equal(t, "its columns", []collector.Column{{Field: temperature}, {Field: field.XIDErrors}, {Device: 1, Field: used}, {Device: 1, Field: field.XIDErrors}}, b.workers[0].view.Columns)
 }
 
 func TestSelection(t *testing.T) {

@@ -2,8 +2,8 @@ package fleet
 
 import (
 	"io"
-	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -22,7 +22,7 @@ const (
 	maxHeaderBytes  = 16 << 10
 	maxHTTPRequests = 256 // in parallel, so their bodies take at most 128 MiB; further ones are told to retry
 	maxOfOne        = 4   // of them with one credential
-	maxOfMany       = 16  // with a shared one from one address
+	maxOfMany       = 16  // with a shared one from one address (IPv6: /64)
 )
 
 // Reasons for refusals.
@@ -49,8 +49,9 @@ func (s *Server) agents(login *Login) *http.Server {
 		}
 		key, most := who.name, maxOfOne
 		if who.shared {
-			address, _, _ := net.SplitHostPort(r.RemoteAddr)
-			key, most = who.name+" "+address, maxOfMany
+			from, _ := netip.ParseAddrPort(r.RemoteAddr)
+			network, _ := from.Addr().Unmap().Prefix(min(64, from.Addr().Unmap().BitLen())) // one machine may own a /64 of IPv6
+			key, most = who.name+" "+network.String(), maxOfMany
 		}
 		if !slots.add(1, key, most) {
 			s.refuse(refusedBusy)

@@ -280,7 +280,7 @@ func TestPauseFreezes(t *testing.T) {
 	s := newSim(t, 200, "").stable()
 	s.offerList(listB)
 	s.until("some canaries have it", 10*time.Minute, func() bool { return s.with(listB) > 0 })
-	canaries := s.with(listB) // both, if they have asked in the same second
+	canaries := s.ever(listB) // both, if they have asked in the same second
 	s.command("pause")
 	s.each(func(n *node) { n.suffer = stall; stall(n) })
 	s.run(20 * time.Minute)

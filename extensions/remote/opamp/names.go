@@ -37,8 +37,7 @@ const (
 	ReportOnly = "not applied (--remote-config=report)"
 
 	// HealthGates has a child for each gate; its status is the gate's number in decimal.
-	HealthGates = "gates"
-
+	HealthGates       = "gates"
 	GateStalled       = "stalled_devices"
 	GateLost          = "lost_devices"
 	GateSampleSeconds = "sample_seconds"
