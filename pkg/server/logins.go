@@ -53,9 +53,9 @@ type login struct {
 }
 
 // after compares two that wait: the later has more attempts or failed.
-func (l *login) after(other *login) int {
+func (w *login) after(other *login) int {
 	failed := map[bool]int{true: 1}
-	return cmp.Or(failed[l.wrong]-failed[other.wrong], cmp.Compare(l.nth, other.nth))
+	return cmp.Or(failed[w.wrong]-failed[other.wrong], cmp.Compare(w.nth, other.nth))
 }
 
 const (

@@ -172,7 +172,7 @@ func (m viewMessage) validate() error {
 			labels := textsOf(c.Labels)
 			c.Labels = session.CleanLabels(c.Labels)
 			if page += seriesBytes + texts[c.Device] + labels; labels > maxTexts || page > maxPage {
-				return fmt.Errorf("source %d: the texts of column %d have %d bytes, and the series up to it need a page of %d: at most %d and %d", i, j, labels, page, maxTexts, maxPage)
+				return fmt.Errorf("source %d: the texts of column %d have %d bytes, and the series up to it need a page of %d: at most %d and %d; select fewer devices or fields", i, j, labels, page, maxTexts, maxPage)
 			}
 		}
 		if absent += len(s.Absent); absent > maxColumns {
