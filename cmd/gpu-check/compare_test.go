@@ -78,9 +78,7 @@ func TestXML(t *testing.T) {
 	all, err := parseXML([]byte(`<?xml version="1.0" ?><!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v12.dtd"><nvidia_smi_log><gpu><uuid>U</uuid>` +
 		`<processes><process_info><pid>7</pid></process_info><process_info><pid>8</pid></process_info></processes></gpu></nvidia_smi_log>`))
 	testkit.Must(t, err)
-	if got := all["U"]["xml:processes/process_info/pid"]; got != "7" {
-		t.Errorf("of several processes %q is read, want the first", got)
-	}
+	testkit.Equal(t, "of several processes: is read", "7", all["U"]["xml:processes/process_info/pid"])
 }
 
 // TestReport checks that each bad result has a line, and that good results of a field share one.

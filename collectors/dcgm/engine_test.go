@@ -352,8 +352,6 @@ func TestFailsForATime(t *testing.T) {
 			t.Errorf("%s: logged %d times, want once", tt.name, n)
 		}
 		e.Return(tt.call, 0)
-		if n := cells(); n != tt.cells {
-			t.Errorf("%s: %d cells afterwards, want %d", tt.name, n, tt.cells)
-		}
+		testkit.Equal(t, fmt.Sprintf("%s: cells afterwards", tt.name), tt.cells, cells())
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"warpgauge/collectors/dcgm/dcgmtest"
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 )
 
@@ -232,9 +233,7 @@ func TestBlockStops(t *testing.T) {
 		return float64(id), id == temp && p.at <= 5*sec || id == watts && p.at%sec == 0
 	}, func(err error) {
 		// 3 s later the temperature is gone. One read of the power after that, it is certain that the engine reads the GPU.
-		if unsure := p.at > 8*sec && p.at < 9*sec; (err != nil) != unsure {
-			t.Errorf("at %v: %v", p.at, err)
-		}
+		testkit.Equal(t, fmt.Sprintf("at %v: %v", p.at, err), p.at > 8*sec && p.at < 9*sec, (err != nil))
 		if gone := p.at > 8*sec; gone != p.blank(0, temp) || p.blank(0, watts) {
 			t.Errorf("at %v: blank temperature %v, power %v", p.at, p.blank(0, temp), p.blank(0, watts))
 		}
@@ -249,9 +248,7 @@ func TestNodeFieldIsNoLife(t *testing.T) {
 			p := newPolls(1, map[time.Duration][]uint16{sec: fields})
 			p.skew, p.at = skew, sec
 			p.run(sec, 10*sec, func(_ int, id uint16) (float64, bool) { return 1, id == count || p.at < 3*sec }, func(err error) {
-				if stalled := p.at > 6*sec && len(fields) > 1; (err != nil) != stalled {
-					t.Errorf("fields %v, at %v: %v", fields, p.at, err)
-				}
+				testkit.Equal(t, fmt.Sprintf("fields %v, at %v: %v", fields, p.at, err), p.at > 6*sec && len(fields) > 1, (err != nil))
 				if p.at > sec && p.at < 3*sec && p.age(0) > sec {
 					t.Errorf("clock off by %v, at %v: age %v", skew, p.at, p.age(0))
 				}
@@ -279,9 +276,7 @@ func TestKeeps(t *testing.T) {
 	} {
 		b := &block{fields: []uint16{c.id}, every: time.Second / 2, cells: []cell{{micros: 100e6, sentinel: c.first}}, seen: make([]seen, 1)}
 		for i, at := range c.micros {
-			if got := b.keeps(0, &cell{micros: at, sentinel: c.next}); got != c.keeps[i] {
-				t.Errorf("field %d, %v after %v at %v: %v", c.id, c.next, c.first, at, got)
-			}
+			testkit.Equal(t, fmt.Sprintf("field %d, %v after %v at %v", c.id, c.next, c.first, at), c.keeps[i], b.keeps(0, &cell{micros: at, sentinel: c.next}))
 		}
 	}
 }

@@ -92,9 +92,7 @@ func TestHealthJudged(t *testing.T) {
 			c.mustSample(t)
 			check()
 		}
-		if n := c.logs.FilterMessageSnippet("reporting DCGM_FR_UNKNOWN").Len(); n != 1 {
-			t.Errorf("%d lines about the unknown reason, want one", n)
-		}
+		testkit.Equal(t, "lines about the unknown reason", 1, c.logs.FilterMessageSnippet("reporting DCGM_FR_UNKNOWN").Len())
 		e.Healthy()
 		c.mustSample(t)
 		want[0], want[1] = well(), well()

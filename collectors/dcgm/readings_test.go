@@ -118,9 +118,7 @@ func TestRefusedFields(t *testing.T) {
 			d, _ := field.ByID(a.Field)
 			explained[d.Name] = true
 		}
-		if want, got := slices.Sorted(slices.Values(gone)), slices.Sorted(maps.Keys(explained)); !slices.Equal(got, want) {
-			t.Errorf("the reasons are of %q, want %q", got, want)
-		}
+		testkit.Equal(t, "the reasons are of", slices.Sorted(slices.Values(gone)), slices.Sorted(maps.Keys(explained)))
 		must(t, c.Close())
 		testkit.Equal(t, fmt.Sprintf("without %q: left over", gone), dcgmtest.Counts{Inits: 1}, e.Counts())
 	}
@@ -306,9 +304,7 @@ func TestStarting(t *testing.T) {
 		if got := c.cellsOf(field.XIDEvent, 0, "slot"); got["0"] != " 13" {
 			t.Errorf("XIDs in the first row: %v", got)
 		}
-		if has := c.has(t, c.sources[0].Devices()[0].ID, profiling); has != late {
-			t.Errorf("profiling value: %v, want %v", has, late)
-		}
+		testkit.Equal(t, "profiling value", late, c.has(t, c.sources[0].Devices()[0].ID, profiling))
 		e.Set(dcgmtest.GPU(0), 1002, dcgmtest.Blank(dcgmtest.NotFound))
 		if err := c.sample(0); late && err != nil {
 			t.Errorf("a blank later on: %v", err)

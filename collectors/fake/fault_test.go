@@ -2,6 +2,7 @@ package fake
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -67,9 +68,7 @@ func TestFaults(t *testing.T) {
 			if absurd := second >= 5 && second < 10; (v[203] == 808e6) != absurd || math.IsNaN(v[203]) != (second >= 20) {
 				t.Errorf("second %d: utilisation %v", second, v[203])
 			}
-			if blank := second >= 7 && second < 12 || second >= 20; math.IsNaN(v[150]) != blank {
-				t.Errorf("second %d: temperature %v", second, v[150])
-			}
+			testkit.Equal(t, fmt.Sprintf("second %d: temperature %v", second, v[150]), second >= 7 && second < 12 || second >= 20, math.IsNaN(v[150]))
 			fewer := second >= 30 && second < 40
 			for source := range n.sources {
 				var want error
@@ -90,9 +89,7 @@ func TestFaults(t *testing.T) {
 			}
 			time.Sleep(s)
 		}
-		if got := len(openNode(t, n.world, collectortest.Gauges(t, temperature)).sources); got != 10 {
-			t.Errorf("%d sources in the end, want 10", got)
-		}
+		testkit.Equal(t, "sources in the end", 10, len(openNode(t, n.world, collectortest.Gauges(t, temperature)).sources))
 		inject(t, n.world, Fault{Kind: Devices})
 		if _, err := n.world.Collector().Open(t.Context(), collectortest.Gauges(t, temperature)); !errors.Is(err, collector.ErrNoDevices) {
 			t.Errorf("open without devices: %v", err)
@@ -152,9 +149,7 @@ func TestXID(t *testing.T) {
 			if got := v[field.XIDEvent]; got != want && !(want == 0 && math.IsNaN(got)) {
 				t.Errorf("second %d: event %v, want %v (0 is none)", second, got, want)
 			}
-			if got := v[field.XIDErrors]; got != wantLast[second] {
-				t.Errorf("second %d: last XID %v, want %v", second, got, wantLast[second])
-			}
+			testkit.Equal(t, fmt.Sprintf("second %d: last XID", second), wantLast[second], v[field.XIDErrors])
 			time.Sleep(time.Second)
 		}
 		if got := openNode(t, n.world, l).read(0, 0)[field.XIDEvent]; !math.IsNaN(got) {
@@ -183,9 +178,7 @@ func TestHealthChangesColumns(t *testing.T) {
 		before := scripted(t, l, Fault{Kind: Health, At: 10 * time.Second, For: 10 * time.Second, GPUs: index(2), Watch: "MEM", Fail: true})
 		time.Sleep(10 * time.Second)
 		for i := range 8 {
-			if err := sampleError(before, i); errors.Is(err, collector.ErrColumnsChanged) != (i == 2) {
-				t.Errorf("GPU %d: %v", i, err)
-			}
+			testkit.Equal(t, fmt.Sprintf("GPU %d", i), (i == 2), errors.Is(sampleError(before, i), collector.ErrColumnsChanged))
 		}
 		during := openNode(t, before.world, l)
 		row, err := sampleRow(during.sources[2])
@@ -260,17 +253,13 @@ func TestOnce(t *testing.T) {
 		{Fault{Kind: Crash, At: 2 * time.Minute}, false},
 	} {
 		w := newWorld(t, Options{Spec: &Spec{Faults: []Fault{tt.fault}}, Isolated: true, Start: start})
-		if got := w.process.hit((*w.faults.Load())[0], w.elapsed()); got != tt.hit {
-			t.Errorf("%+v in a child started after a minute: hit %v, want %v", tt.fault, got, tt.hit)
-		}
+		testkit.Equal(t, fmt.Sprintf("%+v in a child started after a minute: hit", tt.fault), tt.hit, w.process.hit((*w.faults.Load())[0], w.elapsed()))
 	}
 	path, on, off := switchFile(t)
 	f := &fault{Fault: Fault{Once: true, While: path}, start: time.Now().Add(-time.Hour)}
 	on()
 	for born, hit := range map[time.Duration]bool{30 * time.Minute: true, 90 * time.Minute: false} {
-		if got := newProcess(born, 1).hit(f, 2*time.Hour); got != hit {
-			t.Errorf("the file was made after an hour, the child started after %v: hit %v, want %v", born, got, hit)
-		}
+		testkit.Equal(t, fmt.Sprintf("the file was made after an hour, the child started after %v: hit", born), hit, newProcess(born, 1).hit(f, 2*time.Hour))
 	}
 	off()
 	if newProcess(0, 1).hit(f, 2*time.Hour) {
@@ -285,9 +274,7 @@ func TestLeak(t *testing.T) {
 	n := openNode(t, w, collectortest.Gauges(t, temperature))
 	for second, want := range []int{0, 0, 8, 16, 24} {
 		n.read(0, 0)
-		if got := len(w.process.leaked); got != want {
-			t.Errorf("second %d: %d MiB leaked, want %d", second, got, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("second %d: MiB leaked", second), want, len(w.process.leaked))
 		now = now.Add(time.Second)
 	}
 }

@@ -182,9 +182,7 @@ func TestBuffersOfALibrary(t *testing.T) {
 			peak[c.Field] = max(peak[c.Field], s.row[i])
 		}
 	}
-	if got, want := fmt.Sprint(ms), "map[155:1000 203:1000.002]"; got != want {
-		t.Errorf("samples stand for %v ms, want %v", got, want)
-	}
+	testkit.Equal(t, "samples stand for: ms", "map[155:1000 203:1000.002]", fmt.Sprint(ms))
 	testkit.Equal(t, "the highest power in W, that of the burst", 690.0, peak[155])
 	if testkit.Race {
 		return

@@ -55,9 +55,7 @@ func TestDiscoveryOfInstances(t *testing.T) {
 		if in.handle == nil {
 			t.Errorf("instance %s has no handle", in.device.ID)
 		}
-		if split := in.device.Level == field.Instance && in.gi == 3; split != (in.ci == -1) {
-			t.Errorf("instance %s has the compute instance %d", in.device.ID, in.ci)
-		}
+		testkit.Equal(t, fmt.Sprintf("instance %s has the compute instance %d", in.device.ID, in.ci), (in.ci == -1), in.device.Level == field.Instance && in.gi == 3)
 	}
 	if !gpus[0].mig || !gpus[1].mig || gpus[0].layout == "" || gpus[0].layout == gpus[1].layout {
 		t.Errorf("MIG modes %v, %v, layouts %q, %q", gpus[0].mig, gpus[1].mig, gpus[0].layout, gpus[1].layout)

@@ -9,6 +9,8 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
+
+	"warpgauge/internal/testkit"
 )
 
 // TestDecode checks that invalid field values do not become readings.
@@ -51,9 +53,7 @@ func TestOddCalls(t *testing.T) {
 		t.Helper()
 		oldest := (*c)[len(*c)-1]
 		got := make([]float64, oldest.results)
-		if code := oldest.ask(h, [3]uint32{}, got); code != nvml.SUCCESS {
-			t.Errorf("%s: %v", oldest.symbol, code)
-		}
+		testkit.Equal(t, oldest.symbol, nvml.SUCCESS, oldest.ask(h, [3]uint32{}, got))
 		equal(t, want, got, "%s", oldest.symbol)
 	}
 	f(getClockInfo, nan)

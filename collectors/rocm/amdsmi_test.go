@@ -104,9 +104,7 @@ func TestNames(t *testing.T) {
 	if got := api.names("", dir); !slices.Equal(got, want) {
 		t.Errorf("names\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if got := api.names("", filepath.Join(dir, "nowhere")); !slices.Equal(got, api.Sonames) {
-		t.Errorf("without releases: %q", got)
-	}
+	testkit.Equal(t, "without releases", api.Sonames, api.names("", filepath.Join(dir, "nowhere")))
 	if got := api.names("/some/lib.so", dir); !slices.Equal(got, []string{"/some/lib.so"}) {
 		t.Errorf("named: %q", got)
 	}

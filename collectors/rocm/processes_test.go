@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"warpgauge/collectors/rocm/rocmtest"
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
@@ -158,9 +159,7 @@ func TestProcessesThatAreNotKnown(t *testing.T) {
 func TestNoComputeSide(t *testing.T) {
 	tree := rocmtest.NewTree(t, rocmtest.Options{NoKFD: true})
 	c := NewProcesses(Options{Root: tree.Root})
-	if c.Name() != "rocm-processes" {
-		t.Errorf("name %q", c.Name())
-	}
+	testkit.Equal(t, "name", "rocm-processes", c.Name())
 	if _, err := c.Open(t.Context(), field.List{}); !errors.Is(err, collector.ErrNothingToRead) {
 		t.Errorf("without KFD: %v", err)
 	}

@@ -39,9 +39,7 @@ func TestSMIStartSequence(t *testing.T) {
 		fake := fakeFor(t, tree, abi)
 		mustStart(t, tree, fake.Path)
 		calls := fake.Calls(t)
-		if got := functions(calls, "rsmi_init", "rsmi_shut_down"); !slices.Equal(got, want) {
-			t.Errorf("ABI %d: %q, want %q", abi, got, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("ABI %d", abi), want, functions(calls, "rsmi_init", "rsmi_shut_down"))
 		for _, c := range calls {
 			testkit.Equal(t, fmt.Sprintf("ABI %d: thread of %s", abi, c.Function), calls[0].Thread, c.Thread)
 			if c.Function == "rsmi_init" && c.Device != flags {
@@ -83,9 +81,7 @@ func TestSMIInitFails(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "RSMI_STATUS_INIT_ERROR [code 8]: it finds no GPU with the amdgpu driver, or cannot write to /dev/shm") {
 		t.Errorf("startSMI = %v", err)
 	}
-	if calls := fake.Calls(t); len(calls) != 1 {
-		t.Errorf("calls %v, want rsmi_init alone", calls)
-	}
+	testkit.Equal(t, "calls", 1, len(fake.Calls(t)))
 	fake.Unset(t, "rsmi_init")
 	fake.Set(t, "rsmi_num_monitor_devices", "status 6")
 	if _, err = startSMI(fake.Path); !errors.Is(err, smiStatus(6)) {
@@ -219,16 +215,12 @@ func TestSMIMissingSymbols(t *testing.T) {
 				if !errors.Is(err, collector.ErrNotLoaded) || !strings.Contains(err.Error(), d.Name) {
 					t.Errorf("startSMI = %v, want ErrNotLoaded that names %s", err, d.Name)
 				}
-				if len(fake.Calls(t)) != 0 {
-					t.Errorf("called %v", fake.Calls(t))
-				}
+				testkit.Equal(t, fmt.Sprintf("called %v", fake.Calls(t)), 0, len(fake.Calls(t)))
 				return
 			}
 			for i, got := range asked(t, fake) {
 				q, _ := smiAskFor(all[i])
-				if want := complete[i] && q.function != f; got != want {
-					t.Errorf("without %s: asked for %+v = %v, want %v", d.Name, all[i], got, want)
-				}
+				testkit.Equal(t, fmt.Sprintf("without %s: asked for %+v", d.Name, all[i]), complete[i] && q.function != f, got)
 			}
 		})
 	}

@@ -15,6 +15,7 @@ import (
 	"warpgauge/collectors/rocm/internal/sysfs"
 	"warpgauge/collectors/rocm/rocmtest"
 	"warpgauge/collectors/rocm/rocmtest/smitest"
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 )
 
@@ -103,9 +104,7 @@ func TestRealLibraryOpensNothingHarmful(t *testing.T) {
 	lib := smitest.NewReal(t, tree).Enter(t)
 	watch := watchOpen(t, lib.KFD(), tree.GPUs[0].Path("xgmi_error"), tree.GPUs[0].Path("pcie_bw"), tree.GPUs[0].Path("gpu_metrics"))
 	mustRead(t, mustStart(t, tree, lib.Path).reader(t, boards(t, tree)[0], everything()...))
-	if opened := watch(); opened != 0 {
-		t.Errorf("%d opens of files that must not be opened", opened)
-	}
+	testkit.Equal(t, "opens of files that must not be opened", 0, watch())
 	for _, fd := range descriptors(t) {
 		if strings.Contains(fd, "kfd") {
 			t.Errorf("%s is held open", fd)

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"warpgauge/collectors/rocm/rocmtest"
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/collector/collectortest"
 	"warpgauge/pkg/field"
@@ -405,9 +406,7 @@ func TestLinkLimits(t *testing.T) {
 		pcie, _ := s.value(uuidOf(s.tree.GPUs[0]), "amd_gpu_pcie_throughput_bytes_per_second", "")
 		xgmi, _ := s.value(uuidOf(s.tree.GPUs[0]), "DCGM_FI_PROF_NVLINK_RX_BYTES", "")
 		link, _ := s.value(uuidOf(s.tree.GPUs[0]), "amd_gpu_xgmi_bytes_total", "direction=read,link=3")
-		if got := fmt.Sprint([]float64{pcie, xgmi, link}); got != want {
-			t.Errorf("%d Mb/s over PCIe, and over XGMI: %s, want %s", mbits, got, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("%d Mb/s over PCIe, and over XGMI", mbits), want, fmt.Sprint([]float64{pcie, xgmi, link}))
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"warpgauge/internal/testkit"
 )
 
 // TestHealthCheck runs warpgauge-health with fake programs for Slurm and warpgauge.
@@ -57,9 +59,7 @@ func TestHealthCheck(t *testing.T) {
 			if code, text := n.run(nil, "SLURMD_NODENAME=n1"); code != 0 {
 				t.Errorf("exit code %d: %s", code, text)
 			}
-			if got := n.text("update"); got != tt.want {
-				t.Errorf("scontrol %q, want %q", got, tt.want)
-			}
+			testkit.Equal(t, "scontrol", tt.want, n.text("update"))
 			if got := n.text("log"); !strings.Contains(got, tt.log) || tt.log == "" && got != "" {
 				t.Errorf("log %q, want %q", got, tt.log)
 			}

@@ -131,7 +131,9 @@ func (w *Watch) open(now time.Time) *files {
 	out := &files{Store: w.o.Store, next: make(chan []byte, 1), saved: now}
 	data, err := out.Read(fileName, maxFile)
 	if data != nil {
-		err = w.restore(data)
+		if err = w.restore(data); err != nil {
+			err = errors.Join(err, out.Write(fileName+".unread", data)) // a newer exporter may come back
+		}
 	}
 	if err != nil {
 		w.log.Warn("cannot restore the health of devices; starting without it", zap.String("directory", w.o.Store.Path), zap.Error(err))

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
@@ -42,9 +43,7 @@ func TestLimitOfTheBoard(t *testing.T) {
 		n.step(temperature, 60, time.Second, events.OK, "")
 		n.rows[0][0] = temperature
 		n.tick(time.Second)
-		if v := n.of("GPU-a"); v.Reason != want {
-			t.Errorf("%v degrees, limit %v, rules %v: %q, want %q", temperature, limit, rules, v.Reason, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("%v degrees, limit %v, rules %v", temperature, limit, rules), want, n.of("GPU-a").Reason)
 	}
 	f(nil, 90, 89, "hot")
 	f(nil, 90, 105, "")
@@ -78,9 +77,7 @@ func TestTheSupplierCounts(t *testing.T) {
 	n.view = view.View{} // no supplier: the collector that has it up decides
 	n.restart(Options{})
 	n.Sync(n.now.Add(time.Second))
-	if v := n.of(d.ID); v.Collector != "other" {
-		t.Errorf("without values the verdict is that of %s, want other", v.Collector)
-	}
+	testkit.Equal(t, "without values the verdict is that of", "other", n.of(d.ID).Collector)
 }
 
 // TestLinkThatNeverWasUp: a port without a cable is not a fault. A link that went down is a fault,
@@ -277,9 +274,7 @@ func TestEvidence(t *testing.T) {
 	}
 	for level, want := range map[field.Level]string{field.Link: "DCGM_FI_DEV_ROW_REMAP_PENDING link=3 peer=x", field.GPU: "DCGM_FI_DEV_ROW_REMAP_PENDING peer=x"} {
 		d := collector.Device{Level: level, Labels: []collector.Label{{Name: "link", Value: "3"}}}
-		if got := nameOf(&d, &collector.Column{Field: remapPending, Labels: []collector.Label{{Name: "peer", Value: "x"}}}); got != want {
-			t.Errorf("the reading's name is %q, want %q", got, want)
-		}
+		testkit.Equal(t, "the reading's name", want, nameOf(&d, &collector.Column{Field: remapPending, Labels: []collector.Label{{Name: "peer", Value: "x"}}}))
 	}
 }
 

@@ -142,7 +142,7 @@ var table = inOrder(slices.Concat(xidRules(), []Rule{
 	reading("switch_port_error", events.Degraded, events.ActionDrain, field.SwitchPortError, "a port of the switch is in error", linkFields),
 	{Name: "nvlink_crc_errors", State: events.Failed, Action: events.ActionDrain, Condition: field.LinkCRCErrors, Unit: "errors in a minute", Quiet: 10 * time.Minute, Text: "NVLinks have many CRC errors", Source: linkDCGM},
 	{Name: "xgmi_link_down", State: events.Degraded, Action: events.ActionDrain, Condition: field.Condition{Readings: []field.ID{field.AMDXGMILinkUp}, Test: field.Falls, Threshold: 1}, Quiet: backFor, Text: "an XGMI link that was up is down", Source: linkXGMI},
-	{Name: "health_watch_warning", State: events.Degraded, Action: events.ActionNone, Condition: field.Condition{Readings: []field.ID{field.GPUHealth}, Test: field.AtLeast, Threshold: 10}, Except: judgedElsewhere, Quiet: backFor, Text: "a health watch reports a warning", Source: linkDCGM},
+	{Name: "health_watch_warning", State: events.Degraded, Action: events.ActionNone, Condition: field.Condition{Readings: []field.ID{field.GPUHealth}, Test: field.Equal, Threshold: 10}, Except: judgedElsewhere, Quiet: backFor, Text: "a health watch reports a warning", Source: linkDCGM},
 	notAMD(Rule{Name: "temperature_limit", State: events.Degraded, Action: events.ActionNone, Condition: field.Condition{Readings: []field.ID{field.TemperatureMargin}, Test: field.AtMost}, For: time.Minute, Quiet: 5 * time.Minute, Text: "the GPU is as hot as it may be (T.Limit)", Source: linkFields}),
 	{Name: "hot", State: events.Degraded, Action: events.ActionNone, Condition: field.Hot, Unit: "celsius", For: time.Minute, Quiet: 5 * time.Minute, Text: "the GPU is as hot as its board may be", Source: linkFields},
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
@@ -135,9 +136,7 @@ func TestAReadingThatIsAbsentSaysNothing(t *testing.T) {
 				why = u.Why
 			}
 		}
-		if why != want {
-			t.Errorf("with reading %d, %s is unjudged because of %q, want %q", has, rule, why, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("with reading %d, %s is unjudged because of", has, rule), want, why)
 	}
 	f(temperature, "hot", "")
 	f(temperature, "row_remap_failed", collector.ReasonPermission)
@@ -194,9 +193,7 @@ func TestXIDs(t *testing.T) {
 	if v.Action != events.ActionReboot || len(v.Conditions[0].Evidence) != 1 || v.Conditions[0].Evidence[0].Source != "nvml" {
 		t.Errorf("the verdict is %+v", v)
 	}
-	if len(n.heard) != 1 {
-		t.Errorf("heard %+v", n.heard)
-	}
+	testkit.Equal(t, fmt.Sprintf("heard %+v", n.heard), 1, len(n.heard))
 	for range 48 { // time alone does not end it
 		n.tick(time.Hour)
 	}
@@ -228,9 +225,7 @@ func TestQuiet(t *testing.T) {
 		n.want("GPU-a", r.State, r.Name)
 		n.tick(2 * time.Minute)
 		n.want("GPU-a", events.OK, "")
-		if len(n.heard) != 2 {
-			t.Errorf("rule %s: heard %+v", r.Name, n.heard)
-		}
+		testkit.Equal(t, fmt.Sprintf("rule %s: heard %+v", r.Name, n.heard), 2, len(n.heard))
 	}
 }
 
@@ -273,9 +268,7 @@ func TestABoardThatNoDriverServes(t *testing.T) {
 func TestInstancesAreAsIllAsTheirBoard(t *testing.T) {
 	s := &view.Source{Devices: []collector.Device{{ID: "a/1", Parent: "a"}, {ID: "a"}, {ID: "a/1/0", Parent: "a/1"}, {ID: "link", Parent: "b"}}}
 	for i, want := range []string{"a", "a", "a", "b"} {
-		if got := boardOf(s, i); got != want {
-			t.Errorf("the board of %s is %s, want %s", s.Devices[i].ID, got, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("the board of %s", s.Devices[i].ID), want, boardOf(s, i))
 	}
 	n := newNode(t, 1, Options{}, remapPending)
 	n.status[0].Devices = append(n.status[0].Devices, session.DeviceStatus{Device: collector.Device{ID: "GPU-a/1", Parent: "GPU-a", Level: field.Instance, GPU: "0"}, LastSample: n.now})
@@ -364,7 +357,5 @@ func TestNothingNewAllocatesNothing(t *testing.T) {
 	}
 	version := n.Board().Load().Version
 	n.tick(time.Second)
-	if n.Board().Load().Version != version {
-		t.Error("a Snapshot is published although nothing has changed")
-	}
+	testkit.Equal(t, "a Snapshot is published although nothing has changed", version, n.Board().Load().Version)
 }

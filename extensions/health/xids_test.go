@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/session"
@@ -77,9 +78,7 @@ func TestLogOnly(t *testing.T) {
 	log := Observation{Reason: ReasonXID, Code: 48, Device: "GPU-a", Time: n.now, Source: SourceKernelLog, Text: "a line"}
 	n.Observe(log)
 	n.step(60, 1, time.Second, events.Degraded, "xid_48")
-	if v := n.of("GPU-a"); v.Action != events.ActionNone {
-		t.Errorf("the action is %q", v.Action)
-	}
+	testkit.Equal(t, "the action", events.ActionNone, n.of("GPU-a").Action)
 	n.step(60, 60, time.Minute, events.OK, "")
 	log.Time = n.now
 	n.Observe(log)

@@ -54,9 +54,7 @@ func TestGuard(t *testing.T) {
 			continue
 		}
 		for i, want := range c.want {
-			if got := strconv.Itoa(refused[i].Line) + " " + refused[i].Text; !strings.Contains(got, want) {
-				t.Errorf("%s: refused %q, want %q", name, got, want)
-			}
+			testkit.Has(t, fmt.Sprintf("%s: refused", name), strconv.Itoa(refused[i].Line)+" "+refused[i].Text, want)
 		}
 	}
 }

@@ -213,9 +213,7 @@ func TestDeliver(t *testing.T) {
 	if len(out.Refused) != 1 || out.Refused[0].Line != 3 || out.Running != hashOf([]byte(listB)) || out.Tried == out.Running {
 		t.Errorf("outcome of a bad list = %+v, want line 3, and both hashes", out)
 	}
-	if out := b.want("comments", "# nothing\n", lists.Refused, lists.Refused, "b"); out.Err.Error() != "the list asks for nothing" {
-		t.Errorf("outcome of a list without fields = %+v", out)
-	}
+	testkit.Equal(t, "outcome of a list without fields", "the list asks for nothing", b.want("comments", "# nothing\n", lists.Refused, lists.Refused, "b").Err.Error())
 	b.want("garbage", "\x00\xff\x01", lists.Refused, lists.Refused, "b")
 	b.want("html", "<html><body>log in</body></html>", lists.Refused, lists.Refused, "b")
 	b.want("b2", listB, lists.Unchanged, lists.Applied, "b")
@@ -224,9 +222,7 @@ func TestDeliver(t *testing.T) {
 		t.Errorf("outcome = %+v", out)
 	}
 	b.fail = nil
-	if out := b.want("c", listC, lists.Failed, lists.Failed, "b"); !strings.Contains(out.Err.Error(), "tried again after 1m") {
-		t.Errorf("outcome = %+v", out)
-	}
+	testkit.Has(t, "outcome", b.want("c", listC, lists.Failed, lists.Failed, "b").Err.Error(), "tried again after 1m")
 	b.want("c", listC+"# once more\n", lists.Applied, lists.Applied, "b c")
 	b.Unreachable(errors.New("no route"))
 	if s := b.state(); s.Condition() != lists.Unreachable || s.Down != "no route" || s.Status != lists.Applied {
@@ -268,9 +264,7 @@ func TestReportChangesNothing(t *testing.T) {
 	dir := private(t)
 	b := newBench(t, in(dir), func(b *bench) { b.o.Settings.Mode = ModeReport })
 	b.want("b", strings.Replace(listB, "t\n", "temperature\n", 1), lists.Reported, lists.Reported, "")
-	if text := b.state().Text; !strings.Contains(text, "adds DCGM_FI_DEV_POWER_USAGE; removes nothing; changes DCGM_FI_DEV_GPU_TEMP; up to 16 series") {
-		t.Errorf("text = %q", text)
-	}
+	testkit.Has(t, "text", b.state().Text, "adds DCGM_FI_DEV_POWER_USAGE; removes nothing; changes DCGM_FI_DEV_GPU_TEMP; up to 16 series")
 	b.want("bad", listB+"x\n", lists.Refused, lists.Refused, "")
 	if files, _ := os.ReadDir(dir); len(files) > 0 || b.inService.Load() != nil {
 		t.Errorf("files %v, in service %v; want nothing", files, b.inService.Load())
@@ -448,9 +442,7 @@ func TestListThatCannotBeSaved(t *testing.T) {
 		t.Error("a directory that is none is not reported")
 	}
 	b.want("b", listB, lists.Applied, lists.Applied, "b")
-	if s := b.state(); !strings.Contains(s.Unkept, "not a directory") {
-		t.Errorf("state = %+v", s)
-	}
+	testkit.Has(t, "state", b.state().Unkept, "not a directory")
 	must(t, os.Remove(path))
 	b.want("c", listC, lists.Applied, lists.Applied, "b c")
 	testkit.Equal(t, "unkept", "", b.state().Unkept)

@@ -72,13 +72,7 @@ func TestAbsencesAreBounded(t *testing.T) {
 		a.Blank(ReasonBlank, fmt.Sprint(i))
 	}
 	last := a.Blank(ReasonBlank, "one more")
-	if n := len(a.Explanations()); n != MaxExplanations {
-		t.Errorf("%d explanations, want %d", n, MaxExplanations)
-	}
-	if e := a.Explanations()[BlankOf(last).Explanation]; e.Reason != ReasonUnknown {
-		t.Errorf("explanation beyond the limit: %+v", e)
-	}
-	if e := a.Explanations()[BlankOf(long).Explanation]; e.Detail != strings.Repeat("ü", MaxDetail/2) {
-		t.Errorf("a long detail is %q", e.Detail)
-	}
+	testkit.Equal(t, "explanations", MaxExplanations, len(a.Explanations()))
+	testkit.Equal(t, "explanation beyond the limit", ReasonUnknown, a.Explanations()[BlankOf(last).Explanation].Reason)
+	testkit.Equal(t, "a long detail", strings.Repeat("ü", MaxDetail/2), a.Explanations()[BlankOf(long).Explanation].Detail)
 }

@@ -1,8 +1,10 @@
 package collector_test
 
 import (
+	"fmt"
 	"testing"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
@@ -35,8 +37,6 @@ func TestShare(t *testing.T) {
 		{field.GPU, "NVIDIA A100-SXM4-80GB", "", 0, 0},
 	} {
 		d := collector.Device{Level: tt.level, Model: tt.model, Instance: collector.Instance{Profile: tt.profile}}
-		if got := d.Share(tt.partitions); got != tt.want {
-			t.Errorf("%s of %s, one of %d: %v, want %v", tt.profile, tt.model, tt.partitions, got, tt.want)
-		}
+		testkit.Equal(t, fmt.Sprintf("%s of %s, one of %d", tt.profile, tt.model, tt.partitions), tt.want, d.Share(tt.partitions))
 	}
 }

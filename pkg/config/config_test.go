@@ -142,9 +142,7 @@ func TestTableIsConsistent(t *testing.T) {
 		if !slices.Contains(s.Groups(), f.Group) || !strings.HasSuffix(f.Usage, ".") {
 			t.Errorf("--%s: group %q unknown or usage without full stop", f.Name, f.Group)
 		}
-		if f.IsBoolFlag() != (f.Metavar == "" || strings.HasPrefix(f.Metavar, "auto|")) {
-			t.Errorf("--%s: a switch has no Metavar, everything else has one", f.Name)
-		}
+		testkit.Equal(t, fmt.Sprintf("--%s: a switch has no Metavar, everything else has one", f.Name), (f.Metavar == "" || strings.HasPrefix(f.Metavar, "auto|")), f.IsBoolFlag())
 		if text := f.Text(); !strings.HasPrefix(text, f.Usage) || !strings.HasSuffix(text, "$"+f.Env) {
 			t.Errorf("--%s: help %q", f.Name, text)
 		}

@@ -1,6 +1,11 @@
 package config
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+
+	"warpgauge/internal/testkit"
+)
 
 // An expression matches anywhere in the name, as in dcgm-exporter; without expressions all labels are kept.
 func TestKeepLabel(t *testing.T) {
@@ -8,9 +13,7 @@ func TestKeepLabel(t *testing.T) {
 		t.Helper()
 		k := &Kubernetes{}
 		must(t, patterns{&k.LabelAllow}.Set(list))
-		if got := k.KeepLabel(name); got != want {
-			t.Errorf("%q keeps %q: %v, want %v", list, name, got, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("%q keeps %q", list, name), want, k.KeepLabel(name))
 	}
 	f("", "app", true)
 	f("app", "app.kubernetes.io/name", true)

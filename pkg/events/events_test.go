@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"warpgauge/internal/testkit"
 )
 
 // texts receives the queued events.
@@ -104,12 +106,8 @@ func TestHammer(t *testing.T) {
 	publishers.Wait()
 	close(done)
 	subscribers.Wait()
-	if got := len(kept.C); got != 4*each {
-		t.Errorf("%d events, want %d", got, 4*each)
-	}
-	if len(b.subscribers) != 1 {
-		t.Errorf("%d subscribers are left, want 1", len(b.subscribers))
-	}
+	testkit.Equal(t, "events", 4*each, len(kept.C))
+	testkit.Equal(t, "subscribers are left", 1, len(b.subscribers))
 }
 
 func TestPublishAllocatesNothing(t *testing.T) {

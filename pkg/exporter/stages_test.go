@@ -12,6 +12,8 @@ import (
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+
+	"warpgauge/internal/testkit"
 )
 
 // journal records events in order.
@@ -47,12 +49,8 @@ func TestStagesStopInReverseOrder(t *testing.T) {
 		if err != nil {
 			t.Errorf("runStages = %v, want nil after the end of its context", err)
 		}
-		if want := []string{"end server", "end renderer", "end sampler"}; !slices.Equal(j.lines, want) {
-			t.Errorf("stages ended as %q, want %q", j.lines, want)
-		}
-		if got, want := time.Since(start), time.Minute+600*time.Millisecond; got != want {
-			t.Errorf("runStages took %v, want %v", got, want)
-		}
+		testkit.Equal(t, "stages ended as", []string{"end server", "end renderer", "end sampler"}, j.lines)
+		testkit.Equal(t, "runStages took", time.Minute+600*time.Millisecond, time.Since(start))
 	})
 }
 
@@ -69,9 +67,7 @@ func TestStagesAbandonWhatHangs(t *testing.T) {
 		if err := RunStages(ctx, zap.New(core), j.stage("sampler", 900*time.Millisecond), hung, j.stage("server", 500*time.Millisecond)); err != nil {
 			t.Errorf("runStages = %v, want nil: a hung library call is no failure", err)
 		}
-		if got, want := time.Since(start), stopWithin-100*time.Millisecond; got != want {
-			t.Errorf("the end took %v, want %v", got, want)
-		}
+		testkit.Equal(t, "the end took", stopWithin-100*time.Millisecond, time.Since(start))
 		if logs.Len() != 1 || logs.All()[0].Message != "abandoning watch, which does not end" || logs.All()[0].ContextMap()["waited"] != 3500*time.Millisecond {
 			t.Errorf("log = %v, want one line that names the hung stage and how long it was waited for", logs.All())
 		}

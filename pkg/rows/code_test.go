@@ -1,9 +1,11 @@
 package rows_test
 
 import (
+	"fmt"
 	"math"
 	"testing"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/rows"
 )
 
@@ -13,8 +15,6 @@ func TestCodeOf(t *testing.T) {
 		0: rows.CodeImpossible, -1: rows.CodeImpossible, 1.5: rows.CodeImpossible, math.MaxUint32 + 1: rows.CodeImpossible,
 		math.Inf(1): rows.CodeImpossible, math.NaN(): rows.CodeImpossible,
 	} {
-		if got := rows.CodeOf(cell); got != want {
-			t.Errorf("CodeOf(%v) = %d, want %d", cell, got, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("CodeOf(%v)", cell), want, rows.CodeOf(cell))
 	}
 }

@@ -1,9 +1,12 @@
 package view
 
 import (
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
+
+	"warpgauge/internal/testkit"
 )
 
 func sources(names ...string) (out []*Source) {
@@ -29,12 +32,8 @@ func TestMergerKeepsTheOrderOfThePartsAndItsOwnVersion(t *testing.T) {
 		t.Helper()
 		p.Publish(v)
 		got := m.Board().Load()
-		if names(got) != want {
-			t.Errorf("the board shows %q, want %q", names(got), want)
-		}
-		if got.Version != version+1 {
-			t.Errorf("version went from %d to %d", version, got.Version)
-		}
+		testkit.Equal(t, "the board shows", want, names(got))
+		testkit.Equal(t, fmt.Sprintf("version went from %d to", version), version+1, got.Version)
 		version = got.Version
 	}
 	f(third, sources("c"), "c")
@@ -43,9 +42,7 @@ func TestMergerKeepsTheOrderOfThePartsAndItsOwnVersion(t *testing.T) {
 	f(second, sources("b"), "a1 a2 b c")
 	f(first, nil, "b c") // a child that has died for good
 	f(first, sources("a3"), "a3 b c")
-	if names(old) != "c" {
-		t.Errorf("a View that was loaded before now shows %q", names(old))
-	}
+	testkit.Equal(t, "a View that was loaded before now shows", "c", names(old))
 }
 
 // TestPartsPublishAtOnce runs under the race detector, and checks that readers see versions that only grow.

@@ -1,8 +1,10 @@
 package view
 
 import (
+	"fmt"
 	"testing"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/ring"
 )
@@ -41,9 +43,7 @@ func TestAfterForSeveralReaders(t *testing.T) {
 		b.Store(v)
 	}
 	for reader := range 2 {
-		if got := views[2].After(views[0]); len(got) != 2 {
-			t.Errorf("reader %d: %d views after the first, want 2", reader, len(got))
-		}
+		testkit.Equal(t, fmt.Sprintf("reader %d: views after the first", reader), 2, len(views[2].After(views[0])))
 	}
 	if views[2].former.Load() != nil {
 		t.Error("the former views are kept after all have read them")
@@ -53,9 +53,7 @@ func TestAfterForSeveralReaders(t *testing.T) {
 func TestWellFormed(t *testing.T) {
 	for want, columns := range map[bool]int{true: 0, false: 1} { // of a device that the source does not have
 		s := &Source{Devices: make([]collector.Device, 1), Columns: []collector.Column{{Device: columns}}, Ring: ring.Make(2, 1, 1)}
-		if got := s.WellFormed(); got != want {
-			t.Errorf("a column of device %d: %v", columns, got)
-		}
+		testkit.Equal(t, fmt.Sprintf("a column of device %d", columns), want, s.WellFormed())
 		for _, r := range []*ring.Ring{nil, ring.Make(2, 2, 1), ring.Make(2, 1, 2)} {
 			if s.Ring = r; s.WellFormed() {
 				t.Errorf("%v fits", r)

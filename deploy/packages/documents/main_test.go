@@ -63,8 +63,6 @@ func TestCheck(t *testing.T) {
 	}
 	for text, want := range map[string]bool{"[a](b.md)": false, "[a](https://example.org/w/blob/v1/none)": false, "[a](.)[b](https://example.org/w/blob/v1/main.go)[c](https://other)": true} {
 		must(t, os.WriteFile(filepath.Join(root, "a.md"), []byte(text), 0o644))
-		if err := d.check(root); (err == nil) != want {
-			t.Errorf("%s: %v", text, err)
-		}
+		testkit.Equal(t, text, want, (d.check(root) == nil))
 	}
 }

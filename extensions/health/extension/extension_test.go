@@ -308,9 +308,7 @@ func TestHealthOutlivesTheExporter(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		want(n, "0", events.OK, "")
 		want(n, "1", events.Failed, "xid_48")
-		if e := n.events(n.verdict(field.GPU, "1").Device.ID); len(e) != 0 {
-			t.Errorf("events of what was known before: %q", e)
-		}
+		testkit.Equal(t, "events of what was known before", 0, len(n.events(n.verdict(field.GPU, "1").Device.ID)))
 	})
 }
 
@@ -393,8 +391,6 @@ func TestSettings(t *testing.T) {
 		"--expected-gpus=8": idle, "--health-rules=hot=95": idle, "--health-node-events": "--health is off", "--health-amd-socket=/x": "--health is off", "--expected-gpus=-1": "--expected-gpus",
 	} {
 		s, _, err := configtest.Parse(t, nil, []configtest.Flags{New()}, "--health=off", flag)
-		if got := fmt.Sprint(err, s.Notices()); !strings.Contains(got, want) {
-			t.Errorf("%s: %s, want %q", flag, got, want)
-		}
+		testkit.Has(t, flag, fmt.Sprint(err, s.Notices()), want)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"warpgauge/extensions/health"
 	"warpgauge/extensions/health/kernellog"
 	"warpgauge/extensions/health/pci"
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
@@ -112,9 +113,7 @@ func TestXIDsCountOnce(t *testing.T) {
 			"1 fake XID 63: ECC page retirement or row remapping recording event",
 			"1 kernel log XID 94: Contained ECC error, process train (7)",
 		}
-		if !slices.Equal(events, wantEvents) {
-			t.Errorf("events\n%q, want\n%q", events, wantEvents)
-		}
+		testkit.Equal(t, "events", wantEvents, events)
 	})
 }
 
@@ -139,9 +138,7 @@ func TestKernelEvents(t *testing.T) {
 			e := <-published.C
 			got += fmt.Sprint("event ", e.Device.ID, " ", e.Bad)
 		}
-		if got != want {
-			t.Errorf("%s at %x: %q, want %q", k, bus, got, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("%s at %x", k, bus), want, got)
 	}
 	f(0x18, kernellog.AERFatal, "aer_fatal 18 GPU-24; event GPU-24 true")
 	f(0x17, kernellog.AERUncorrected, "aer_uncorrected 18 GPU-24; event GPU-24 true")
@@ -169,9 +166,7 @@ func TestKernelEvents(t *testing.T) {
 	<-published.C
 	f(0x18, kernellog.AERFatal, "aer_fatal 18 GPU-24; event GPU-24 true")
 	for e, want := range map[kernellog.Event]string{{PID: 7}: ", process (7)", {Process: "a"}: ", process a", {Cause: 45}: ", caused by XID 45", {}: ""} {
-		if got := detail(&e, false); got != want {
-			t.Errorf("details %q, want %q", got, want)
-		}
+		testkit.Equal(t, "details", want, detail(&e, false))
 	}
 }
 
@@ -225,15 +220,9 @@ func TestStrangers(t *testing.T) {
 		at, _ := pci.Parse(n.verdict(field.GPU, "1").Device.PCIBusID)
 		xid(at)
 		time.Sleep(3 * time.Second)
-		if v := n.verdict(field.GPU, "1"); v.Reason != "xid_79" {
-			t.Errorf("after lines of strangers an XID of a GPU makes it %+v", v)
-		}
-		if got, want := len(n.watch.Board().Load().Verdicts), 2+maxUnserved; got != want {
-			t.Errorf("%d verdicts, want %d", got, want)
-		}
+		testkit.Equal(t, "after lines of strangers an XID of a GPU makes it", "xid_79", n.verdict(field.GPU, "1").Reason)
+		testkit.Equal(t, "verdicts", 2+maxUnserved, len(n.watch.Board().Load().Verdicts))
 		// One per stranger, one for the GPU, one for all further strangers.
-		if got, want := testutil.CollectAndCount(n.host.faults, "warpgauge_kernel_log_events_total"), maxUnserved+2; got != want {
-			t.Errorf("%d addresses have series, want %d", got, want)
-		}
+		testkit.Equal(t, "addresses have series", maxUnserved+2, testutil.CollectAndCount(n.host.faults, "warpgauge_kernel_log_events_total"))
 	})
 }

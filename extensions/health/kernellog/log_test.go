@@ -172,9 +172,7 @@ func TestFollow(t *testing.T) {
 		must(t, os.WriteFile(filepath.Join(r.state, stateFile), []byte("another -x"), 0o600))
 		r.start()
 		r.want("state that is damaged")
-		if n := r.logs.FilterMessageSnippet("cannot read the saved kernel log position").Len(); n != 1 {
-			t.Errorf("%d warnings of damaged state, want 1", n)
-		}
+		testkit.Equal(t, "warnings of damaged state", 1, r.logs.FilterMessageSnippet("cannot read the saved kernel log position").Len())
 		r.write(xidRecord(18, 79) + xidRecord(2, 92) + xidRecord(18, 79) + xidRecord(19, 95))
 		r.want("a copy that begins again", 79, 95)
 		r.end()
@@ -297,9 +295,7 @@ func TestTimes(t *testing.T) {
 		for _, e := range r.events {
 			got = append(got, e.Time.Sub(start).Round(time.Second))
 		}
-		if want := []time.Duration{-50 * time.Minute, 2 * time.Second, 3 * time.Second, 3 * time.Second}; !slices.Equal(got, want) {
-			t.Errorf("times of events since the start %v, want %v", got, want)
-		}
+		testkit.Equal(t, "times of events since the start", []time.Duration{-50 * time.Minute, 2 * time.Second, 3 * time.Second, 3 * time.Second}, got)
 	})
 }
 
@@ -328,9 +324,7 @@ func TestNotReadable(t *testing.T) {
 		core, logs := observer.New(zap.InfoLevel)
 		l := New(Options{Path: Device, Logger: zap.New(core)})
 		l.logUnreadable(&os.PathError{Op: "open", Path: Device, Err: err})
-		if got := fmt.Sprint(logs.All()[0].ContextMap()["advice"]); !strings.Contains(got, want) {
-			t.Errorf("%v: advice %q, want %q in it", err, got, want)
-		}
+		testkit.Has(t, fmt.Sprintf("%v: advice", err), fmt.Sprint(logs.All()[0].ContextMap()["advice"]), want)
 	}
 }
 
@@ -380,8 +374,6 @@ func FuzzRecords(f *testing.F) {
 		whole.feed(data)
 		l.flush()
 		whole.flush()
-		if n != 0 {
-			t.Errorf("%q in parts of %d: %d events more than as a whole", data, part, n)
-		}
+		testkit.Equal(t, fmt.Sprintf("%q in parts of %d: events more than as a whole", data, part), 0, n)
 	})
 }

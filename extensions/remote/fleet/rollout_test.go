@@ -96,9 +96,7 @@ func TestHarmStopsRollout(t *testing.T) {
 			s.each(func(n *node) { n.handle, n.suffer = handle, suffer })
 			s.offerList(listB)
 			s.until("stopped", 20*time.Minute, func() bool { return s.state() == Stopped })
-			if why := s.rollout().Reason; !strings.Contains(why, want) {
-				t.Errorf("it stopped because %q, want %q", why, want)
-			}
+			testkit.Has(t, "it stopped because", s.rollout().Reason, want)
 			s.each(func(n *node) { n.away = false })
 			s.run(25 * time.Minute)
 			testkit.Equal(t, "nodes that were offered the list", 3, s.ever(listB))
@@ -369,9 +367,7 @@ func TestAgentsAreNotSeenAtOnce(t *testing.T) {
 	s.open()
 	s.each(func(n *node) { n.away = true })
 	s.until("stopped", 20*time.Minute, func() bool { return s.state() == Stopped })
-	if why := s.rollout().Reason; !strings.Contains(why, "not seen since this server started") {
-		t.Errorf("it stopped because %q", why)
-	}
+	testkit.Has(t, "it stopped because", s.rollout().Reason, "not seen since this server started")
 }
 
 // TestTwoRolloutsAtOnce: a new list in the directory replaces a running rollout. The replaced list is tried again later unless it

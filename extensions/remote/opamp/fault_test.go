@@ -137,9 +137,7 @@ func TestFaultsOfTheServer(t *testing.T) {
 				testkit.Between(t, fmt.Sprintf("requests in %d hours of failure", hours), 3, hours*30, n)
 				testkit.Between(t, "time from the first request to the second", max(c.least, interval/2), max(c.least*5/4+time.Second, 2*interval), requests[1].Sub(requests[0]))
 				// A server that refuses a message never gets the same one again. After another fault it gets the full state again.
-				if refused := name == "too large for it" || name == "bad request"; (sizes[1] < sizes[0]/2) != refused {
-					t.Errorf("the second message has %d bytes, the first one %d", sizes[1], sizes[0])
-				}
+				testkit.Equal(t, fmt.Sprintf("the second message has %d bytes, the first one %d", sizes[1], sizes[0]), name == "too large for it" || name == "bad request", (sizes[1] < sizes[0]/2))
 				for i := 1; i < n; i++ {
 					testkit.AtMost(t, "time between two requests", transport.MaxRetryAfter*5/4, requests[i].Sub(requests[i-1]))
 				}

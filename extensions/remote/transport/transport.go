@@ -258,11 +258,11 @@ type elsewhere struct{}
 
 var errPrivate = errors.New("the server redirects to a private address, which is not followed")
 
-// reserved has the private and special networks that netip does not know. The IPv6 ones carry IPv4 addresses.
+// reserved has the private and special networks that netip does not know. Most IPv6 ones carry IPv4 addresses.
 var reserved = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("192.0.0.0/24"),
 	netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("240.0.0.0/4"),
-	netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("64:ff9b:1::/48"), netip.MustParsePrefix("2002::/16"),
+	netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("64:ff9b:1::/48"), netip.MustParsePrefix("2002::/16"), netip.MustParsePrefix("::/96"), netip.MustParsePrefix("fec0::/10"),
 }
 
 func private(at netip.Addr) bool {

@@ -45,6 +45,7 @@ type report struct {
 	output  map[string][]string // of running tests, by package and test
 	tests   []event
 	skipped map[string][]string // tests by package and reason
+	failed  []string            // what failed tests said first: the output of programs comes after it
 }
 
 func newReport(w io.Writer) *report {
@@ -97,7 +98,10 @@ func (r *report) read(from io.Reader) error {
 func (r *report) endTest(e *event) {
 	r.tests = append(r.tests, *e)
 	if e.Action == "fail" {
-		r.say("%s", strings.Join(r.output[e.key()], ""))
+		lines := r.output[e.key()]
+		r.say("%s", strings.Join(lines, ""))
+		lines = lines[max(0, slices.IndexFunc(lines, position.MatchString)):]
+		r.failed = append(r.failed, "failed: "+e.Package+" "+e.Test+"\n"+strings.Join(lines[:min(10, len(lines))], ""))
 	}
 	delete(r.output, e.key())
 }
@@ -136,6 +140,7 @@ func (r *report) end(slowest int) {
 			r.say("%7.1f s %s %s %s\n", e.Elapsed, e.Action, e.Package, e.Test)
 		}
 	}
+	r.say("%s", strings.Join(r.failed, ""))
 	count := map[string]int{}
 	for i := range r.tests {
 		count[r.tests[i].Action]++

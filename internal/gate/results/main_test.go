@@ -16,6 +16,7 @@ func TestReport(t *testing.T) {
 {"Action":"start","Package":"p/a"}
 {"Action":"output","Package":"p/a","Test":"TestGood","Output":"    good_test.go:3: noise\n"}
 {"Action":"pass","Package":"p/a","Test":"TestGood","Elapsed":2}
+{"Action":"output","Package":"p/a","Test":"TestBad","Output":"=== RUN   TestBad\n"}
 {"Action":"output","Package":"p/a","Test":"TestBad/sub","Output":"    bad_test.go:3: wrong\n"}
 {"Action":"fail","Package":"p/a","Test":"TestBad/sub","Elapsed":1}
 {"Action":"fail","Package":"p/a","Test":"TestBad","Elapsed":1}
@@ -38,6 +39,7 @@ func TestReport(t *testing.T) {
 	r.end(1)
 	testkit.Equal(t, "error", "1 packages failed", fmt.Sprint(err))
 	const want = `broken.go:1: no
+=== RUN   TestBad
     bad_test.go:3: wrong
 panic: oh
 FAIL	p/a	4.000s
@@ -45,6 +47,8 @@ ok  	p/b	(cached)
 skipped: p/a: needs root (TestRoot and 1 more)
 slowest tests (including the time they waited for parallel tests):
     2.0 s pass p/a TestGood
+failed: p/a TestBad
+    bad_test.go:3: wrong
 2 passed, 1 failed, 1 skipped
 `
 	testkit.Equal(t, "report", want, out.String())

@@ -71,7 +71,7 @@ func next(list []byte) (word uint64, values, rest []byte, ok bool) {
 	word = binary.LittleEndian.Uint64(list)
 	size := instances(word) * width(word)
 	if list = list[attributeWord:]; size > len(list) || width(word) == 0 {
-		return 0, nil, nil, false
+		return word, nil, nil, false
 	}
 	return word, list[:size], list[size:], true
 }
@@ -165,7 +165,10 @@ func (m *Metrics) attributes(file []byte, partition int, keep func(Field) bool) 
 	list := file[listHeaderSize:]
 	for n := binary.LittleEndian.Uint32(file[headerSize:]); n > 0; n-- {
 		word, values, rest, ok := next(list)
-		if !ok {
+		if !ok && width(word) == 0 { // the size of its values is not known
+			m.leaveOut(word)
+			return nil
+		} else if !ok {
 			return ErrShort
 		}
 		list = rest

@@ -3,11 +3,13 @@ package gpumetrics_test
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"testing"
 
 	"warpgauge/collectors/rocm/internal/gpumetrics"
+	"warpgauge/internal/testkit"
 )
 
 // attr returns an attribute with these numbers and the bytes of its values.
@@ -91,7 +93,6 @@ func TestHostileLists(t *testing.T) {
 		"more attributes than it has": listOf(9, 2, good),
 		"as many as there are":        listOf(9, math.MaxInt32, good),
 		"a negative number":           listOf(9, -1, good),
-		"a type that is not known":    listOf(9, 1, attr(2, 8, 0, 1, 42, 0)),
 		"values behind the end":       listOf(9, 1, attr(2, 6, 29, 1023, 1, 2, 3)),
 		"a word behind the end":       listOf(9, 1, good[:7]),
 		"no count":                    {6, 0, 1, 9, 1, 0},
@@ -102,6 +103,9 @@ func TestHostileLists(t *testing.T) {
 	}
 	if err := d.Decode(listOf(9, 0), m); err != nil || m.Has(gpumetrics.TemperatureHotspot) {
 		t.Errorf("no attributes: %v", err)
+	}
+	if err := d.Decode(listOf(9, 3, good, attr(2, 8, 1, 1, 42, 0), good), m); err != nil || m.Float(gpumetrics.TemperatureHotspot, 0) != 42 || m.Unknown() != 1 {
+		t.Errorf("after a type that is not known: %v, %d unknown", err, m.Unknown())
 	}
 	if err := d.Decode(listOf(9, 1, good, good), m); err != nil || m.Float(gpumetrics.TemperatureHotspot, 0) != 42 {
 		t.Errorf("bytes behind the last attribute: %v", err)
@@ -176,13 +180,9 @@ func TestClean(t *testing.T) {
 		t.Helper()
 		b := listOf(9, 3, attr(0, 4, 9, 1, u32(cycles)...), attr(0, 4, 11, 1, u32(ppt)...), attr(0, 2, 31, 3, 0, 0, 1, 0, 2, 0))
 		must(t, gpumetrics.New().Decode(b, m))
-		if got := m.Raw(gpumetrics.PPTResidency, 0); got != want {
-			t.Errorf("%d of %d cycles is read as %d, want %d", ppt, cycles, got, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("%d of %d cycles is read as", ppt, cycles), want, m.Raw(gpumetrics.PPTResidency, 0))
 		for i, want := range []uint64{0, 1, gpumetrics.NA, gpumetrics.NA} {
-			if got := m.Raw(gpumetrics.XGMILinkStatus, i); got != want {
-				t.Errorf("status of link %d is %d, want %d", i, got, want)
-			}
+			testkit.Equal(t, fmt.Sprintf("status of link %d", i), want, m.Raw(gpumetrics.XGMILinkStatus, i))
 		}
 	}
 	f(10657785, 10657785, gpumetrics.NA)

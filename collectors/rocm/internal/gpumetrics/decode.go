@@ -15,7 +15,7 @@ import (
 
 // Errors of Decode. After an error no value of Metrics is available.
 var (
-	ErrShort    = errors.New("gpu_metrics is shorter than its header says, or has a type that is not known")
+	ErrShort    = errors.New("gpu_metrics is shorter than its header says")
 	ErrRevision = errors.New("unknown revision of gpu_metrics")
 )
 

@@ -2,6 +2,7 @@ package gpumetrics_test
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"slices"
@@ -186,9 +187,7 @@ func TestNoEnergy(t *testing.T) {
 		b, err := os.ReadFile(tree.GPUs[0].Path("gpu_metrics"))
 		must(t, err)
 		must(t, d.Decode(b, m))
-		if got := m.Raw(gm.EnergyByASIC, 0); got != want {
-			t.Errorf("energy %#x is read as %#x", energy, got)
-		}
+		testkit.Equal(t, fmt.Sprintf("energy %#x is read as", energy), want, m.Raw(gm.EnergyByASIC, 0))
 	}
 }
 

@@ -3,6 +3,7 @@ package sysfs
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 
 	"warpgauge/collectors/rocm/internal/gpumetrics"
 	"warpgauge/collectors/rocm/rocmtest"
+	"warpgauge/internal/testkit"
 )
 
 // TestWithoutBus checks a container that has the devices, but not the links of their bus.
@@ -41,9 +43,7 @@ func TestSuspended(t *testing.T) {
 		"active\n": false, "suspended\n": true, "suspending\n": true, "resuming\n": false, "unsupported\n": false, "error\n": false, "": false,
 	} {
 		g.Set(t, "power/runtime_status", text)
-		if got := f.h.Suspended(); got != want {
-			t.Errorf("Suspended with %q = %t", text, got)
-		}
+		testkit.Equal(t, fmt.Sprintf("Suspended with %q", text), want, f.h.Suspended())
 	}
 	var asked sync.WaitGroup
 	for range 2 { // both pcie_bw's goroutine and the source call it

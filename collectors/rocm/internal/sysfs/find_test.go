@@ -119,9 +119,7 @@ func TestFindNothing(t *testing.T) {
 		} else {
 			g.Set(t, key, text)
 		}
-		if got := find(t, tree); len(got) != 0 {
-			t.Errorf("with another %s: %+v", key, got)
-		}
+		testkit.Equal(t, fmt.Sprintf("with another %s", key), 0, len(find(t, tree)))
 		g.Reset(t, key)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"warpgauge/collectors/rocm/internal/gpumetrics"
 	"warpgauge/collectors/rocm/rocmtest"
+	"warpgauge/internal/testkit"
 )
 
 // watch reports which files below a directory are opened.
@@ -95,9 +96,7 @@ func TestOpened(t *testing.T) {
 	if _, _, err := f.h.Bus(); err != nil {
 		t.Fatal(err)
 	}
-	if got := w.opened(); !slices.Equal(got, []string{"pcie_bw"}) {
-		t.Errorf("Bus opens %v", got)
-	}
+	testkit.Equal(t, "Bus opens", []string{"pcie_bw"}, w.opened())
 }
 
 // TestSuspendedIsNotWoken checks that Find and Suspended read no file for which the driver must wake a suspended board.

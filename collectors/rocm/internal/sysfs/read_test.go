@@ -3,6 +3,7 @@ package sysfs
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"math"
 	"os"
@@ -116,9 +117,7 @@ func TestHas(t *testing.T) {
 		{BadPages, PageFailed, true}, {Temperature, SensorEdge, true},
 		{Clock, ClockGraphics, true},
 	} {
-		if got := has[f.at(w.kind, w.index)]; got != w.want {
-			t.Errorf("Has of %d[%d] = %t", w.kind, w.index, got)
-		}
+		testkit.Equal(t, fmt.Sprintf("Has of %d[%d]", w.kind, w.index), w.want, has[f.at(w.kind, w.index)])
 	}
 	g.Vanish(t)
 	f.clock.t = f.clock.t.Add(time.Minute)
@@ -168,9 +167,7 @@ func TestMetrics(t *testing.T) {
 	for range 3 {
 		f.tree.Step(t, time.Second)
 		must(t, f.h.Metrics(m))
-		if got := m.Raw(gpumetrics.EnergyByASIC, 0); got != g.State.Energy {
-			t.Errorf("energy %d, want %d", got, g.State.Energy)
-		}
+		testkit.Equal(t, "energy", g.State.Energy, m.Raw(gpumetrics.EnergyByASIC, 0))
 	}
 	file, err := os.ReadFile(g.Path("gpu_metrics"))
 	must(t, err)

@@ -16,6 +16,7 @@ import (
 	"warpgauge/collectors/rocm/internal/gpumetrics"
 	"warpgauge/collectors/rocm/rocmtest"
 	"warpgauge/collectors/rocm/rocmtest/smitest"
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/programtest"
 )
 
@@ -144,9 +145,7 @@ func TestWitness(t *testing.T) {
 		for i := range gpus {
 			compare(t, r, &gpus[i], i, said[fmt.Sprintf("card%d", i)])
 		}
-		if got := said["system"]["Driver version"]; got != "6.8.5" {
-			t.Errorf("driver version %q", got)
-		}
+		testkit.Equal(t, "driver version", "6.8.5", said["system"]["Driver version"])
 	}
 }
 
