@@ -2,9 +2,11 @@ package server
 
 import (
 	"crypto/tls"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,8 +17,8 @@ import (
 )
 
 // connections evicts a connection when there are more than the limit, so that clients that send or read nothing cannot
-// keep others out: one of the lowest rank, of these one of the address with the most connections, of these the one whose
-// state has been unchanged for the longest time. Its reads and writes fail, so that net/http closes it now or when its handler
+// keep others out: one of the lowest rank, of those without a request one of the address with the most such connections, of these
+// the one whose state has been unchanged for the longest time. Its reads and writes fail, so that net/http closes it now or when its handler
 // returns. Until then it occupies a slot of netutil.LimitListener, which has an eighth more than the limit, so that
 // handlers that do not end are bounded, too.
 //
@@ -57,7 +59,7 @@ const (
 const (
 	grace         = 5 * time.Second
 	scrapedWithin = time.Minute // the longest usual interval between two scrapes
-	fairShare     = 8           // an address with more connections does not count as known
+	fairShare     = 8           // connections of an address, or an eighth of the limit: with more it does not count as known
 	maxKnown      = 4096        // addresses
 )
 
@@ -109,7 +111,7 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	v, now := c.open[conn], time.Now()
 	if v != nil && v.active && !v.evicted && now.Sub(v.since) < grace {
 		if _, before := c.answered[v.address]; !before && len(c.answered) >= maxKnown {
-			delete(c.answered, least(c.answered, time.Time.Compare))
+			delete(c.answered, slices.MinFunc(slices.Collect(maps.Keys(c.answered)), func(a, b netip.Prefix) int { return c.answered[a].Compare(c.answered[b]) }))
 		}
 		c.answered[v.address] = now
 	}
@@ -132,24 +134,27 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 // evictLocked evicts one connection if there are too many, or too many without a request from the newest's address. A client
 // whose idle connection goes opens another one for its next scrape.
 func (c *connections) evictLocked(newest net.Conn) {
-	now, address, total, unasked := time.Now(), c.open[newest].address, 0, 0
-	of := map[netip.Prefix]int{}
+	now, address, total := time.Now(), c.open[newest].address, 0
+	all, unasked := map[netip.Prefix]int{}, map[netip.Prefix]int{}
 	for _, v := range c.open {
 		if !v.evicted {
 			total++
-			of[v.address]++
-			if v.address == address && !v.asked {
-				unasked++
+			all[v.address]++
+			if !v.asked {
+				unasked[v.address]++
 			}
 		}
 	}
-	if total <= c.limit && unasked <= c.silent {
+	if total <= c.limit && unasked[address] <= c.silent {
 		return
 	}
 	victim, lowest, most := newest, answering+1, 0
 	for conn, v := range c.open {
-		rank, share := c.rank(v, now), max(of[v.address], fairShare)
-		if share > fairShare {
+		rank, share := c.rank(v, now), fairShare
+		if !v.asked {
+			share = max(share, unasked[v.address])
+		}
+		if all[v.address] > max(fairShare, c.limit/8) {
 			rank = min(rank, slow)
 		}
 		if v.evicted || conn == newest || rank > lowest || total <= c.limit && (v.address != address || v.asked) {

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -42,7 +41,6 @@ type loginClient struct {
 	*rate.Limiter
 	wrong    bool // its last one was wrong
 	attempts int
-	at       time.Time // of the last one
 }
 
 // login is a password that waits.
@@ -60,8 +58,9 @@ func (w *login) after(other *login) int {
 
 const (
 	maxWaitingLogins = 256
-	maxKnownLogins   = 1024 // addresses, and good passwords
-	freeLogins       = 3    // new passwords of an address at once
+	maxGoodLogins    = 1024
+	maxKnownLogins   = 16_384 // addresses
+	freeLogins       = 3      // new passwords of an address at once
 	loginPause       = 10 * time.Second
 )
 
@@ -164,12 +163,14 @@ func (l *logins) begin(key [sha256.Size]byte, address netip.Prefix) (w *login, r
 	a := l.addresses[address]
 	if a == nil {
 		if len(l.addresses) >= maxKnownLogins {
-			delete(l.addresses, least(l.addresses, func(a, b *loginClient) int { return a.at.Compare(b.at) }))
+			for some := range l.addresses {
+				delete(l.addresses, some)
+				break
+			}
 		}
 		a = &loginClient{Limiter: rate.NewLimiter(rate.Every(loginPause), freeLogins)}
 		l.addresses[address] = a
 	}
-	a.at = time.Now()
 	if !a.Allow() {
 		return nil, reasonBackoff
 	}
@@ -184,11 +185,6 @@ func (l *logins) begin(key [sha256.Size]byte, address netip.Prefix) (w *login, r
 	}
 	l.nextLocked()
 	return w, ""
-}
-
-// least returns the address with the least value.
-func least[T any](of map[netip.Prefix]T, compare func(a, b T) int) netip.Prefix {
-	return slices.MinFunc(slices.Collect(maps.Keys(of)), func(a, b netip.Prefix) int { return compare(of[a], of[b]) })
 }
 
 func (l *logins) removeLocked(w *login) bool {
@@ -232,7 +228,7 @@ func (l *logins) end(w *login, key [sha256.Size]byte, right bool) {
 	defer l.mu.Unlock()
 	l.comparing, w.wrong = false, !right
 	if right {
-		if len(l.good) >= maxKnownLogins {
+		if len(l.good) >= maxGoodLogins {
 			clear(l.good)
 		}
 		l.good[key] = true

@@ -23,6 +23,7 @@ type loginRig struct {
 	*logins
 	config *WebConfig
 	dir    string
+	users  string // of the file, without its end
 }
 
 func newLoginRig(t *testing.T, password string) *loginRig {
@@ -39,7 +40,8 @@ func (r *loginRig) is(t *testing.T, password string) (path string) {
 	t.Helper()
 	hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
 	must(t, err)
-	path = webConfig(t, r.dir, "basic_auth_users: {user: "+string(hash)+"}\n")
+	r.users = "basic_auth_users: {user: " + string(hash)
+	path = webConfig(t, r.dir, r.users+"}\n")
 	if r.config != nil {
 		r.config.refresh(r.config.refresh([32]byte{}))
 	}
@@ -85,6 +87,9 @@ func TestLogins(t *testing.T) {
 		r.want(t, alice, "wrong", 429)  // her fourth
 		r.want(t, alice, "secret", 200) // known to be right
 		r.want(t, bob, "secret", 200)   // from everywhere
+		webConfig(t, r.dir, r.users+", another: "+noUser+"}\n")
+		r.config.refresh(r.config.refresh([32]byte{}))
+		r.want(t, alice, "secret", 200)
 		for _, network := range []string{bob, "[2001:db8::2]:7", "[2001:db8::ffff:3]:7"} {
 			r.want(t, network, "wrong", 401)
 		}
@@ -194,7 +199,7 @@ func TestLoginsAreFair(t *testing.T) {
 
 func TestKnownLoginsAreBounded(t *testing.T) {
 	r := newLoginRig(t, "")
-	for i := range 3 * maxKnownLogins {
+	for i := range 2 * maxKnownLogins {
 		key, address := sha256.Sum256([]byte{byte(i), byte(i >> 8)}), addressOf(fmt.Sprintf("10.0.%d.%d:1", i/256, i%256))
 		w, reason := r.begin(key, address)
 		if reason != "" {
@@ -202,9 +207,8 @@ func TestKnownLoginsAreBounded(t *testing.T) {
 		}
 		r.end(w, key, true)
 	}
-	if len(r.addresses) > maxKnownLogins || len(r.good) > maxKnownLogins {
-		t.Errorf("%d addresses and %d passwords are known, want at most %d", len(r.addresses), len(r.good), maxKnownLogins)
-	}
+	testkit.AtMost(t, "known addresses", maxKnownLogins, len(r.addresses))
+	testkit.AtMost(t, "known passwords", maxGoodLogins, len(r.good))
 }
 
 func (l *logins) waitingNow() int {

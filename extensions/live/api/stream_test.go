@@ -252,6 +252,11 @@ func TestBusy(t *testing.T) {
 		t.Errorf("stream %d is answered %d", maxStreams+1, got.Code)
 	}
 	testkit.Equal(t, "streams counted after a refusal", int64(maxStreams), a.streams.open.Load())
+	a.streams.open.Store(0)
+	a.streams.held.Store(maxHeld)
+	if got := get(t, a, Prefix+"stream"); got.Code != http.StatusServiceUnavailable || got.Header().Get("Retry-After") == "" {
+		t.Errorf("with %d bytes held a stream is answered %d", maxHeld, got.Code)
+	}
 }
 
 // TestStreamsOverHTTP runs streams longer than the server's time limits, clients that leave, and clients that never read,

@@ -53,13 +53,13 @@ func (s *Server) agents(login *Login) *http.Server {
 			network, _ := from.Addr().Unmap().Prefix(min(64, from.Addr().Unmap().BitLen())) // one machine may own a /64 of IPv6
 			key, most = who.name+" "+network.String(), maxOfMany
 		}
-		if !slots.add(1, key, most) {
+		if !slots.add(1, key, who.shared, most) {
 			s.refuse(refusedBusy)
 			w.Header().Set("Retry-After", "30")
 			http.Error(w, "too many requests at once", http.StatusServiceUnavailable)
 			return
 		}
-		defer slots.add(-1, key, most)
+		defer slots.add(-1, key, who.shared, most)
 		var m protobufs.AgentToServer
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxMessage))
 		if err == nil {
@@ -82,21 +82,25 @@ func (s *Server) agents(login *Login) *http.Server {
 	return s.bounded(mux, 2*messageWithin)
 }
 
-// slots bounds the requests in parallel, so that one agent that sends slowly keeps no place from others.
+// slots bounds the requests in parallel, so that one agent that sends slowly keeps no place from others, and shared credentials
+// none from those that belong to one agent: they have half of the places.
 type slots struct {
-	mu  sync.Mutex
-	all int
-	of  map[string]int // by credential
+	mu          sync.Mutex
+	all, shared int
+	of          map[string]int // by credential
 }
 
 // add counts requests that begin or end, and reports whether a new one may begin.
-func (s *slots) add(n int, key string, most int) bool {
+func (s *slots) add(n int, key string, shared bool, most int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if n > 0 && (s.all >= maxHTTPRequests || s.of[key] >= most) {
+	if n > 0 && (s.all >= maxHTTPRequests || shared && s.shared >= maxHTTPRequests/2 || s.of[key] >= most) {
 		return false
 	}
 	s.all += n
+	if shared {
+		s.shared += n
+	}
 	if s.of[key] += n; s.of[key] == 0 {
 		delete(s.of, key)
 	}

@@ -234,19 +234,20 @@ func TestHostileMessages(t *testing.T) {
 
 // TestSlowBodies: agents that send no body keep no place from agents with another credential, or address if they share it.
 func TestSlowBodies(t *testing.T) {
-	s := serveFleet(t, "secret\nshared many", "")
-	from, busy := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}, 0
+	s, busy := serveFleet(t, "secret\nanother\nshared many", ""), 0
 	for _, c := range []struct {
 		token, other string
-		most         int
-	}{{"secret", "another", maxOfOne}, {"many", "many", maxOfMany}} {
-		for range maxHTTPRequests {
+		networks     int
+		served       int
+	}{{"secret", "another", 1, maxOfOne}, {"many", "many", 1, maxOfMany}, {"many", "another", 15, maxHTTPRequests/2 - maxOfMany}} {
+		for i := range maxHTTPRequests {
+			from := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, byte(c.networks), 0, byte(i%c.networks+2))}}
 			c2, err := from.DialContext(t.Context(), "tcp", s.agentsAt)
 			must(t, err)
 			defer c2.Close()
 			fmt.Fprintf(c2, "POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: 400000\r\n\r\n", OpAMPPath, c.token)
 		}
-		busy += maxHTTPRequests - c.most
+		busy += maxHTTPRequests - c.served
 		eventually.True(t, "refused", func() bool { return int(testutil.ToFloat64(s.totals.refused.WithLabelValues(refusedBusy))) == busy })
 		testkit.Equal(t, "the other's report", http.StatusOK, s.post(nil, c.other))
 	}
