@@ -125,12 +125,12 @@ func TestNoExporterAnswers(t *testing.T) {
 			http.NotFound(w, r)
 			return
 		}
-		_, _ = w.Write([]byte("warpgauge_build_info 1\n")) // the client reports errors
+		_, _ = w.Write([]byte("warpgauge_build_info{a=\"\x1b[2J\"} 1\n")) // the client reports errors
 	}))
 	defer older.Close()
 	execute(t, simulatedEnvironment(strings.TrimPrefix(older.URL, "http://")), "once").Want(t, 0, "it has no JSON API", ", so the devices are read here\n", "\nDCGM_FI_DEV_GPU_TEMP{")
 	execute(t, nil, "devices", "--url="+older.URL).Want(t, 1, "it has no JSON API")
-	execute(t, nil, "once", "--url="+older.URL).Want(t, 0, "warpgauge_build_info 1\n")
+	execute(t, nil, "once", "--url="+older.URL).Want(t, 0, "warpgauge_build_info{a=\"?[2J\"} 1\n")
 	execute(t, nil, "devices", "--url=ftp://x").Want(t, 1, "write http://HOST:PORT")
 	execute(t, nil, "once", "--samples=2", "--url="+older.URL).Want(t, 1, "--url asks an exporter: leave one out")
 }

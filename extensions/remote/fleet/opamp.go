@@ -3,12 +3,13 @@ package fleet
 import (
 	"io"
 	"net/http"
-	"net/netip"
 	"sync"
 	"time"
 
 	"github.com/open-telemetry/opamp-go/protobufs"
 	"google.golang.org/protobuf/proto"
+
+	"warpgauge/pkg/server"
 )
 
 // OpAMPPath is the path for agents' reports.
@@ -16,11 +17,11 @@ const OpAMPPath = "/v1/opamp"
 
 // Bounds of agents' connections.
 const (
-	maxMessage      = 512 << 10
+	maxMessage      = 512 << 10        // all requests together take at most 128 MiB
 	messageWithin   = 10 * time.Second // to send or receive one message
 	retryAfter      = 30 * time.Second
 	maxHeaderBytes  = 16 << 10
-	maxHTTPRequests = 256 // in parallel, so their bodies take at most 128 MiB; further ones are told to retry
+	maxHTTPRequests = 256 // in parallel, half of them with shared credentials; further ones are told to retry
 	maxOfOne        = 4   // of them with one credential
 	maxOfMany       = 16  // with a shared one from one address (IPv6: /64)
 )
@@ -47,19 +48,17 @@ func (s *Server) agents(login *Login) *http.Server {
 			http.Error(w, "a bearer token is needed, or this one is unknown", http.StatusUnauthorized)
 			return
 		}
-		key, most := who.name, maxOfOne
+		places := map[string]int{" all": maxHTTPRequests, who.name: maxOfOne}
 		if who.shared {
-			from, _ := netip.ParseAddrPort(r.RemoteAddr)
-			network, _ := from.Addr().Unmap().Prefix(min(64, from.Addr().Unmap().BitLen())) // one machine may own a /64 of IPv6
-			key, most = who.name+" "+network.String(), maxOfMany
+			places = map[string]int{" all": maxHTTPRequests, " shared": maxHTTPRequests / 2, who.name + " " + server.Network(r.RemoteAddr).String(): maxOfMany}
 		}
-		if !slots.add(1, key, who.shared, most) {
+		if !slots.add(1, places) {
 			s.refuse(refusedBusy)
 			w.Header().Set("Retry-After", "30")
 			http.Error(w, "too many requests at once", http.StatusServiceUnavailable)
 			return
 		}
-		defer slots.add(-1, key, who.shared, most)
+		defer slots.add(-1, places)
 		var m protobufs.AgentToServer
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxMessage))
 		if err == nil {
@@ -82,27 +81,25 @@ func (s *Server) agents(login *Login) *http.Server {
 	return s.bounded(mux, 2*messageWithin)
 }
 
-// slots bounds the requests in parallel, so that one agent that sends slowly keeps no place from others, and shared credentials
-// none from those that belong to one agent: they have half of the places.
+// slots bounds parallel requests: one agent that sends slowly keeps no place from others, nor do shared credentials.
 type slots struct {
-	mu          sync.Mutex
-	all, shared int
-	of          map[string]int // by credential
+	mu sync.Mutex
+	of map[string]int
 }
 
-// add counts requests that begin or end, and reports whether a new one may begin.
-func (s *slots) add(n int, key string, shared bool, most int) bool {
+// add counts requests that begin or end in places with a limit, and reports whether a new one may begin.
+func (s *slots) add(n int, places map[string]int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if n > 0 && (s.all >= maxHTTPRequests || shared && s.shared >= maxHTTPRequests/2 || s.of[key] >= most) {
-		return false
+	for of, most := range places {
+		if n > 0 && s.of[of] >= most {
+			return false
+		}
 	}
-	s.all += n
-	if shared {
-		s.shared += n
-	}
-	if s.of[key] += n; s.of[key] == 0 {
-		delete(s.of, key)
+	for of := range places {
+		if s.of[of] += n; s.of[of] == 0 {
+			delete(s.of, of)
+		}
 	}
 	return true
 }

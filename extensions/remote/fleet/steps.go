@@ -52,8 +52,7 @@ func (c *core) planned(name string) *Cohort {
 
 // tick starts, advances and stops rollouts.
 func (c *core) tick(now time.Time) {
-	// After a suspension the process has not watched its agents.
-	passed := min(now.Sub(c.ticked).Seconds(), 5)
+	passed := min(now.Sub(c.ticked).Seconds(), 5) // after a suspension the process has not watched its agents
 	c.ticked = now
 	if c.unsaved {
 		_ = c.save(now) // saveErr records the error
