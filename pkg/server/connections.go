@@ -117,7 +117,7 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	}
 	switch {
 	case state == http.StateNew:
-		v = &connection{address: Network(conn.RemoteAddr().String()), changed: c.changes, since: now}
+		v = &connection{address: addressOf(conn.RemoteAddr().String()), changed: c.changes, since: now}
 		c.open[conn] = v
 		c.evictLocked(conn)
 	case state == http.StateClosed || state == http.StateHijacked:

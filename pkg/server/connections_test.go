@@ -101,10 +101,10 @@ func TestEviction(t *testing.T) {
 		open("192.0.2.5:4", answers...)
 		goes(waits) // not the older one, which is being answered
 		for i := range 2 * maxKnown {
-			c.answered[Network(fmt.Sprintf("10.%d.%d.1:1", i/256, i%256))] = time.Now().Add(-time.Second)
+			c.answered[addressOf(fmt.Sprintf("10.%d.%d.1:1", i/256, i%256))] = time.Now().Add(-time.Second)
 		}
 		open("192.0.4.1:1", answers...)
-		if c.answered[Network(asks.address)].IsZero() {
+		if c.answered[addressOf(asks.address)].IsZero() {
 			t.Error("many addresses make a known one unknown")
 		}
 	})

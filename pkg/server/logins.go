@@ -131,7 +131,7 @@ func (l *logins) refuse(w http.ResponseWriter, reason string) {
 
 // check returns why a password does not pass. It returns early if the client leaves.
 func (l *logins) check(r *http.Request, key [sha256.Size]byte, hash, password string) (reason string) {
-	w, reason := l.begin(key, Network(r.RemoteAddr))
+	w, reason := l.begin(key, addressOf(r.RemoteAddr))
 	if w == nil {
 		return reason
 	}
@@ -236,8 +236,8 @@ func (l *logins) end(w *login, key [sha256.Size]byte, right bool) {
 	l.nextLocked()
 }
 
-// Network returns the address of a client, or its /64 network in IPv6, because one machine may own the whole network.
-func Network(remote string) netip.Prefix {
+// addressOf returns the address of a client, or its /64 network in IPv6, because one machine may own the whole network.
+func addressOf(remote string) netip.Prefix {
 	client, err := netip.ParseAddrPort(remote)
 	if err != nil {
 		return netip.Prefix{} // not TCP: all such clients count as one

@@ -123,7 +123,7 @@ func TestWaitingLogins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newLoginRig(t, "secret")
 		r.want(t, alice, "secret", 200)
-		busy, reason := r.begin([sha256.Size]byte{}, Network("198.51.100.1:1"))
+		busy, reason := r.begin([sha256.Size]byte{}, addressOf("198.51.100.1:1"))
 		testkit.Equal(t, "reason not to wait", "", reason)
 		ctx, leave := context.WithCancel(t.Context())
 		var waiting sync.WaitGroup
@@ -143,7 +143,7 @@ func TestWaitingLogins(t *testing.T) {
 		for range 2 * freeLogins { // these do not count
 			r.try(ctx, "203.0.113.1:1", "wrong")
 		}
-		if a := r.addresses[Network("203.0.113.1:1")]; a.wrong || a.attempts != 0 {
+		if a := r.addresses[addressOf("203.0.113.1:1")]; a.wrong || a.attempts != 0 {
 			t.Errorf("after passwords that were not compared: %d attempts, wrong %v", a.attempts, a.wrong)
 		}
 		testkit.Equal(t, "waiting after all left", 0, r.waitingNow())
@@ -159,7 +159,7 @@ func TestLoginsAreFair(t *testing.T) {
 	key := [sha256.Size]byte{}
 	begin := func(address string) *login {
 		t.Helper()
-		w, reason := l.begin(key, Network(address+":1"))
+		w, reason := l.begin(key, addressOf(address+":1"))
 		testkit.Equal(t, "reason not to wait", "", reason)
 		return w
 	}
@@ -200,7 +200,7 @@ func TestLoginsAreFair(t *testing.T) {
 func TestKnownLoginsAreBounded(t *testing.T) {
 	r := newLoginRig(t, "")
 	for i := range 2 * maxKnownLogins {
-		key, address := sha256.Sum256([]byte{byte(i), byte(i >> 8)}), Network(fmt.Sprintf("10.0.%d.%d:1", i/256, i%256))
+		key, address := sha256.Sum256([]byte{byte(i), byte(i >> 8)}), addressOf(fmt.Sprintf("10.0.%d.%d:1", i/256, i%256))
 		w, reason := r.begin(key, address)
 		if reason != "" {
 			t.Fatalf("%v is refused: %s", address, reason)

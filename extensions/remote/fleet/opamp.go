@@ -1,15 +1,15 @@
 package fleet
 
 import (
+	"cmp"
 	"io"
 	"net/http"
+	"net/netip"
 	"sync"
 	"time"
 
 	"github.com/open-telemetry/opamp-go/protobufs"
 	"google.golang.org/protobuf/proto"
-
-	"warpgauge/pkg/server"
 )
 
 // OpAMPPath is the path for agents' reports.
@@ -50,7 +50,9 @@ func (s *Server) agents(login *Login) *http.Server {
 		}
 		places := map[string]int{" all": maxHTTPRequests, who.name: maxOfOne}
 		if who.shared {
-			places = map[string]int{" all": maxHTTPRequests, " shared": maxHTTPRequests / 2, who.name + " " + server.Network(r.RemoteAddr).String(): maxOfMany}
+			from, _ := netip.ParseAddrPort(r.RemoteAddr)
+			network, _ := from.Addr().Unmap().Prefix(min(64, from.Addr().Unmap().BitLen())) // one machine may own a /64 of IPv6
+			places = map[string]int{" all": maxHTTPRequests, " shared": maxHTTPRequests / 2, who.name + " " + network.String(): maxOfMany}
 		}
 		if !slots.add(1, places) {
 			s.refuse(refusedBusy)
@@ -61,10 +63,7 @@ func (s *Server) agents(login *Login) *http.Server {
 		defer slots.add(-1, places)
 		var m protobufs.AgentToServer
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxMessage))
-		if err == nil {
-			err = proto.Unmarshal(body, &m)
-		}
-		if err != nil {
+		if err = cmp.Or(err, proto.Unmarshal(body, &m)); err != nil {
 			s.refuse(refusedMessage)
 			http.Error(w, "no OpAMP message", http.StatusBadRequest)
 			return
