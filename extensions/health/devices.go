@@ -62,7 +62,7 @@ func (w *Watch) trackDevice(d *collector.Device, of string) *tracked {
 	if len(w.devices) >= maxDevices {
 		return nil
 	}
-	t := &tracked{device: *d, collector: of, dirty: true, gone: of == "", named: map[int]time.Time{}}
+	t := &tracked{device: *d, collector: of, dirty: true, gone: of == "" && d.Level != field.Switch, named: map[int]time.Time{}}
 	w.devices = append(w.devices, t)
 	w.byID[d.ID] = t
 	w.bindDevice(t, d, of)

@@ -105,15 +105,15 @@ func TestSelect(t *testing.T) {
 }
 
 func TestReadingsAreCheap(t *testing.T) {
-	for _, r := range Table().Readings(field.List{}, 30*time.Second, true) {
-		if strings.Contains(r.Desc.Name, "_PROF_") || r.Desc.Level > field.ComputeInstance {
+	for _, r := range Table().Readings(30*time.Second, true) {
+		if strings.Contains(r.Desc.Name, "_PROF_") || r.Desc.Level > field.ComputeInstance && r.Desc.Level != field.Switch {
 			t.Errorf("%s is read for health", r.Desc.Name)
 		}
-		if r.Interval < 30*time.Second && r.Desc.ID != field.XIDEvent && r.Desc.ID != field.TotalEnergy { // one that ends verdicts
+		if r.Interval < 30*time.Second && r.Desc.Level != field.Switch && r.Desc.ID != field.XIDEvent && r.Desc.ID != field.TotalEnergy { // one that ends verdicts
 			t.Errorf("%s is read every %v", r.Desc.Name, r.Interval)
 		}
 	}
-	if n := len(Rules(nil).Readings(field.List{}, time.Second, true)); n > 0 {
+	if n := len(Rules(nil).Readings(time.Second, true)); n > 0 {
 		t.Errorf("without rules %d readings are taken", n)
 	}
 }
@@ -186,14 +186,16 @@ func TestXIDs(t *testing.T) {
 	n.Observe(Observation{Reason: "xid", Code: 31, Device: "GPU-a", Time: n.now}) // an application error
 	n.Observe(Observation{Reason: "xid", Code: 79, PCIBusID: "PCI:0000:02:00", Time: n.now, Source: "nvml", Text: "NVRM: Xid 79"})
 	n.Observe(Observation{Reason: "sxid_fatal", PCIBusID: "nonsense", Time: n.now})
+	n.Observe(Observation{Reason: "sxid_fatal", PCIBusID: "0000:05:00.0", Time: n.now, Source: SourceKernelLog})
 	n.tick(time.Second)
+	n.want("pci:00000000:05:00.0", events.Degraded, "sxid_fatal") // no collector reads the switch: only the log knows
 	n.want("GPU-a", events.OK, "")
 	n.want("GPU-b", events.Failed, "xid_79")
 	v := n.of("GPU-b")
 	if v.Action != events.ActionReboot || len(v.Conditions[0].Evidence) != 1 || v.Conditions[0].Evidence[0].Source != "nvml" {
 		t.Errorf("the verdict is %+v", v)
 	}
-	testkit.Equal(t, fmt.Sprintf("heard %+v", n.heard), 1, len(n.heard))
+	testkit.Equal(t, fmt.Sprintf("heard %+v", n.heard), 2, len(n.heard))
 	for range 48 { // time alone does not end it
 		n.tick(time.Hour)
 	}
