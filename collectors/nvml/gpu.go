@@ -102,7 +102,9 @@ func (l *library) identify(index int, heard func(index int)) *gpu {
 	g.device.ID = g.device.UUID
 	g.handle, g.reader = board, &handle{Device: board, lib: l}
 	l.describe(g)
-	l.findInstances(g)
+	if l.findInstances(g); g.unread != nil {
+		g.device.Unread = "cannot read all its MIG instances: " + g.unread.Error()
+	}
 	return g
 }
 

@@ -166,6 +166,7 @@ func TestUnreadInstances(t *testing.T) {
 	o.Log = zap.New(core)
 	c, sources := open(t, o)
 	for _, gpu := range []string{"1", "2"} {
+		testkit.Has(t, "what is said of it", sources[1].Devices()[0].Unread, "MIG instances: nvml")
 		if got := logs.FilterMessageSnippet("cannot read all MIG instances of a GPU").FilterField(zap.String("gpu", gpu)).Len(); got != 1 || logs.Len() != 2 || c.LeftOut() != 2 {
 			t.Errorf("GPU %s: %d log lines %v, left out %d, want 1 of each", gpu, got, logs.All(), c.LeftOut())
 		}

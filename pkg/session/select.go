@@ -226,7 +226,7 @@ func (s *selecting) report() {
 // Clean makes all texts of a device valid for labels.
 func Clean(d collector.Device) collector.Device {
 	for _, text := range []*string{
-		&d.ID, &d.Parent, &d.GPU, &d.UUID, &d.PCIBusID, &d.Node, &d.Model, &d.Alias,
+		&d.ID, &d.Parent, &d.GPU, &d.UUID, &d.PCIBusID, &d.Node, &d.Model, &d.Alias, &d.Unread,
 		&d.Instance.Profile, &d.Instance.ID, &d.Instance.ComputeID, &d.Instance.UUID,
 	} {
 		*text = sound(*text)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -346,8 +347,12 @@ func TestBrowserTwoHours(t *testing.T) {
 	p.Open(url)
 	p.Wait(ready)
 	seen := func(d time.Duration) int64 {
-		p.Wait(fmt.Sprintf("warpgauge.model.rows > %d", 8*int(d.Seconds())))
-		return p.Heap()
+		least := int64(math.MaxInt64)
+		for minute := range 5 { // rows that wait for a busy browser count, too
+			p.Wait(fmt.Sprintf("warpgauge.model.rows > %d", 8*(int(d.Seconds())+60*minute)))
+			least = min(least, p.Heap())
+		}
+		return least
 	}
 	before := seen(30 * time.Minute)
 	after := seen(2 * time.Hour)
