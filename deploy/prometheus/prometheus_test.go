@@ -93,7 +93,7 @@ func TestRulesByPromtool(t *testing.T) {
 // kubeStateMetrics lists metrics of https://github.com/kubernetes/kube-state-metrics, docs/metrics/workload.
 var kubeStateMetrics = []string{
 	"kube_deployment_spec_replicas", "kube_deployment_status_replicas_available",
-	"kube_daemonset_status_desired_number_scheduled", "kube_daemonset_status_number_available", "kube_daemonset_status_updated_number_scheduled",
+	"kube_daemonset_status_desired_number_scheduled", "kube_daemonset_status_number_available", "kube_daemonset_status_updated_number_scheduled", "kube_pod_owner", "kube_pod_container_info",
 }
 
 // TestEveryMetricExists: an expression over an unknown name would be silent for ever.
