@@ -46,14 +46,14 @@ var uses = map[field.ID]use{
 	field.ClockEventReasons: addReasons,
 
 	// Readings of links.
-	field.PerLinkFlitErrors: linkErrors(linkCRC, 1), field.PerLinkDataErrors: linkErrors(linkCRC, 1),
-	field.PerLinkReplays: linkErrors(linkOther, 1), field.PerLinkRecoveries: linkErrors(linkRecovery, 1),
-	field.NVLinkErrors: linkErrors(linkOther, 1), field.NVLinkRecoveryEvents: linkErrors(linkRecovery, 1), field.NVLinkBER: linkRate,
-	// Totals over all links of a GPU.
-	field.NVLinksFlitErrors: linkErrors(linkCRC, mostLinks), field.NVLinksDataErrors: linkErrors(linkCRC, mostLinks),
-	field.NVLinksReplays: linkErrors(linkOther, mostLinks), field.NVLinksRecoveries: linkErrors(linkRecovery, mostLinks),
-	field.NVLinks5Errors: linkErrors(linkOther, mostLinks), field.NVLinks5EffectiveErrors: linkErrors(linkOther, mostLinks),
-	field.NVLinks5Recoveries: linkErrors(linkRecovery, mostLinks), field.NVLinks5EffectiveBER: linkRate,
+	field.PerLinkFlitErrors: linkErrors(linkCRC), field.PerLinkDataErrors: linkErrors(linkCRC),
+	field.PerLinkReplays: linkErrors(linkOther), field.PerLinkRecoveries: linkErrors(linkRecovery),
+	field.NVLinkErrors: linkErrors(linkOther), field.NVLinkRecoveryEvents: linkErrors(linkRecovery), field.NVLinkBER: linkRate,
+	// Totals over all links of a GPU: they have the budget of one, since one link may have made them all.
+	field.NVLinksFlitErrors: linkErrors(linkCRC), field.NVLinksDataErrors: linkErrors(linkCRC),
+	field.NVLinksReplays: linkErrors(linkOther), field.NVLinksRecoveries: linkErrors(linkRecovery),
+	field.NVLinks5Errors: linkErrors(linkOther), field.NVLinks5EffectiveErrors: linkErrors(linkOther),
+	field.NVLinks5Recoveries: linkErrors(linkRecovery), field.NVLinks5EffectiveBER: linkRate,
 
 	field.SMClock: meanOf(meanClock), field.GPUUtilization: meanOf(meanBusy), field.EngineActive: meanOf(meanEngine),
 }
@@ -61,16 +61,12 @@ var uses = map[field.ID]use{
 // linkKindsRead lists the counted values of the label kind. Errors of other kinds are corrected, or belong to the other end.
 var linkKindsRead = []string{"", "malformed_packet", "buffer_overrun", "receive", "integrity", "effective"}
 
-// linkErrors counts the errors of so many links as if each had the same share, because one link's share is unknown.
-func linkErrors(kind int, links float64) use {
+func linkErrors(kind int) use {
 	return func(d *device, v, last float64) {
 		d.links.known = true
-		d.links.of[kind].add(d.sampled, (v-last)/links)
+		d.links.of[kind].add(d.sampled, v-last)
 	}
 }
-
-// mostLinks is the largest number of NVLinks of a GPU (Hopper and Blackwell).
-const mostLinks = 18
 
 func linkRate(d *device, v, _ float64) { d.links.known, d.links.ber = true, v }
 
