@@ -3,6 +3,8 @@
 package prometheus_test
 
 import (
+	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 	"go.yaml.in/yaml/v3"
 
@@ -19,6 +22,7 @@ import (
 	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/pages"
 	"warpgauge/internal/testkit/programtest"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
 )
 
@@ -39,9 +43,7 @@ func rules(t *testing.T) (all []rule) {
 	testkit.Must(t, err)
 	for _, f := range files {
 		var content struct{ Groups []struct{ Rules []rule } }
-		if err := yaml.Unmarshal(read(t, f), &content); err != nil {
-			t.Fatalf("parse %s: %v", f, err)
-		}
+		testkit.Must(t, yaml.Unmarshal(read(t, f), &content))
 		for _, g := range content.Groups {
 			for _, r := range g.Rules {
 				r.file = f
@@ -98,15 +100,10 @@ var kubeStateMetrics = []string{
 
 // TestEveryMetricExists: an expression over an unknown name would be silent for ever.
 func TestEveryMetricExists(t *testing.T) {
-	known := map[string]bool{"up": true, "ALERTS": true}
-	for _, name := range kubeStateMetrics {
+	known, lean, all := map[string]bool{"up": true, "ALERTS": true}, pages.Metrics(t, "../.."), rules(t)
+	for _, name := range slices.Concat(kubeStateMetrics, slices.Collect(maps.Keys(lean))) {
 		known[name] = true
 	}
-	lean := pages.Metrics(t, "../..")
-	for name := range lean {
-		known[name] = true
-	}
-	all := rules(t)
 	for _, r := range all {
 		known[r.Record] = true
 	}
@@ -123,35 +120,18 @@ func TestEveryMetricExists(t *testing.T) {
 }
 
 // metricNames returns the metric names in an expression. A pattern must match two fields, one for each generation of DCGM.
-func metricNames(expr parser.Node) (names []string) {
-	parser.Inspect(expr, func(n parser.Node, _ []parser.Node) error {
-		v, ok := n.(*parser.VectorSelector)
-		switch {
-		case !ok:
-		case v.Name != "":
-			names = append(names, v.Name)
-		default:
-			names = append(names, matched(v)...)
-		}
-		return nil
-	})
-	return names
-}
-
-func matched(v *parser.VectorSelector) (names []string) {
-	for _, m := range v.LabelMatchers {
-		if m.Name != "__name__" {
-			continue
-		}
+func metricNames(expr parser.Expr) (names []string) {
+	for _, matchers := range parser.ExtractSelectors(expr) {
+		m := matchers[slices.IndexFunc(matchers, func(m *labels.Matcher) bool { return m.Name == "__name__" })]
+		n := len(names)
 		for _, d := range field.All() {
-			latest, _ := d.NewName()
-			if m.Matches(d.Name) && m.Matches(latest) {
+			if latest, _ := d.NewName(); m.Type != labels.MatchEqual && m.Matches(d.Name) && m.Matches(latest) {
 				names = append(names, d.Name, latest)
 			}
 		}
-	}
-	if len(names) != 2 {
-		return []string{v.String()} // reported as unknown
+		if len(names) != n+2 {
+			names = append(names, m.Value) // a pattern is reported as unknown
+		}
 	}
 	return names
 }
@@ -185,27 +165,57 @@ func TestEveryAlertHasARunbookAndATest(t *testing.T) {
 	}
 }
 
-// TestRunbooksNameReasons: the runbooks and the verdicts have the same reasons and actions.
+// TestRunbooksNameReasons: the chapter of an alert names reasons of verdicts that fire it, each row those of one action, and links the
+// page of all others.
 func TestRunbooksNameReasons(t *testing.T) {
-	known := map[string]bool{}
-	for _, r := range health.Table() {
-		known[r.Name], known[string(r.Action)] = true, true
+	text, page, all := string(read(t, "../../docs/runbooks.md")), string(read(t, "../../docs/health-rules.md")), rules(t)
+	chapters, actions := map[string]string{}, map[string]events.Action{}
+	for part := range strings.SplitSeq(text, "\n## ") {
+		name, body, _ := strings.Cut(part, "\n")
+		chapters[name] = body
 	}
-	seen := 0
-	for _, row := range regexp.MustCompile("(?m)^\\| ((?:`[a-z_0-9]+`(?:, )?)+) \\|").FindAllStringSubmatch(string(read(t, "../../docs/runbooks.md")), -1) {
-		for name := range strings.SplitSeq(row[1], ", ") {
-			if seen++; !known[strings.Trim(name, "`")] && !slices.Contains(mappings, strings.Trim(name, "`")) {
-				t.Errorf("docs/runbooks.md has %s, which is no reason and no action", name)
+	delete(chapters, "WarpgaugeCollectorRestarts") // hung is a reason there as well
+	for _, r := range health.Table() {
+		var named []string
+		for chapter, body := range chapters {
+			if strings.Contains(body, "`"+r.Name+"`") {
+				named = append(named, chapter)
+			}
+		}
+		if fires := alertsOf(all, &r); len(named) > 0 && !slices.Equal(named, fires) {
+			t.Errorf("docs/runbooks.md has %s in %q; %v %s fires %q", r.Name, named, r.State, r.Action, fires)
+		} else if len(named) == 0 && len(fires) > 0 && !strings.Contains(chapters[fires[0]], "](health-rules.md)") || len(fires) > 1 {
+			t.Errorf("%s fires %q, which neither names it nor links docs/health-rules.md", r.Name, fires)
+		}
+		testkit.Has(t, "docs/health-rules.md", page, fmt.Sprintf("\n| `%s` | %v | %s |", r.Name, r.State, r.Action))
+		testkit.Has(t, "the chapter GPUFailed", chapters["GPUFailed"], fmt.Sprintf("\n| `%s` |", r.Action))
+		actions[r.Name], actions[string(r.Action)] = r.Action, r.Action
+	}
+	rows := regexp.MustCompile("(?m)^\\| ((?:`[a-z_0-9]+`(?:, )?)+) \\|").FindAllStringSubmatch(text, -1)
+	for _, row := range rows {
+		names := strings.Split(strings.Trim(row[1], "`"), "`, `")
+		for _, name := range names {
+			if a := actions[name]; a == "" || a != actions[names[0]] {
+				t.Errorf("docs/runbooks.md has %s, with action %q, in the row of %s", name, a, names[0])
 			}
 		}
 	}
-	if seen < 20 {
-		t.Fatalf("%d reasons", seen)
-	}
+	testkit.Between(t, "rows", 20, 40, len(rows))
 }
 
-// mappings matches the rows of another table of the runbooks.
-var mappings = []string{"pod_resources", "pod_metadata", "resource_slices", "hpc_jobs", "processes"}
+// alertsOf returns the alerts that fire on the verdict of a rule.
+func alertsOf(all []rule, r *health.Rule) (names []string) {
+	verdict := map[string]string{"__name__": "warpgauge_device_health", "state": r.State.String(), "reason": r.Name, "action": string(r.Action)}
+	for _, a := range all {
+		parser.Inspect(a.parsed, func(n parser.Node, _ []parser.Node) error { // without a range: verdicts that end it
+			if m, ok := n.(*parser.MatrixSelector); ok && !slices.ContainsFunc(m.VectorSelector.(*parser.VectorSelector).LabelMatchers, func(m *labels.Matcher) bool { return !m.Matches(verdict[m.Name]) }) {
+				names = append(names, a.Alert)
+			}
+			return nil
+		})
+	}
+	return names
+}
 
 // firing returns the alerts that some promtool test expects to fire.
 func firing(t *testing.T) map[string]bool {
@@ -225,9 +235,7 @@ func firing(t *testing.T) map[string]bool {
 				} `yaml:"promql_expr_test"`
 			}
 		}
-		if err := yaml.Unmarshal(read(t, f), &file); err != nil {
-			t.Fatalf("parse %s: %v", f, err)
-		}
+		testkit.Must(t, yaml.Unmarshal(read(t, f), &file))
 		for _, test := range file.Tests {
 			for _, a := range test.Alerts {
 				fires[a.Alertname] = fires[a.Alertname] || len(a.Firing) > 0
