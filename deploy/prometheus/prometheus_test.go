@@ -217,6 +217,23 @@ func alertsOf(all []rule, r *health.Rule) (names []string) {
 	return names
 }
 
+// TestAlertsKeepTheCluster: nodes of two clusters may have one name. Exporters may count for a kube-state-metrics without the label.
+func TestAlertsKeepTheCluster(t *testing.T) {
+	for _, r := range rules(t) {
+		lost := 0
+		parser.Inspect(r.parsed, func(n parser.Node, _ []parser.Node) error {
+			if a, ok := n.(*parser.AggregateExpr); ok && slices.Contains(a.Grouping, "cluster") == a.Without {
+				lost++
+			}
+			if b, ok := n.(*parser.BinaryExpr); ok && b.VectorMatching != nil && slices.Contains(b.VectorMatching.MatchingLabels, "cluster") != b.VectorMatching.On {
+				lost++
+			}
+			return nil
+		})
+		testkit.Equal(t, r.String()+": operators that drop the cluster", map[string]int{"WarpgaugeGone": 3}[r.Alert], lost)
+	}
+}
+
 // firing returns the alerts that some promtool test expects to fire.
 func firing(t *testing.T) map[string]bool {
 	t.Helper()
