@@ -1,6 +1,7 @@
 package extension
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -10,8 +11,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"warpgauge/collectors/fake"
 	"warpgauge/extensions/health"
@@ -44,7 +43,7 @@ func newJudgedNode(t *testing.T, profile, csv string, args ...string) *judgedNod
 // newFaultyNode is newJudgedNode with faults from the start.
 func newFaultyNode(t *testing.T, o fake.Options, csv string, args ...string) *judgedNode {
 	t.Helper()
-	o.Devices, o.Seed = 2, 1
+	o.Devices, o.Seed = cmp.Or(o.Devices, 2), 1
 	w, err := fake.NewWorld(o)
 	must(t, err)
 	e := New()
@@ -377,9 +376,7 @@ func TestReadingsOfHealthAreNotShown(t *testing.T) {
 			return out
 		}
 		with, without := shown(), shown("--health-rules="+strings.Join(off, ","))
-		if d := cmp.Diff(without, with); d != "" {
-			t.Errorf("%s: what is shown without readings for health, and with them (-without +with):\n%s", profile, d)
-		}
+		testkit.Equal(t, profile+": what is shown with readings for health, as without", without, with)
 	}
 }
 

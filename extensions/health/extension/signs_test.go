@@ -13,14 +13,14 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// TestSimulatedNodesAreWell runs each simulated node for two hours, a DGX H100 for a day, under load and idle, with the
+// TestSimulatedNodesAreWell runs each simulated node for two hours, a DGX H100 for a day, seven GPUs under load and one idle, with the
 // recommended list, a release, reloads and application XIDs. No verdict except ok and no sign may appear.
 func TestSimulatedNodesAreWell(t *testing.T) {
 	csv, err := etc.Files().ReadFile("recommended-counters.csv")
 	must(t, err)
 	profiles := fake.Profiles()
 	ecc, _ := field.ByID(field.CorrectedErrors)
-	pcie, _ := field.ByID(field.PCIeReplays)
+	links, _ := field.ByID(field.NVLinksReplays)
 	if testkit.Race { // the nodes differ in values only
 		profiles = profiles[:1]
 	}
@@ -31,13 +31,14 @@ func TestSimulatedNodesAreWell(t *testing.T) {
 				if profile == nvidiaNode && !testkit.Race {
 					minutes, tick = 24*60, "60000"
 				}
-				n := newJudgedNode(t, profile, string(csv), "--collect-interval="+tick)
+				n := newFaultyNode(t, fake.Options{Profile: profile, Devices: 8}, string(csv), "--collect-interval="+tick)
 				time.Sleep(30 * time.Second)
 				for minute := range minutes {
 					time.Sleep(time.Minute)
-					if heal(); profile == nvidiaNode { // weak cells: 10,080 corrected errors a day; 100 replays at once each hour
+					if profile == nvidiaNode && minute%15 == 0 { // weak cells: 10,080 corrected errors a day; each hour 50 of the 60 replays that a link may have, at once
+						heal()
 						cells := n.inject(fake.Fault{Kind: fake.Absurd, Field: ecc, Value: float64(7 * minute)})
-						replays := n.inject(fake.Fault{Kind: fake.Absurd, Field: pcie, Value: float64(100 * (minute / 60))})
+						replays := n.inject(fake.Fault{Kind: fake.Absurd, Field: links, Value: float64(50 * (minute / 60))})
 						heal = func() { cells(); replays() }
 					}
 					switch minute {
