@@ -51,21 +51,21 @@ var faultsOfGPUs = []struct{ text, fault string }{
 	{"a corrupt InfoROM", "value, field: DCGM_FI_DEV_INFOROM_CONFIG_VALID, value: 0"},
 }
 
-// TestE2EVerdicts injects the faults with each shipped list, and compares the metric, the API, the commands and the node's condition,
+// TestE2EVerdicts injects the faults with each list, and compares the metric, the API, the commands and the node's condition,
 // with the first list also alerts, Slurm's script and node-problem-detector's command: state and action are the same everywhere and
 // with each list. It writes the table of docs/health-consumers.md.
 func TestE2EVerdicts(t *testing.T) {
 	t.Parallel()
 	kube := newNodeStatus(t, "node-1")
 	table := ""
-	for _, list := range []string{"default-counters.csv", "recommended-counters.csv", "dcp-metrics-included.csv", "1.x-compatibility-metrics.csv"} {
+	for _, list := range verdictLists(t, "default-counters.csv", "recommended-counters.csv", "dcp-metrics-included.csv", "1.x-compatibility-metrics.csv") {
 		fault := newTrouble(t)
 		var entries []string
 		for gpu, f := range faultsOfGPUs {
 			entries = append(entries, fault.fault(fmt.Sprintf("device: %d, kind: %s", gpu, f.fault)))
 		}
 		e := serveBy(t, []string{"env", "KUBECONFIG=" + kube.Kubeconfig(), "NODE_NAME=node-1", build(t)}, "--health-node-condition", "--fake-devices="+strconv.Itoa(len(faultsOfGPUs)+1), "--sample-deadline=2s", "--slow-interval=2s",
-			"-f", filepath.Join("..", "..", "etc", list), faults(t, entries...))
+			"-f", list, faults(t, entries...))
 		e.await(t, "healthy GPUs", func(p page) error { return verdictsOf(p, "ok  none", len(faultsOfGPUs)+1) })
 		fault.begin(t)
 		var p page
@@ -103,6 +103,16 @@ func TestE2EVerdicts(t *testing.T) {
 		<-e.Ended()
 	}
 	golden.Fill(t, "../../docs/health-consumers.md", map[string]string{"verdicts": "| Fault | State | Reason | Action | Out of service |\n|---|---|---|---|---|\n" + table})
+}
+
+// verdictLists returns the files of shipped lists, of a minimal one, and of one that has only health: NVIDIA's watches, AMD's errors.
+func verdictLists(t *testing.T, shipped ...string) []string {
+	etc, err := filepath.Abs("../../etc")
+	must(t, err)
+	for i := range shipped {
+		shipped[i] = filepath.Join(etc, shipped[i])
+	}
+	return append(shipped, file(t, "minimal", "DCGM_FI_DEV_GPU_TEMP, gauge, t\n"), file(t, "health", "DCGM_EXP_GPU_HEALTH_STATUS, gauge, h\namd_gpu_ras_errors_total, counter, e\n"))
 }
 
 // verdictsOf checks that n GPUs have a verdict: state, reason and action.
@@ -306,7 +316,7 @@ func (e *exporter) sameActs(t *testing.T, metric []string) {
 	}
 }
 
-// TestE2EAMDVerdicts breaks AMD's GPUs in their files, with each shipped list, and compares the same as TestE2EVerdicts, and what AMD's
+// TestE2EAMDVerdicts breaks AMD's GPUs in their files, with each list, and compares the same as TestE2EVerdicts, and what AMD's
 // device plugin is told.
 func TestE2EAMDVerdicts(t *testing.T) {
 	t.Parallel()
@@ -315,13 +325,13 @@ func TestE2EAMDVerdicts(t *testing.T) {
 		"failed | ras_uncorrected | reset_gpu", "degraded | bad_pages_failed | reset_gpu", "degraded | xgmi_link_down | drain",
 		"failed | hung | reboot", "failed | lost | reboot", "ok |  | none",
 	}
-	for _, list := range []string{"default-counters.csv", "recommended-counters.csv", "amd-counters.csv", "dcp-metrics-included.csv", "1.x-compatibility-metrics.csv"} {
+	for _, list := range verdictLists(t, "default-counters.csv", "recommended-counters.csv", "amd-counters.csv", "dcp-metrics-included.csv", "1.x-compatibility-metrics.csv") {
 		tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X, Metrics: "1.8", GPUs: len(want)})
 		sockets := t.TempDir()
 		e := contained{
-			mounts: map[string]string{"/sys": filepath.Join(tree.Root, "sys"), "/sockets": sockets}, writable: []string{"/sockets"},
+			mounts: map[string]string{"/sys": filepath.Join(tree.Root, "sys"), "/sockets": sockets, "/list.csv": list}, writable: []string{"/sockets"},
 			args: []string{
-				"--enable-only=rocm", "--enable-rocm=true", "--rocm-source=sysfs", "--health-amd-socket=/sockets/health", "-f", "/etc/warpgauge/" + list,
+				"--enable-only=rocm", "--enable-rocm=true", "--rocm-source=sysfs", "--health-amd-socket=/sockets/health", "-f", "/list.csv",
 				"--sample-deadline=2s", "--slow-interval=2s",
 			},
 		}.run(t, build(t))
