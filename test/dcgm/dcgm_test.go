@@ -313,7 +313,7 @@ func TestVerdicts(t *testing.T) {
 	for list, dir := range map[string]string{"default-counters.csv": "../../etc", "recommended-counters.csv": "../../etc", "minimal": own, "health": own} {
 		for _, collector := range []string{"dcgm", "nvml"} {
 			t.Run(collector+" "+list, func(t *testing.T) {
-				n := newNode(t, nvmltest.Config{Preset: "h100-sxm", GPUs: 11})
+				n := newNode(t, nvmltest.Config{Preset: "h100-sxm", GPUs: 12})
 				e := n.serve(t, "--enable-only="+collector, "-f", filepath.Join(dir, list))
 				n.steady(t, e)
 				xids := func(codes ...uint64) func(int) {
@@ -334,7 +334,8 @@ func TestVerdicts(t *testing.T) {
 					{xids(64), "failed xid_64 reset_gpu"},
 					{xids(79), "failed xid_79 reboot"},
 					{xids(95), "failed xid_95 reset_gpu"},
-					{xids(145, 149), "degraded xid_145 none"}, // without a kernel log line, the kind of error is unknown
+					{xids(145), "degraded xid_145 none"}, // without a kernel log line, the kind of error is unknown
+					{xids(149), "degraded xid_149 none"},
 					{set("remapped[3]", 1), "failed row_remap_failed replace"},
 					{set("recovery.action", 1), "failed recovery_reset reset_gpu"},
 					{func(gpu int) { n.XID(gpu, 154); n.SetNumber(gpu, "recovery.action", 2) }, "failed recovery_reboot reboot"},
@@ -364,8 +365,8 @@ func TestVerdicts(t *testing.T) {
 						return nil
 					}
 				}
-				e.await(t, "the verdicts", check("10", 45*time.Second))
-				e.await(t, "a hot GPU is read twice, a minute apart", check("10", 100*time.Second))
+				e.await(t, "the verdicts", check("11", 45*time.Second))
+				e.await(t, "a hot GPU is read twice, a minute apart", check("11", 100*time.Second))
 				e.await(t, "the verdict on it", check("", 0))
 				t.Logf("%v", took)
 			})
