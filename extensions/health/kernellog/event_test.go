@@ -88,47 +88,48 @@ func TestCorpus(t *testing.T) {
 	}
 }
 
-// TestHostileLines: untrusted text inside driver lines, and lines that only look like the driver's.
+// hostile has untrusted text inside driver lines, and lines that only look like the driver's, with what they are read as.
 // A line without a device gets the kernel's device.
+var hostile = [][]string{
+	{"NVRM: Xid (PCI:0000:01:00): 13, pid=1, name=a, b): 79, GPU has fallen off the bus", "xid address=00000000:01:00.0 code=13 pid=1 process=a"},
+	{"[drm:amdgpu_job_timedout [amdgpu]] *ERROR* ring gfx timeout, signaled seq=1, emitted seq=2", "amdgpu_ring_timeout address=00000000:2D:00.0", "+pci:0000:2d:00.0"},
+	{"NVRM: Xid (PCI:0000:01:00): 0, none", "-"},
+	{"NVRM: Xid (PCI:0000:01:00): 9999999999, x", "-"},
+	{"NVRM: Xid (PCI:0000:zz:00): 79, x", "-"},
+	{"NVRM: Xid (PCI:0000:01:00", "-"},
+	{"NVRM: Xid (", "-"},
+	{"program NVRM: Xid (PCI:0000:01:00): 79, x", "-"},
+	{"bad[1]: segfault NVRM: fallen off the bus", "-"},
+	{"x SXid (PCI:0000:01:00.0): 20034, Fatal", "-"},
+	{"NVRM: Xid (PCI:0000:01:00): 31, pid=-5, name=", "xid address=00000000:01:00.0 code=31"},
+	{"amdgpu: 0 uncorrectable hardware errors detected in umc block", "-"},
+	{"amdgpu 0000:0b:00.0: 2 new uncorrectable hardware errors detected in umc_2Z; x block", "-"},
+	{"amdgpu 0000:0b:00.0: amdgpu: device lost from bus!", "-", "+pci:0000:0c:00.0"}, // written by another device's driver
+	// Names of processes and files, which the kernel prints when a process crashes or changes a setting.
+	{"python[7]: segfault at 0 ip 0 sp 0 error 6 in 0000:61:00.0: PCIe Bus Error: severity=Uncorrected (Fatal)[400000+1000]", "-"},
+	{"x 0000:61:00.0:[7]: segfault at 0 ip 0 sp 0 error 6 in PCIe Bus Error: severity=Uncorrected (Fatal)[400000+1000]", "-"},
+	{"NVRM: x[7]: segfault at 0 ip 0 sp 0 error 4 in GPU 0000:52:00.0 has fallen off the bus[400000+1000]", "-"},
+	{"NVRM: [7]: segfault at 0 ip 0 sp 0 error 4 in GSP Timeout[400000+1000]", "-"},
+	{"nvidia-nvswitch[7]: segfault at 0 ip 0 sp 0 error 4 in nvidia-nvswitch0: SXid (PCI:0000:00:00.0): 20034, Fatal, Link 30[400000+1000]", "-"},
+	{"amdgpu [7]: segfault at 0 ip 0 sp 0 error 4 in amdgpu 0000:0b:00.0: device lost from bus[400000+1000]", "-"},
+	{"traps: amdgpu[7] general protection fault ip:0 sp:0 error:0 in amdgpu 0000:0b:00.0: device lost from bus[400000+1000]", "-"},
+	{"NVRM: Xid (PCI:: page allocation failure: order:0, mode:0x0(GFP)", "-"},
+	{"NVRM: nvlink: page allocation failure: order:0, mode:0x0(GFP)", "-"},
+	{"NVRM: GPU at 0000:09:00.0 has fallen off the bus", "fell_off_bus address=00000000:09:00.0"}, // older drivers
+	{"NVRM: RmInitAda (7): drop_caches: 3", "-"},
+	{"amdgpu 0000:0b:00.0: 1048560 uncorrectable hardware errors detected in umc block", "-"}, // from a sleeping GPU
+	{"NVRM: Xid (PCI:0000:01:00): 43, pid=7, name=" + strings.Repeat("ü", 200) + ", Ch 1", "xid address=00000000:01:00.0 code=43 pid=7 process=" + strings.Repeat("ü", 32)},
+}
+
 func TestHostileLines(t *testing.T) {
-	f := func(line, want string, device ...string) {
-		t.Helper()
+	for _, c := range hostile {
 		var p parser
-		e, ok := p.parse(line, strings.Join(device, ""))
 		got := "-"
-		if ok {
+		if e, ok := p.parse(c[0], strings.Join(c[2:], "")); ok {
 			got = e.String()
 		}
-		testkit.Equal(t, line, want, got)
+		testkit.Equal(t, c[0], c[1], got)
 	}
-	f("NVRM: Xid (PCI:0000:01:00): 13, pid=1, name=a, b): 79, GPU has fallen off the bus", "xid address=00000000:01:00.0 code=13 pid=1 process=a")
-	f("[drm:amdgpu_job_timedout [amdgpu]] *ERROR* ring gfx timeout, signaled seq=1, emitted seq=2", "amdgpu_ring_timeout address=00000000:2D:00.0", "+pci:0000:2d:00.0")
-	f("NVRM: Xid (PCI:0000:01:00): 0, none", "-")
-	f("NVRM: Xid (PCI:0000:01:00): 9999999999, x", "-")
-	f("NVRM: Xid (PCI:0000:zz:00): 79, x", "-")
-	f("NVRM: Xid (PCI:0000:01:00", "-")
-	f("NVRM: Xid (", "-")
-	f("program NVRM: Xid (PCI:0000:01:00): 79, x", "-")
-	f("bad[1]: segfault NVRM: fallen off the bus", "-")
-	f("x SXid (PCI:0000:01:00.0): 20034, Fatal", "-")
-	f("NVRM: Xid (PCI:0000:01:00): 31, pid=-5, name=", "xid address=00000000:01:00.0 code=31")
-	f("amdgpu: 0 uncorrectable hardware errors detected in umc block", "-")
-	f("amdgpu 0000:0b:00.0: 2 new uncorrectable hardware errors detected in umc_2Z; x block", "-")
-	f("amdgpu 0000:0b:00.0: amdgpu: device lost from bus!", "-", "+pci:0000:0c:00.0") // written by another device's driver
-	// Names of processes and files, which the kernel prints when a process crashes or changes a setting.
-	f("python[7]: segfault at 0 ip 0 sp 0 error 6 in 0000:61:00.0: PCIe Bus Error: severity=Uncorrected (Fatal)[400000+1000]", "-")
-	f("x 0000:61:00.0:[7]: segfault at 0 ip 0 sp 0 error 6 in PCIe Bus Error: severity=Uncorrected (Fatal)[400000+1000]", "-")
-	f("NVRM: x[7]: segfault at 0 ip 0 sp 0 error 4 in GPU 0000:52:00.0 has fallen off the bus[400000+1000]", "-")
-	f("NVRM: [7]: segfault at 0 ip 0 sp 0 error 4 in GSP Timeout[400000+1000]", "-")
-	f("nvidia-nvswitch[7]: segfault at 0 ip 0 sp 0 error 4 in nvidia-nvswitch0: SXid (PCI:0000:00:00.0): 20034, Fatal, Link 30[400000+1000]", "-")
-	f("amdgpu [7]: segfault at 0 ip 0 sp 0 error 4 in amdgpu 0000:0b:00.0: device lost from bus[400000+1000]", "-")
-	f("traps: amdgpu[7] general protection fault ip:0 sp:0 error:0 in amdgpu 0000:0b:00.0: device lost from bus[400000+1000]", "-")
-	f("NVRM: Xid (PCI:: page allocation failure: order:0, mode:0x0(GFP)", "-")
-	f("NVRM: nvlink: page allocation failure: order:0, mode:0x0(GFP)", "-")
-	f("NVRM: GPU at 0000:09:00.0 has fallen off the bus", "fell_off_bus address=00000000:09:00.0") // older drivers
-	f("NVRM: RmInitAda (7): drop_caches: 3", "-")
-	f("amdgpu 0000:0b:00.0: 1048560 uncorrectable hardware errors detected in umc block", "-") // from a sleeping GPU
-	f("NVRM: Xid (PCI:0000:01:00): 43, pid=7, name="+strings.Repeat("ü", 200)+", Ch 1", "xid address=00000000:01:00.0 code=43 pid=7 process="+strings.Repeat("ü", 32))
 }
 
 // TestFellOffBus: the line that names the GPU may be two lines before.
@@ -150,7 +151,9 @@ func FuzzParse(f *testing.F) {
 		f.Add(l, "")
 	}
 	f.Add("[drm] VRAM is lost", "+pci:0000:03:00.0")
-	f.Add("amdgpu 0000:0b:[7]: segfault at 0 ip 0 sp 0 error 4 in 00.0: device lost from bus[400000+1000]", "")
+	for _, c := range hostile {
+		f.Add(c[0], strings.Join(c[2:], ""))
+	}
 	f.Fuzz(func(t *testing.T, line, device string) {
 		var p parser
 		e, ok := p.parse(line, device)
@@ -172,6 +175,28 @@ func FuzzParse(f *testing.F) {
 		for _, text := range []string{e.Text, e.Process, e.Link, e.Block} {
 			if len(text) > maxText || !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' }) {
 				t.Errorf("%q has the text %q", line, text)
+			}
+		}
+	})
+}
+
+// FuzzNames puts the names of a process and of its executable into the kernel's own lines, none of which may be an event.
+func FuzzNames(f *testing.F) {
+	f.Add("amdgpu 0000:0b:", "00.0: device lost from bus")
+	f.Add("NVRM: nvlink: x", "link 3 failed")
+	f.Add("NVRM: GPU0 a: b", "GSP Timeout")
+	f.Add("0000:61:00.0:", "PCIe Bus Error: severity=Uncorrected (Fatal)\nNVRM: fallen off the bus")
+	f.Fuzz(func(t *testing.T, name, executable string) {
+		name = name[:min(len(name), 15)] // TASK_COMM_LEN
+		for _, line := range []string{
+			name + "[7]: segfault at 0 ip 0 sp 0 error 4 in " + executable + "[400000+1000]",
+			"traps: " + name + "[7] general protection fault ip:0 sp:0 error:0 in " + executable + "[400000+1000]",
+			name + ": page allocation failure: order:0, mode:0x0(GFP), nodemask=(null)", name + " (7): drop_caches: 3", name + " invoked oom-killer: gfp_mask=0x0(GFP)",
+			"process '" + executable + "' started with executable stack", "Out of memory: Killed process 7 (" + name + ") total-vm:1kB",
+		} {
+			var p parser
+			if e, ok := p.parse(line, ""); ok {
+				t.Errorf("%q is read as %+v", line, e)
 			}
 		}
 	})
