@@ -3,6 +3,7 @@ package signs
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"warpgauge/pkg/collector"
@@ -21,8 +22,8 @@ type device struct {
 	last   map[cell]*float64 // last values; NaN: not read yet
 	values [field.DerivedReadings]float64
 
-	links  links // errors of this link, or of all links of a GPU
-	slowed hour  // time slowed by any of field.ThrottlingReasons
+	links  links                // errors of this link, or of all links of a GPU
+	slowed [len(slowdowns)]hour // time slowed, by cause
 	means  means
 	group  string // group of devices to compare with, or ""
 }
@@ -74,22 +75,27 @@ func meanOf(of int) use {
 	return func(d *device, v, _ float64) { d.means.add(of, v, d.sampled, d.since) }
 }
 
+// slowdowns has the clock event reasons of each cause. Heat and the power brake also set hw_slowdown, so the first cause counts.
+var slowdowns = [...]uint64{1<<5 | 1<<6, 1 << 7, field.ThrottlingReasons}
+
 // addReasons adds the duration that a row covers if a fault or heat holds the clocks down meanwhile.
 func addReasons(d *device, v, _ float64) {
 	if v >= 1<<32 {
 		return
 	}
-	seconds := time.Duration(d.since).Seconds()
-	if uint64(v)&field.ThrottlingReasons == 0 {
-		seconds = 0
+	for i, reasons := range slowdowns {
+		seconds := 0.0
+		if uint64(v)&reasons != 0 {
+			seconds, v = time.Duration(d.since).Seconds(), 0
+		}
+		d.slowed[i].add(d.sampled, seconds)
 	}
-	d.slowed.add(d.sampled, seconds)
 }
 
 // derive computes the readings that depend only on the device's own rows.
 func (d *device) derive(now int64) {
-	if d.slowed != (hour{}) { // its clock event reasons are read
-		d.values[field.ThrottledTime] = d.slowed.total(now)
+	if d.slowed[0] != (hour{}) { // its clock event reasons are read
+		d.values[field.ThrottledTime] = d.slowed[0].total(now) + d.slowed[1].total(now) + d.slowed[2].total(now)
 	}
 	if worst := d.links.worst; worst != nil {
 		d.values[field.LinkBudgetUsed] = worst.links.share
@@ -102,7 +108,8 @@ func (d *device) describe(of field.Derived) string {
 	case of == field.LinkBudgetUsed && worst != nil:
 		return fmt.Sprintf("link %s: %.2g times the budget of an hour for %s", cmp.Or(worst.Label("nvlink"), "all"), worst.links.share, linkNames[worst.links.kind])
 	case of == field.ThrottledTime:
-		return fmt.Sprintf("clocks were held down for %.0f s of the last hour", d.values[of])
+		longest := slices.MaxFunc([]int{0, 1, 2}, func(a, b int) int { return cmp.Compare(d.slowed[a].total(d.sampled), d.slowed[b].total(d.sampled)) })
+		return fmt.Sprintf("clocks were held down for %.0f s of the last hour, most by %s", d.values[of], [...]string{"heat", "the power brake", "the hardware"}[longest])
 	case of == field.ClockLag:
 		return fmt.Sprintf("the clock is %.0f %% below the median of GPUs with the same work", 100*d.values[of])
 	}

@@ -168,6 +168,17 @@ func TestAllLinks(t *testing.T) {
 	}
 }
 
+// TestCauseOfThrottling: the evidence names the cause that has held clocks down for longest.
+func TestCauseOfThrottling(t *testing.T) {
+	r := newRig()
+	r.run(every) // the first row covers no time
+	for reasons, minutes := range map[float64]int{1<<6 | 1<<3: 3, 1<<7 | 1<<3: 5, 1 << 5: 4, 1 << 2: 9} {
+		r.gpus[2].values[field.ClockEventReasons] = reasons
+		r.run(time.Duration(minutes) * time.Minute)
+	}
+	testkit.Equal(t, "evidence", "clocks were held down for 720 s of the last hour, most by heat", r.Evidence("GPU-2", field.ThrottledTime))
+}
+
 // TestSignMetric: warpgauge_sign_active shows the signs of boards.
 func TestSignMetric(t *testing.T) {
 	r := newRig()
