@@ -1,9 +1,13 @@
 package health
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -23,10 +27,12 @@ const remapPending, energy, temperature = 396, 156, 150
 func TestRulesAreConsistent(t *testing.T) {
 	seen := map[string]bool{}
 	for _, r := range Table() {
-		if seen[r.Name] || r.Text == "" || r.Source == "" || r.Action == "" || r.State == events.OK && r.Action != events.ActionNone {
+		if seen[r.Name] || r.Text == "" || r.Source == "" || r.Action == "" {
 			t.Errorf("rule %s: it is there twice, or lacks text, link, state or action: %+v", r.Name, r)
 		}
-		seen[r.Name] = true
+		if seen[r.Name] = true; r.State == events.Failed && (r.Action == events.ActionNone || r.Action == events.ActionContact) || r.State < events.Degraded && r.Action != events.ActionNone {
+			t.Errorf("rule %s: %v, %s", r.Name, r.State, r.Action)
+		}
 		if r.Test > field.OfState && len(r.Readings) == 0 && r.Derived == field.NotDerived || r.Test <= field.OfState && len(r.Readings) > 0 {
 			t.Errorf("rule %s: a test of readings needs some, and others none", r.Name)
 		}
@@ -44,13 +50,39 @@ func TestRulesAreConsistent(t *testing.T) {
 	}
 }
 
-// TestFailedHasAnAction: the action of a failed device says what to do.
-func TestFailedHasAnAction(t *testing.T) {
-	for _, r := range Table() {
-		if r.State == events.Failed && (r.Action == events.ActionNone || r.Action == events.ActionContact) || r.State < events.Degraded && r.Action != events.ActionNone {
-			t.Errorf("rule %s: %v, %s", r.Name, r.State, r.Action)
+// TestStatesAreDCGMs: rules on readings of DCGM's health watches have the watches' result. Those that cite DCGM have it for each value.
+func TestStatesAreDCGMs(t *testing.T) {
+	text, err := os.ReadFile("../../collectors/nvml/testdata/dcgm-health.csv")
+	must(t, err)
+	results, seen := map[string]string{}, 0
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Split(line, ","); len(f) == 7 {
+			for i, result := range []string{f[2], "well"} { // bad and good values; the worst of all rows counts
+				for v := range strings.FieldsSeq(f[4+i]) {
+					results[f[3]+" "+v] = min(result, cmp.Or(results[f[3]+" "+v], result))
+				}
+			}
 		}
 	}
+	results["170 1"] = "warn" // Fabric Manager's guide: registration may take minutes
+	for _, r := range Table() {
+		for at, result := range results {
+			words, s := strings.Fields(at), field.ConditionState{}
+			id, _ := strconv.Atoi(words[0]) // 0: of links or XIDs
+			v, err := strconv.ParseFloat(words[len(words)-1], 64)
+			if err != nil || !slices.Contains(r.Readings, field.ID(id)) || r.Derived != field.NotDerived {
+				continue
+			}
+			if len(words) > 2 { // it grows so far in a minute
+				r.Evaluate(&s, 0, start)
+			}
+			unwell, same := r.Evaluate(&s, v, start.Add(time.Minute)) == field.Unwell, result == map[events.State]string{events.Failed: "fail", events.Degraded: "warn"}[r.State]
+			if seen++; unwell && !same || !unwell && same && r.Source == linkDCGM {
+				t.Errorf("%s, %v: unwell is %v if reading %s, DCGM's result %s", r.Name, r.State, unwell, at, result)
+			}
+		}
+	}
+	testkit.Between(t, "comparisons", 40, 100, seen)
 }
 
 func TestSelect(t *testing.T) {
