@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"warpgauge/extensions/live/apiv1"
 	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/browser"
 	"warpgauge/internal/testkit/eventually"
@@ -65,6 +66,15 @@ var views = []shown{
 		n.faults += "  - {kind: lost, device: 3, at: 14m}\n"
 		return n
 	}, 8, []string{"7 of 8 up", "GPU 3 is lost: simulated fault: device lost", "■ lost"}, []string{"NaN", "undefined"}},
+	{"verdicts", func() *node {
+		n := h100(4)
+		n.verdicts = []events.Verdict{
+			{State: events.Failed, Reason: "xid_79", Text: "XID 79: GPU has fallen off the bus", Action: events.ActionReboot},
+			{State: events.Degraded, Reason: "nvlink_errors", Text: "a link has more errors than are acceptable", Action: events.ActionDrain},
+			{State: events.Unknown, Reason: "stalled", Text: "the device has no new values", Action: events.ActionNone},
+		}
+		return n
+	}, 4, []string{"GPU 0 is failed: XID 79: GPU has fallen off the bus; action: reboot", "GPU 1 is degraded: a link has more errors than are acceptable; action: drain"}, []string{"NaN", "undefined"}},
 }
 
 // ready is true once tiles have values and charts are drawn.
@@ -85,6 +95,15 @@ func TestBrowserViews(t *testing.T) {
 			testkit.Equal(t, "tiles", v.tiles, tiles)
 			for _, want := range v.want {
 				p.Wait(fmt.Sprintf("document.body.innerText.includes(%q)", want))
+			}
+			client, err := apiv1.NewClient(url, apiv1.ClientOptions{})
+			must(t, err)
+			answer, err := client.Devices(t.Context())
+			must(t, err)
+			for _, d := range answer.Devices {
+				if d.Status.Word != "up" {
+					p.Wait(fmt.Sprintf("[...document.querySelectorAll('.tile')].some((e) => [%q, %q, %q].every((text) => e.innerText.includes(text)))", "GPU "+d.GPU, d.Status.Word, d.Status.Why))
+				}
 			}
 			for _, dark := range []bool{false, true} {
 				p.Dark(dark)

@@ -43,9 +43,10 @@ type node struct {
 	faults   string   // of fake, in YAML; their times count from 15 minutes ago
 	fields   []string // of the list
 	speed    float64
-	proxied  bool   // while the node is down, a proxy answers
-	replayed string // name of the recording, which has no new rows
-	hostile  string // replaces the names that others choose
+	proxied  bool             // while the node is down, a proxy answers
+	replayed string           // name of the recording, which has no new rows
+	hostile  string           // replaces the names that others choose
+	verdicts []events.Verdict // on the first GPUs
 
 	began             time.Time
 	server            *httptest.Server
@@ -87,9 +88,14 @@ func (n *node) serve(tb testing.TB, prefix string) string {
 		e.Time = n.began.Add(time.Duration(i*80-260) * time.Second)
 		n.log.Add(&e)
 	}
+	board := new(events.Board)
+	for i := range n.verdicts {
+		n.verdicts[i].Device = n.status.Devices[i].Device
+	}
+	board.Store(&events.Snapshot{Verdicts: n.verdicts})
 	answers := api.New(api.Options{
 		Hostname: "gpu-node-17", Version: "2.0.0-test", Recording: n.replayed, Board: &n.board, Node: n, States: states,
-		Verdicts: new(events.Board), NotReady: func() []string { return nil }, Lists: served{n}, People: n, Events: n.log,
+		Verdicts: board, NotReady: func() []string { return nil }, Lists: served{n}, People: n, Events: n.log,
 		Past: &rows.Past{History: n.history, MaxAge: history.DefaultAge, Recordings: n}, Download: true,
 		StaleAfter: time.Hour, Now: n.now, Logger: zap.NewNop(),
 	})
