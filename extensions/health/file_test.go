@@ -57,8 +57,7 @@ func FuzzRestore(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		n := newNode(t, 1, Options{}, remapPending)
 		_ = n.restore(data)
-		n.tick(time.Second)
-		n.tick(time.Second)
+		n.ticks(2, time.Second)
 	})
 }
 
@@ -72,8 +71,7 @@ func TestRestart(t *testing.T) {
 	}
 	// In the same boot, nothing ends and no event is repeated.
 	again(Options{BootID: "boot-1", Scope: "all"})
-	n.tick(time.Second)
-	n.want("GPU-a", events.Failed, "xid_48")
+	n.after(1, time.Second, "GPU-a", events.Failed, "xid_48")
 	n.want("GPU-b", events.Degraded, "xid_145")
 	if v := n.of("GPU-a"); len(n.heard) != 0 || len(v.Conditions[0].Evidence) != 1 || v.Conditions[0].Evidence[0].Source != "nvml" {
 		t.Errorf("heard %v; the verdict is %+v", n.heard, v)
@@ -81,23 +79,19 @@ func TestRestart(t *testing.T) {
 	// The GPU was reset while the exporter was off: its energy restarts at 0.
 	n.rows[0][1] = 5
 	again(Options{BootID: "boot-1", Scope: "all"})
-	n.tick(time.Second)
-	n.tick(time.Second)
-	n.want("GPU-a", events.OK, "")
+	n.after(2, time.Second, "GPU-a", events.OK, "")
 	n.want("GPU-b", events.Degraded, "xid_145")
 	// The node was rebooted.
 	n.rows[0][1] = 1e9
 	again(Options{BootID: "boot-2", Scope: "all"})
-	n.tick(time.Second)
-	n.want("GPU-a", events.OK, "")
+	n.after(1, time.Second, "GPU-a", events.OK, "")
 	n.want("GPU-b", events.Degraded, "xid_145") // ends after its quiet time
 	testkit.Equal(t, "what was heard", 1, len(n.heard))
 	// The rule is off now.
 	rules, err := Select([]string{"xid_48=off"})
 	must(t, err)
 	again(Options{BootID: "boot-1", Scope: "all", Rules: rules})
-	n.tick(time.Second)
-	n.want("GPU-a", events.OK, "")
+	n.after(1, time.Second, "GPU-a", events.OK, "")
 }
 
 // TestADeviceThatIsMissingAfterARestart: a device in the file that no collector finds is missing.
@@ -118,32 +112,23 @@ func TestADeviceThatIsMissingAfterARestart(t *testing.T) {
 		t.Errorf("while the library is opened: %v %q, heard %v", v.State, v.Reason, n.heard)
 	}
 	n.status[0].Cause, n.status[0].Reason = session.CauseNotLoaded, "the driver is not loaded"
-	for range 40 {
-		n.tick(time.Second)
-	}
-	n.want("GPU-a", events.Unknown, "not_served")
+	n.after(40, time.Second, "GPU-a", events.Unknown, "not_served")
 	n.status[0].Up, n.status[0].Cause, n.status[0].Devices = true, "", devices[:1]
-	for range 130 {
-		n.tick(time.Second)
-	}
-	n.want("GPU-a", events.OK, "")
+	n.after(130, time.Second, "GPU-a", events.OK, "")
 	n.want("GPU-b", events.Failed, "missing")
 	n.status[0].Devices = devices
-	n.tick(time.Second)
-	n.want("GPU-b", events.Degraded, "xid_145")
+	n.after(1, time.Second, "GPU-b", events.Degraded, "xid_145")
 	// Another board has its address: it was replaced.
 	again("all")
 	other := devices[1]
 	other.Device.ID = "GPU-new"
 	n.status[0].Devices = []session.DeviceStatus{devices[0], other}
-	n.tick(time.Second)
-	n.tick(time.Second)
+	n.ticks(2, time.Second)
 	if got := len(n.Board().Load().Verdicts); got != 2 || n.of("GPU-b").Text != "not there" {
 		t.Errorf("%d verdicts, that on the former board is %+v", got, n.of("GPU-b"))
 	}
 	n.Observe(Observation{Reason: "xid", Code: 79, PCIBusID: other.Device.PCIBusID})
-	n.tick(time.Second)
-	n.want("GPU-new", events.Failed, "xid_79")
+	n.after(1, time.Second, "GPU-new", events.Failed, "xid_79")
 	// The selection has changed.
 	again("another")
 	n.tick(time.Second)

@@ -98,14 +98,24 @@ func (n *node) tick(d time.Duration) {
 	}
 }
 
+func (n *node) ticks(count int, d time.Duration) {
+	for range count {
+		n.tick(d)
+	}
+}
+
+// after checks a verdict after so many ticks.
+func (n *node) after(ticks int, d time.Duration, id string, s events.State, reason string) {
+	n.Helper()
+	n.ticks(ticks, d)
+	n.want(id, s, reason)
+}
+
 // step makes ticks with a value of GPU-a, and checks its verdict.
 func (n *node) step(v float64, ticks int, d time.Duration, s events.State, reason string) {
 	n.Helper()
 	n.rows[0][0] = v
-	for range ticks {
-		n.tick(d)
-	}
-	n.want("GPU-a", s, reason)
+	n.after(ticks, d, "GPU-a", s, reason)
 }
 
 // of returns the verdict on a device.

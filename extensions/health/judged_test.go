@@ -68,8 +68,7 @@ func TestTheSupplierCounts(t *testing.T) {
 		}
 		n.status = order
 		n.restart(Options{})
-		n.tick(time.Second)
-		n.tick(time.Second)
+		n.ticks(2, time.Second)
 		if v := n.of(d.ID); v.Collector != "test" || v.Reason != "lost" {
 			t.Errorf("with %s first: the verdict of %s is %q, want that of the supplier, lost", order[0].Name, v.Collector, v.Reason)
 		}
@@ -94,8 +93,7 @@ func TestLinkThatNeverWasUp(t *testing.T) {
 	links := func(up float64, want string) {
 		t.Helper()
 		n.rows[0][0] = up
-		n.tick(time.Second)
-		n.tick(time.Second)
+		n.ticks(2, time.Second)
 		if v := n.of("GPU-a"); v.Reason != want || want != "" && !v.Conditions[0].Last.Equal(n.now) {
 			t.Errorf("link up is %v: the verdict is %q, want %q until now: %+v", up, v.Reason, want, v.Conditions)
 		}
@@ -168,9 +166,7 @@ func TestStates(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t, 1, Options{}, field.GPUTemperature)
-			n.tick(time.Second)
-			n.tick(time.Second)
-			n.want("GPU-a", events.OK, "")
+			n.after(2, time.Second, "GPU-a", events.OK, "")
 			before := n.status
 			n.status, n.view = []session.CollectorStatus{c.status}, view.View{}
 			n.board.Store(&view.View{Version: 2})
@@ -182,8 +178,7 @@ func TestStates(t *testing.T) {
 					t.Errorf("the verdict is %v %q, want none", v.State, v.Reason)
 				}
 				n.status = before
-				n.tick(time.Second)
-				n.want("GPU-a", events.OK, "")
+				n.after(1, time.Second, "GPU-a", events.OK, "")
 				return
 			}
 			n.want("GPU-a", c.state, c.reason)
@@ -223,8 +218,7 @@ func TestStates(t *testing.T) {
 	n = newNode(t, 1, Options{}, field.GPUTemperature)
 	n.status[0].Devices[0] = session.DeviceStatus{Device: collector.Device{ID: "nvml0", Level: field.GPU}, State: session.Stalled}
 	n.tick(time.Second)
-	n.tick(3 * time.Second)
-	n.want("nvml0", events.Unknown, ruleStalled)
+	n.after(1, 3*time.Second, "nvml0", events.Unknown, ruleStalled)
 	n.status[0].Devices = nil
 	if n.tick(time.Second); n.of("nvml0").Text != "not there" {
 		t.Errorf("the verdict is %v", n.of("nvml0"))

@@ -160,8 +160,7 @@ func TestAReadingThatIsAbsentSaysNothing(t *testing.T) {
 		s.Explanations = []collector.Explanation{{Reason: collector.ReasonUnsupported}, {Reason: collector.ReasonPermission}}
 		s.Absent = []collector.Absence{{Device: 1, Field: 395}, {Field: 395, Explanation: 1}, {Device: 1, Field: field.AMDRASErrors}, {Field: field.AMDRASErrors, Explanation: 2}}
 		n.restart(Options{})
-		n.tick(time.Second)
-		n.want("GPU-a", events.OK, "")
+		n.after(1, time.Second, "GPU-a", events.OK, "")
 		why := collector.Reason("")
 		for _, u := range n.of("GPU-a").Unjudged {
 			if u.Rule == rule {
@@ -192,23 +191,16 @@ func TestABlankKeepsTheCondition(t *testing.T) {
 // TestAGPUWithoutAnyValue: a GPU that answers without any value is up, but faulty.
 func TestAGPUWithoutAnyValue(t *testing.T) {
 	n := newNode(t, 2, Options{}, 150, 155, 203)
-	n.tick(time.Second)
-	n.want("GPU-a", events.OK, "")
+	n.after(1, time.Second, "GPU-a", events.OK, "")
 	n.rows[0] = []float64{blank, blank, blank}
 	n.rows[1] = []float64{blank, 100, blank}
-	for range 5 {
-		n.tick(time.Second)
-	}
-	n.want("GPU-a", events.Unknown, "stalled")
+	n.after(5, time.Second, "GPU-a", events.Unknown, "stalled")
 	n.want("GPU-b", events.OK, "")
 	if v := n.of("GPU-a"); !strings.Contains(v.Text, "no reading has a value") {
 		t.Errorf("it says %q", v.Text)
 	}
 	n.rows[0] = []float64{40, 100, 0}
-	for range 40 {
-		n.tick(time.Second)
-	}
-	n.want("GPU-a", events.OK, "")
+	n.after(40, time.Second, "GPU-a", events.OK, "")
 }
 
 func TestXIDs(t *testing.T) {
@@ -219,8 +211,7 @@ func TestXIDs(t *testing.T) {
 	n.Observe(Observation{Reason: "xid", Code: 79, PCIBusID: "PCI:0000:02:00", Time: n.now, Source: "nvml", Text: "NVRM: Xid 79"})
 	n.Observe(Observation{Reason: "sxid_fatal", PCIBusID: "nonsense", Time: n.now})
 	n.Observe(Observation{Reason: "sxid_fatal", PCIBusID: "0000:05:00.0", Time: n.now, Source: SourceKernelLog})
-	n.tick(time.Second)
-	n.want("pci:00000000:05:00.0", events.Degraded, "sxid_fatal") // no collector reads the switch: only the log knows
+	n.after(1, time.Second, "pci:00000000:05:00.0", events.Degraded, "sxid_fatal") // no collector reads the switch: only the log knows
 	n.want("GPU-a", events.OK, "")
 	n.want("GPU-b", events.Failed, "xid_79")
 	v := n.of("GPU-b")
@@ -228,19 +219,14 @@ func TestXIDs(t *testing.T) {
 		t.Errorf("the verdict is %+v", v)
 	}
 	testkit.Equal(t, fmt.Sprintf("heard %+v", n.heard), 2, len(n.heard))
-	for range 48 { // time alone does not end it
-		n.tick(time.Hour)
-	}
+	n.ticks(48, time.Hour) // time alone does not end it
 	n.want("GPU-b", events.Failed, "xid_79")
 	n.rows[1][0] = 9e8 // the same reading from another library
-	n.tick(time.Second)
-	n.want("GPU-b", events.Failed, "xid_79")
+	n.after(1, time.Second, "GPU-b", events.Failed, "xid_79")
 	n.rows[1][0] = 1e3
-	n.tick(time.Second)
-	n.want("GPU-b", events.OK, "")
+	n.after(1, time.Second, "GPU-b", events.OK, "")
 	n.Observe(Observation{Reason: "xid", Code: 79, Device: "GPU-b", Time: n.now.Add(-time.Minute)}) // observed late
-	n.tick(time.Second)
-	n.want("GPU-b", events.OK, "")
+	n.after(1, time.Second, "GPU-b", events.OK, "")
 }
 
 // TestQuiet: an observed condition ends when the rule's quiet time has passed.
@@ -255,10 +241,8 @@ func TestQuiet(t *testing.T) {
 			n.Observe(Observation{Reason: r.Name, Device: "GPU-a", Time: n.now.Add(r.For)})
 			n.tick(r.For + time.Minute)
 		}
-		n.tick(r.Quiet - 2*time.Minute)
-		n.want("GPU-a", r.State, r.Name)
-		n.tick(2 * time.Minute)
-		n.want("GPU-a", events.OK, "")
+		n.after(1, r.Quiet-2*time.Minute, "GPU-a", r.State, r.Name)
+		n.after(1, 2*time.Minute, "GPU-a", events.OK, "")
 		testkit.Equal(t, fmt.Sprintf("rule %s: heard %+v", r.Name, n.heard), 2, len(n.heard))
 	}
 }
@@ -270,30 +254,22 @@ func TestABoardThatNoDriverServes(t *testing.T) {
 	const at = "0000:0a:00.0"
 	n.Observe(Observation{Reason: "missing", PCIBusID: at, Time: n.now, Source: "pci"})
 	n.tick(time.Second)
-	for range 121 {
-		n.tick(time.Second)
-	}
-	n.want("pci:00000000:0A:00.0", events.Failed, "missing")
+	n.after(121, time.Second, "pci:00000000:0A:00.0", events.Failed, "missing")
 	data, err := json.Marshal(n.content())
 	must(t, err)
 	n.restart(Options{})
 	must(t, n.restore(data))
-	n.tick(time.Second)
-	n.want("pci:00000000:0A:00.0", events.Failed, "missing")
+	n.after(1, time.Second, "pci:00000000:0A:00.0", events.Failed, "missing")
 	n.Observe(Observation{Reason: "missing", PCIBusID: at, Over: true})
-	n.tick(time.Second)
-	n.tick(time.Second)
+	n.ticks(2, time.Second)
 	if v := n.of("pci:00000000:0A:00.0"); v.Text != "not there" || len(n.Board().Load().Verdicts) != 1 {
 		t.Errorf("the verdict is %+v", v)
 	}
 	n.Observe(Observation{Reason: "xid", Code: 79, PCIBusID: "0000:02:00.0"})
-	n.tick(time.Second)
-	n.want("pci:00000000:02:00.0", events.Failed, "xid_79")
+	n.after(1, time.Second, "pci:00000000:02:00.0", events.Failed, "xid_79")
 	d := collector.Device{ID: "GPU-x", Level: field.GPU, GPU: "1", PCIBusID: "00000000:02:00.0"}
 	n.status[0].Devices = append(n.status[0].Devices, session.DeviceStatus{Device: d, LastSample: n.now})
-	n.tick(time.Second)
-	n.tick(time.Second)
-	n.want("GPU-x", events.Failed, "xid_79")
+	n.after(2, time.Second, "GPU-x", events.Failed, "xid_79")
 	if len(n.Board().Load().Verdicts) != 2 {
 		t.Errorf("verdicts: %+v", n.Board().Load().Verdicts)
 	}
@@ -306,11 +282,9 @@ func TestInstancesAreAsIllAsTheirBoard(t *testing.T) {
 	}
 	n := newNode(t, 1, Options{}, remapPending)
 	n.status[0].Devices = append(n.status[0].Devices, session.DeviceStatus{Device: collector.Device{ID: "GPU-a/1", Parent: "GPU-a", Level: field.Instance, GPU: "0"}, LastSample: n.now})
-	n.tick(time.Second)
-	n.want("GPU-a/1", events.OK, "")
+	n.after(1, time.Second, "GPU-a/1", events.OK, "")
 	n.Observe(Observation{Reason: "xid", Code: 95, Device: "GPU-a/1"})
-	n.tick(time.Second)
-	n.want("GPU-a", events.Failed, "xid_95")
+	n.after(1, time.Second, "GPU-a", events.Failed, "xid_95")
 	n.want("GPU-a/1", events.Failed, "xid_95")
 	n.status[0].Devices = n.status[0].Devices[:1] // the instance is removed
 	n.tick(time.Second)
@@ -360,9 +334,7 @@ func TestObservationsAreBounded(t *testing.T) {
 	for i := range 10 * maxObservations {
 		n.Observe(Observation{Reason: "xid", Code: 79, PCIBusID: fmt.Sprintf("%04x:%02x:00.0", i>>8+1, i&255)})
 	}
-	for range 10 {
-		n.tick(time.Second)
-	}
+	n.ticks(10, time.Second)
 	if got := len(n.Board().Load().Verdicts); got > maxObservations+1 {
 		t.Errorf("%d verdicts", got)
 	}
@@ -383,9 +355,7 @@ warpgauge_device_health{action="none",collector="test",device="GPU-b",gpu="1",re
 // TestNothingNewAllocatesNothing: a second without changes allocates nothing.
 func TestNothingNewAllocatesNothing(t *testing.T) {
 	n := newNode(t, 8, Options{}, remapPending, energy, temperature, 395, 311, 1523)
-	for range 5 {
-		n.tick(time.Second)
-	}
+	n.ticks(5, time.Second)
 	if got := testing.AllocsPerRun(100, func() { n.tick(time.Second) }); got > 0 {
 		t.Errorf("%v allocations a second", got)
 	}

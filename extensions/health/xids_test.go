@@ -104,8 +104,7 @@ func TestLogOnly(t *testing.T) {
 	n.restart(o)
 	must(t, n.restore(saved))
 	n.status[0] = session.CollectorStatus{Name: "test", Cause: session.CauseOpening}
-	n.tick(2 * doubtFor)
-	n.want("GPU-a", events.Degraded, "xid_48")
+	n.after(1, 2*doubtFor, "GPU-a", events.Degraded, "xid_48")
 }
 
 // TestBothWitnesses: a kind has the same verdict whether the driver or the log reports it first.
