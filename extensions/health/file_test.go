@@ -135,9 +135,7 @@ func TestADeviceThatIsMissingAfterARestart(t *testing.T) {
 	testkit.Equal(t, "a device that is not selected", "not there", n.of("GPU-b").Text)
 	// The device is forgotten after a week.
 	again("all")
-	for range 8 * 24 {
-		n.tick(time.Hour)
-	}
+	n.ticks(8*24, time.Hour)
 	testkit.Equal(t, "after a week", "not there", n.of("GPU-b").Text)
 }
 
@@ -179,17 +177,13 @@ func TestTheFile(t *testing.T) {
 		n.want("GPU-a", events.Failed, "xid_48")
 		n.Observe(Observation{Reason: "xid", Code: 79, Device: "GPU-a"})
 		time.Sleep(3 * time.Second)
-		if now, _ := os.ReadFile(name); !bytes.Equal(now, data) {
-			t.Error("a file of another process is replaced")
-		}
+		now, _ := os.ReadFile(name)
+		testkit.Equal(t, "a file of another process", string(data), string(now))
 		must(t, os.WriteFile(name, bytes.ReplaceAll(data, []byte("xid_48"), []byte("xid_95")), 0o600))
 		must(t, lock.Close())
 		time.Sleep(2 * retryEvery)
-		for _, of := range []string{"xid_48", "xid_79", "xid_95"} {
-			if now, _ := os.ReadFile(name); !bytes.Contains(now, []byte(of)) {
-				t.Errorf("after another process has ended the file lacks %s: %s", of, now)
-			}
-		}
+		now, _ = os.ReadFile(name)
+		testkit.Has(t, "the file after another process has ended", string(now), "xid_48", "xid_79", "xid_95")
 	})
 	must(t, os.WriteFile(name, data, 0o600))
 	if all := logs.FilterMessageSnippet("cannot save the health").All(); len(all) != 1 || !strings.Contains(fmt.Sprint(all[0].ContextMap()), fmt.Sprint(os.Getpid())) {
@@ -197,9 +191,7 @@ func TestTheFile(t *testing.T) {
 	}
 	leftover := filepath.Join(dir, "."+fileName) // left by a killed process
 	must(t, os.WriteFile(leftover, nil, 0o600))
-	if err := os.Chtimes(leftover, time.Time{}, time.Unix(1, 0)); err != nil { // synctest bubbles start in 2000
-		t.Fatal(err)
-	}
+	must(t, os.Chtimes(leftover, time.Time{}, time.Unix(1, 0))) // synctest bubbles start in 2000
 	run(func(n *node) { n.want("GPU-a", events.Failed, "xid_48") })
 	if _, err := os.Stat(leftover); err == nil {
 		t.Error("a file that was not finished is still there")
@@ -217,12 +209,9 @@ func TestTheFile(t *testing.T) {
 		must(t, os.Remove(name))
 		must(t, os.Chmod(dir, 0o700))
 		time.Sleep(2 * retryEvery) // no other change happens
-		if _, err := os.Stat(name); err != nil {
-			t.Errorf("once it can be written again: %v", err)
-		}
+		_, err := os.Stat(name)
+		must(t, err)
 	})
 	testkit.Equal(t, "lines of the log on directories that others can write to", 2, logs.FilterMessageSnippet("cannot save the health").Len())
-	if logs.FilterMessageSnippet("memory only").Len() > 0 {
-		t.Error("it is said that nothing is kept")
-	}
+	testkit.Equal(t, "lines of the log that nothing is kept", 0, logs.FilterMessageSnippet("memory only").Len())
 }

@@ -27,9 +27,7 @@ func TestForIsWaited(t *testing.T) {
 	n.step(60, 1, time.Second, events.OK, "") // interrupts the duration
 	n.step(96, 60, time.Second, events.OK, "")
 	n.step(96, 1, time.Second, events.Degraded, "hot")
-	if since := n.of("GPU-a").Since; !since.Equal(n.now.Add(-time.Minute)) {
-		t.Errorf("since %v, want a minute before %v", since, n.now)
-	}
+	testkit.Equal(t, "since", n.now.Add(-time.Minute), n.of("GPU-a").Since)
 }
 
 // TestLimitOfTheBoard: the board's own limit replaces the rule's threshold where it has a value, unless an operator sets one.
@@ -174,9 +172,7 @@ func TestStates(t *testing.T) {
 			n.tick(c.after / 2)
 			n.tick(c.after / 2)
 			if v := n.of("GPU-a"); c.reason == "forgotten" {
-				if v.Text != "not there" {
-					t.Errorf("the verdict is %v %q, want none", v.State, v.Reason)
-				}
+				testkit.Equal(t, "the verdict is", "not there", v.Text)
 				n.status = before
 				n.after(1, time.Second, "GPU-a", events.OK, "")
 				return
@@ -220,9 +216,8 @@ func TestStates(t *testing.T) {
 	n.tick(time.Second)
 	n.after(1, 3*time.Second, "nvml0", events.Unknown, ruleStalled)
 	n.status[0].Devices = nil
-	if n.tick(time.Second); n.of("nvml0").Text != "not there" {
-		t.Errorf("the verdict is %v", n.of("nvml0"))
-	}
+	n.tick(time.Second)
+	testkit.Equal(t, "the verdict is", "not there", n.of("nvml0").Text)
 }
 
 // TestOddEnergy: a reading without energy is no reset; one far below the last is.
@@ -258,9 +253,7 @@ func TestEvidence(t *testing.T) {
 		for i, e := range got {
 			v := v - len(got) + 1 + i
 			want := events.Evidence{Time: start.Add(time.Duration(60*v+1) * time.Second), Source: "test", Text: fmt.Sprint("DCGM_FI_DEV_ROW_REMAP_PENDING is ", float64(v)+0.25)}
-			if e != want {
-				t.Errorf("evidence %d is %+v, want %+v", i, e, want)
-			}
+			testkit.Equal(t, fmt.Sprint("evidence ", i), want, e)
 		}
 		if len(got) != min(v, maxEvidence) || !n.of("GPU-a").Since.Equal(start.Add(time.Second)) {
 			t.Errorf("%d pieces of evidence since %v", len(got), n.of("GPU-a").Since)

@@ -96,16 +96,8 @@ func TestSelect(t *testing.T) {
 	}
 	f := func(change string, want ...string) {
 		t.Helper()
-		_, err := Select([]string{change})
-		if err == nil {
-			t.Errorf("%s is no error", change)
-			return
-		}
-		for _, w := range append(want, "--health-rules") {
-			if !strings.Contains(err.Error(), w) {
-				t.Errorf("%s: %v, want %q in it", change, err, w)
-			}
-		}
+		_, err := Select(strings.Split(change, ","))
+		testkit.Has(t, change, fmt.Sprint(err), append(want, "--health-rules")...)
 	}
 	f("hott=80", "did you mean hot", "docs/health-rules.md")
 	f("foo=1", `unknown rule "foo"; docs/`)
@@ -131,9 +123,7 @@ func TestSelect(t *testing.T) {
 	n.step(5, 2, time.Second, events.OK, "")
 	n.rows[0][1] = 6
 	n.step(6, 2, time.Second, events.Failed, "ras_uncorrected")
-	if _, err := Select([]string{"a=1", "b=2", "hot=3", "hot=off"}); err == nil || !strings.Contains(err.Error(), `"a"`) || !strings.Contains(err.Error(), `"b"`) || !strings.Contains(err.Error(), "hot is set twice") {
-		t.Errorf("not all that is wrong is reported: %v", err)
-	}
+	f("a=1,b=2,hot=3,hot=off", `"a"`, `"b"`, "hot is set twice")
 }
 
 func TestReadingsAreCheap(t *testing.T) {
@@ -196,9 +186,7 @@ func TestAGPUWithoutAnyValue(t *testing.T) {
 	n.rows[1] = []float64{blank, 100, blank}
 	n.after(5, time.Second, "GPU-a", events.Unknown, "stalled")
 	n.want("GPU-b", events.OK, "")
-	if v := n.of("GPU-a"); !strings.Contains(v.Text, "no reading has a value") {
-		t.Errorf("it says %q", v.Text)
-	}
+	testkit.Has(t, "the verdict", n.of("GPU-a").Text, "no reading has a value")
 	n.rows[0] = []float64{40, 100, 0}
 	n.after(40, time.Second, "GPU-a", events.OK, "")
 }
@@ -270,9 +258,7 @@ func TestABoardThatNoDriverServes(t *testing.T) {
 	d := collector.Device{ID: "GPU-x", Level: field.GPU, GPU: "1", PCIBusID: "00000000:02:00.0"}
 	n.status[0].Devices = append(n.status[0].Devices, session.DeviceStatus{Device: d, LastSample: n.now})
 	n.after(2, time.Second, "GPU-x", events.Failed, "xid_79")
-	if len(n.Board().Load().Verdicts) != 2 {
-		t.Errorf("verdicts: %+v", n.Board().Load().Verdicts)
-	}
+	testkit.Equal(t, "verdicts", 2, len(n.Board().Load().Verdicts))
 }
 
 func TestInstancesAreAsIllAsTheirBoard(t *testing.T) {
@@ -335,9 +321,7 @@ func TestObservationsAreBounded(t *testing.T) {
 		n.Observe(Observation{Reason: "xid", Code: 79, PCIBusID: fmt.Sprintf("%04x:%02x:00.0", i>>8+1, i&255)})
 	}
 	n.ticks(10, time.Second)
-	if got := len(n.Board().Load().Verdicts); got > maxObservations+1 {
-		t.Errorf("%d verdicts", got)
-	}
+	testkit.AtMost(t, "verdicts", maxObservations+1, len(n.Board().Load().Verdicts))
 }
 
 func TestMetric(t *testing.T) {
@@ -356,9 +340,7 @@ warpgauge_device_health{action="none",collector="test",device="GPU-b",gpu="1",re
 func TestNothingNewAllocatesNothing(t *testing.T) {
 	n := newNode(t, 8, Options{}, remapPending, energy, temperature, 395, 311, 1523)
 	n.ticks(5, time.Second)
-	if got := testing.AllocsPerRun(100, func() { n.tick(time.Second) }); got > 0 {
-		t.Errorf("%v allocations a second", got)
-	}
+	testkit.Equal(t, "allocations a second", 0.0, testing.AllocsPerRun(100, func() { n.tick(time.Second) }))
 	version := n.Board().Load().Version
 	n.tick(time.Second)
 	testkit.Equal(t, "a Snapshot is published although nothing has changed", version, n.Board().Load().Version)

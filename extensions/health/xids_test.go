@@ -17,9 +17,7 @@ import (
 func TestKindOf(t *testing.T) {
 	f := func(code int, rest, want string) {
 		t.Helper()
-		if got := kindOf(code, "NVRM: Xid (PCI:0018:01:00): "+rest); got != want {
-			t.Errorf("%d %s: got %q, want %q", code, rest, got, want)
-		}
+		testkit.Equal(t, fmt.Sprint(code, " ", rest), want, kindOf(code, "NVRM: Xid (PCI:0018:01:00): "+rest))
 	}
 	f(149, "149, NETIR_BER_EVENT Nonfatal XC0 i0 Link 03 (0x00086226 0x00000001 0x00000000 0x00000000 0x00000000 0x00000000)", xidNothing)
 	f(145, "145, pid=876767, name=ray::WorkerDict, RLW_RXPIPE Nonfatal XC0 i0 Link 13 (0x0409a0c2 0x00000008 0x00000001 0x00000000 0x00100000 0x00000004)", xidNothing)
@@ -59,9 +57,7 @@ func TestCatalogue(t *testing.T) {
 		"RESET_GPU": 14, "RESTART_APP": 48, "IGNORE": 21 + 6, "WORKFLOW_NVLINK5_ERR": 7, "WORKFLOW_XID_48": 1 + 2, "RESTART_BM": 1 + 3,
 		"kind RESET_GPU": 41 + 3, "kind IGNORE": 45, "kind XID_154_EVAL": 8, // three kinds have a second action
 	} {
-		if counts[what] != want {
-			t.Errorf("%d say %s, want %d", counts[what], what, want)
-		}
+		testkit.Equal(t, "rows that say "+what, want, counts[what])
 	}
 	for _, code := range []int{13, 31, 43, 45, 63, 92, 94, 157} { // of applications, or nothing to do
 		if Table().find(fmt.Sprint("xid_", code)) != nil {

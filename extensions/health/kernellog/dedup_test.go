@@ -49,9 +49,8 @@ func TestXIDsCountOnce(t *testing.T) {
 	f := func(what string, do func(*book), news int) {
 		t.Helper()
 		b := newBook()
-		if do(b); b.news != news {
-			t.Errorf("%s: %d new XIDs, want %d", what, b.news, news)
-		}
+		do(b)
+		testkit.Equal(t, what+": new XIDs", news, b.news)
 	}
 	pass := func(b *book, d time.Duration) { b.now = b.now.Add(d) }
 	f("the driver alone", func(b *book) { b.driver(1, 79) }, 1)
@@ -110,9 +109,7 @@ func TestNewsAreBounded(t *testing.T) {
 			}
 			b.now = b.now.Add(time.Duration(random.Int64N(int64(15 * time.Second / (1 << random.IntN(12))))))
 		}
-		if b.news < driver || b.news > driver+lines {
-			t.Errorf("seed %d: %d reports of the driver and %d lines: %d new", seed, driver, lines, b.news)
-		}
+		testkit.Between(t, fmt.Sprintf("seed %d: new of %d reports of the driver and %d lines", seed, driver, lines), driver, driver+lines, b.news)
 	}
 }
 

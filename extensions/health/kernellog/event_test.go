@@ -9,8 +9,6 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
-
 	"warpgauge/internal/testkit"
 )
 
@@ -75,9 +73,7 @@ func TestCorpus(t *testing.T) {
 	}
 	want, err := os.ReadFile("testdata/golden.txt")
 	must(t, err)
-	if diff := cmp.Diff(string(want), got.String()); diff != "" {
-		t.Errorf("lines are read otherwise, if that is right run with -update (-golden +got):\n%s", diff)
-	}
+	testkit.Equal(t, "lines are read otherwise, if that is right run with -update", string(want), got.String())
 	for _, k := range []Kind{
 		XID, SXidFatal, SXidNonFatal, FellOffBus, RmInitFailed, GSPTimeout, NVLinkError, AERCorrected, AERUncorrected, AERFatal, AMDReset, AMDResetDone,
 		AMDResetFailed, AMDRingTimeout, AMDInitFailed, AMDLost, AMDVRAMLost, RASCorrected, RASUncorrected, RASPoison, XGMIError,
@@ -158,9 +154,7 @@ func FuzzParse(f *testing.F) {
 		var p parser
 		e, ok := p.parse(line, device)
 		if !ok {
-			if e != (Event{}) {
-				t.Errorf("%q is no event and has %+v", line, e)
-			}
+			testkit.Equal(t, line+" is no event", Event{}, e)
 			return
 		}
 		if !relevant([]byte(line)) {

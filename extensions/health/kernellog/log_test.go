@@ -48,8 +48,7 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	dir := t.TempDir()
-	r := &rig{t: t, path: filepath.Join(dir, "kmsg"), state: filepath.Join(dir, "state"), boot: bootID, end: func() {}}
-	return r
+	return &rig{t: t, path: filepath.Join(dir, "kmsg"), state: filepath.Join(dir, "state"), boot: bootID, end: func() {}}
 }
 
 // write appends to the file.
@@ -107,9 +106,7 @@ func (r *rig) want(what string, codes ...int) {
 	r.pass(2 * time.Second)
 	r.Lock()
 	defer r.Unlock()
-	if !slices.Equal(r.codes, codes) {
-		r.t.Errorf("%s: XIDs %v, want %v", what, r.codes, codes)
-	}
+	testkit.Equal(r.t, what+": XIDs", codes, r.codes)
 	r.codes = nil
 }
 
@@ -264,9 +261,7 @@ func TestOverrun(t *testing.T) {
 		testkit.Equal(t, "records lost and read", []uint64{3000, 6001}, []uint64{r.log.lost.Load(), r.log.lines.Load()})
 		k.count(0)
 		r.pass(10 * time.Second)
-		if n := k.count(0); n > 11 {
-			t.Errorf("%d reads in 10 s in which nothing is written, want 10", n)
-		}
+		testkit.AtMost(t, "reads in 10 s in which nothing is written", 11, k.count(0))
 		r.end()
 	})
 }
@@ -310,15 +305,11 @@ func TestNotReadable(t *testing.T) {
 		}
 		r.write("")
 		r.pass(time.Minute)
-		if !r.log.Up() {
-			t.Error("it is not read although it is there now")
-		}
+		testkit.Equal(t, "it is read once it is there", true, r.log.Up())
 		r.write(xidRecord(1, 62))
 		r.want("after that", 62)
 		r.end()
-		if r.log.Up() {
-			t.Error("up after the end")
-		}
+		testkit.Equal(t, "up after the end", false, r.log.Up())
 	})
 	for err, want := range map[error]string{unix.EPERM: "CAP_SYSLOG", unix.EACCES: "CAP_SYSLOG", unix.ENOENT: "give the container"} {
 		core, logs := observer.New(zap.InfoLevel)
@@ -355,9 +346,7 @@ func TestLongLines(t *testing.T) {
 		r.write("\n" + xidRecord(3, 31))
 		r.want("the line after it", 31)
 		r.end()
-		if n := cap(r.log.partial); n > 2*bufferSize {
-			t.Errorf("a line without end takes %d bytes", n)
-		}
+		testkit.AtMost(t, "bytes of a line without end", 2*bufferSize, cap(r.log.partial))
 	})
 }
 

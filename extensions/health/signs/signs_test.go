@@ -193,15 +193,11 @@ func TestSignMetric(t *testing.T) {
 # TYPE warpgauge_sign_active gauge
 warpgauge_sign_active{device="GPU-2",gpu="2",sign="nvlink_errors"} 1
 `
-	if err := testutil.CollectAndCompare(r.watch, strings.NewReader(want), "warpgauge_sign_active"); err != nil {
-		t.Error(err)
-	}
+	testkit.Must(t, testutil.CollectAndCompare(r.watch, strings.NewReader(want), "warpgauge_sign_active"))
 	testkit.Equal(t, "evidence", "link 4: 1.5 times the budget of an hour for replays and other errors", r.Evidence("GPU-2", field.LinkBudgetUsed))
 	r.close() // removes its devices
 	r.run(2 * time.Minute)
-	if got := r.Value("GPU-2", field.LinkBudgetUsed); !math.IsNaN(got) {
-		t.Errorf("a device that is gone has the value %v", got)
-	}
+	testkit.Equal(t, "the value of a device that is gone is unknown", true, math.IsNaN(r.Value("GPU-2", field.LinkBudgetUsed)))
 }
 
 // TestAllocations: the steady state allocates nothing.
@@ -278,9 +274,8 @@ func TestReadingsThatDoNotCount(t *testing.T) {
 	r := newRig(field.NVLinkErrors)
 	r.fault = func(g *gpu) { g.values[field.NVLinkErrors] += 1e5 }
 	r.run(time.Hour)
-	if begun, _ := r.since(); len(begun) > 0 {
-		t.Errorf("%q", begun)
-	}
+	begun, _ := r.since()
+	testkit.Equal(t, "signs", []string(nil), begun)
 }
 
 // TestMad: nonsense rows and a changed clock do no lasting harm.
@@ -299,9 +294,7 @@ func TestMad(t *testing.T) {
 	r.run(time.Hour)
 	r.node.now = r.node.now.Add(72 * time.Hour)
 	r.run(26 * time.Hour)
-	if len(r.holds) > 0 {
-		t.Errorf("%v hold", r.holds)
-	}
+	testkit.Equal(t, "signs", map[string]bool{}, r.holds)
 	for id := range r.devices {
 		if got := r.Value(id, field.ClockLag); len(id) == len("GPU-1") && math.IsNaN(got) {
 			t.Errorf("%s is not compared any more", id)

@@ -31,15 +31,8 @@ func TestBrowserModules(t *testing.T) {
 		Ran   int
 	}
 	p.Eval("results", &results)
-	for _, w := range results.Wrong {
-		t.Error(w)
-	}
-	if results.Ran < 10 {
-		t.Errorf("%d tests ran", results.Ran)
-	}
-	for _, problem := range p.Problems(url) {
-		t.Error(problem)
-	}
+	testkit.Equal(t, "problems", []string(nil), slices.Concat(results.Wrong, p.Problems(url)))
+	testkit.Between(t, "tests that ran", 10, 1000, results.Ran)
 }
 
 // shown is a node with its page in a browser.
@@ -113,9 +106,7 @@ func TestBrowserViews(t *testing.T) {
 					check(t, p, fmt.Sprintf("%d wide, dark %v", width, dark), v.no)
 				}
 			}
-			for _, problem := range p.Problems(url) {
-				t.Error(problem)
-			}
+			testkit.Equal(t, "problems", []string(nil), p.Problems(url))
 		})
 	}
 }
@@ -127,12 +118,9 @@ func check(t *testing.T, p *browser.Page, what string, no []string) {
 	var text string
 	p.Eval("document.body.innerText", &text)
 	testkit.Lacks(t, what, text, no...)
-	var wrong []string
+	wrong, headings := []string{}, false
 	p.Eval("("+audit+")()", &wrong)
-	for _, w := range wrong {
-		t.Errorf("%s: %s", what, w)
-	}
-	headings := false
+	testkit.Equal(t, what, []string{}, wrong)
 	for _, n := range p.Accessible() {
 		if n.Ignored {
 			continue
@@ -280,9 +268,7 @@ func TestBrowserReconnect(t *testing.T) {
 			p.Wait(`Date.now() - warpgauge.link.answered > 5000`)                             // some rows are missed
 			var last float64
 			p.Eval("warpgauge.model.newest", &last)
-			if asked = n.fail(false) - asked; asked > 30 {
-				t.Errorf("%d requests in some seconds in which there was no answer", asked)
-			}
+			testkit.AtMost(t, "requests in some seconds in which there was no answer", 30, n.fail(false)-asked)
 			p.Wait(`document.getElementById('banner').hidden && !document.body.classList.contains('stale')`)
 			p.Wait(fmt.Sprintf("warpgauge.model.newest > %f + 3000", last))
 			p.Wait(`!warpgauge.queue.length && !warpgauge.fetching`)
@@ -376,9 +362,7 @@ func TestBrowserTwoHours(t *testing.T) {
 	before := seen(30 * time.Minute)
 	after := seen(2 * time.Hour)
 	t.Logf("%d KiB after half an hour, %d KiB after two", before>>10, after>>10)
-	if after > before+before/5+1<<20 {
-		t.Errorf("%d bytes after half an hour, %d after two", before, after)
-	}
+	testkit.AtMost(t, "bytes after two hours", before+before/5+1<<20, after)
 	testkit.Equal(t, "problems", []string(nil), p.Problems(url))
 }
 
@@ -431,8 +415,6 @@ func TestBrowserPictures(t *testing.T) {
 		}
 		p.Eval("new Promise((r) => setTimeout(r, 2500))", nil)
 		p.Screenshot(filepath.Join(out, picture.name+".webp"))
-		for _, problem := range p.Problems("http://" + address + "/") {
-			t.Errorf("%s: %s", picture.name, problem)
-		}
+		testkit.Equal(t, picture.name+": problems", []string(nil), p.Problems("http://"+address+"/"))
 	}
 }
