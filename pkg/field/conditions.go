@@ -120,7 +120,7 @@ var (
 	Link5Recovered      = flag(NVLinks5Recovered)
 	SwitchFatalError    = flag(SwitchFatalErrors)
 	SwitchPortError     = equals(SwitchLinkStatus, 3)
-	FabricFailed        = equals(FabricManagerStatus, 4)
+	FabricFailed        = Condition{Readings: []ID{FabricManagerStatus}, Test: AtLeast, Threshold: 4} // also unrecognised, and a library that is too old
 	FabricNotStarted    = equals(FabricManagerStatus, 1)
 	FabricUnhealthy     = equals(FabricHealthSummary, 2)
 	FabricLimited       = equals(FabricHealthSummary, 3)
