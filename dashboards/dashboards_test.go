@@ -253,65 +253,99 @@ func TestLinks(t *testing.T) {
 	}
 }
 
+// promtoolTest runs a panel's or annotation's expressions by promtool, on series by selector.
+type promtoolTest struct {
+	all   map[string]dashboard
+	tests []map[string]any
+}
+
+// ask wants the expressions that have what, after their titles, to return samples at a time: numbers by labels. An expression that
+// counts returns their number.
+func (p *promtoolTest) ask(t *testing.T, file, what, at string, want map[string]float64) {
+	t.Helper()
+	before := len(p.tests)
+	for name, expr := range p.all[file].expressions() {
+		if !strings.Contains(name+" "+expr, what) {
+			continue
+		}
+		samples := []map[string]any{}
+		for labels, v := range want {
+			samples = append(samples, map[string]any{"labels": labels, "value": v})
+		}
+		if _, counted := want["{}"]; strings.HasPrefix(expr, "count(") && !counted {
+			samples = []map[string]any{{"labels": "{}", "value": len(want)}}
+		}
+		p.tests = append(p.tests, map[string]any{"expr": variables.Replace(expr), "eval_time": at, "exp_samples": samples})
+	}
+	if len(p.tests) == before {
+		t.Fatalf("%s has no %s", file, what)
+	}
+}
+
+func (p *promtoolTest) run(t *testing.T, series map[string]string) {
+	t.Helper()
+	var input []map[string]string
+	for selector, values := range series {
+		input = append(input, map[string]string{"series": selector, "values": values})
+	}
+	file, err := yaml.Marshal(map[string]any{"evaluation_interval": "1h", "tests": []any{map[string]any{"interval": "1m", "input_series": input, "promql_expr_test": p.tests}}})
+	must(t, err)
+	path := filepath.Join(t.TempDir(), "dashboards_test.yml")
+	must(t, os.WriteFile(path, file, 0o600))
+	if out, err := exec.Command(programtest.Find(t, "promtool"), "test", "rules", path).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 // TestXIDsByPromtool: "XIDs in 24 h" means the same in each panel and leaves out old XIDs. Annotations mark the minute
 // of an XID and of a driver change.
 func TestXIDsByPromtool(t *testing.T) {
-	promtool := programtest.Find(t, "promtool")
-	all := dashboards(t)
-	type sample struct {
-		Labels string  `yaml:"labels"`
-		Value  float64 `yaml:"value"`
-	}
-	type expression struct {
-		Expr    string   `yaml:"expr"`
-		At      string   `yaml:"eval_time"`
-		Samples []sample `yaml:"exp_samples"`
-	}
-	var tests []expression
-	ask := func(file, what, at string, samples ...sample) {
-		t.Helper()
-		n := 0
-		for name, expr := range all[file].expressions() {
-			if strings.Contains(name, what) {
-				n++
-				want := samples
-				if strings.HasPrefix(expr, "count(") {
-					want = []sample{{"{}", float64(len(samples))}}
-				}
-				tests = append(tests, expression{variables.Replace(expr), at, want})
-			}
-		}
-		if n == 0 {
-			t.Fatalf("%s has no %s", file, what)
-		}
-	}
+	p := promtoolTest{all: dashboards(t)}
 	const gpu = `gpu="0", instance="n", UUID="GPU-1", modelName="m"`
-	xid := func(code, msg string, v float64) sample {
-		return sample{`{` + gpu + `, err_code="` + code + `", err_msg="` + msg + `"}`, v}
-	}
+	const fault, lost = `err_code="31", err_msg="fault"}`, `err_code="79", err_msg="lost"}`
 	for _, file := range []string{"fleet.json", "gpu.json"} {
-		ask(file, `"XIDs in 24 h"`, "10h", xid("31", "fault", 31))                                                // a Prometheus that has run for ten hours has no data of the day before
-		ask(file, `"XIDs in 24 h"`, "30h", xid("79", "lost", 79))                                                 // within the last 24 hours
-		ask(file, `"XIDs in 24 h"`, "60h")                                                                        // 79 is still exported, but old
-		ask(file, "annotation XIDs", "26h", sample{`{gpu="0", instance="n", err_code="79", err_msg="lost"}`, 79}) // within this minute
-		ask(file, "annotation XIDs", "26h2m")
-		ask(file, "annotation Driver changes", "26h", sample{`{instance="n", driver="560"}`, 1})
-		ask(file, "annotation Driver changes", "26h2m")
+		p.ask(t, file, `"XIDs in 24 h"`, "10h", map[string]float64{`{` + gpu + `, ` + fault: 31})           // a Prometheus that has run for ten hours has no data of the day before
+		p.ask(t, file, `"XIDs in 24 h"`, "30h", map[string]float64{`{` + gpu + `, ` + lost: 79})            // within the last 24 hours
+		p.ask(t, file, `"XIDs in 24 h"`, "60h", nil)                                                        // 79 is still exported, but old
+		p.ask(t, file, "annotation XIDs", "26h", map[string]float64{`{gpu="0", instance="n", ` + lost: 79}) // within this minute
+		p.ask(t, file, "annotation XIDs", "26h2m", nil)
+		p.ask(t, file, "annotation Driver changes", "26h", map[string]float64{`{instance="n", driver="560"}`: 1})
+		p.ask(t, file, "annotation Driver changes", "26h2m", nil)
 	}
-	file, err := yaml.Marshal(map[string]any{"evaluation_interval": "1h", "tests": []any{map[string]any{
-		"interval": "1m",
-		"input_series": []map[string]string{
-			{"series": `DCGM_FI_DEV_XID_ERRORS{` + gpu + `, err_code="31", err_msg="fault"}`, "values": "31x1559 _x3000"},
-			{"series": `DCGM_FI_DEV_XID_ERRORS{` + gpu + `, err_code="79", err_msg="lost"}`, "values": "_x1560 79x3000"},
-			{"series": `DCGM_FI_DEV_GPU_TEMP{` + gpu + `, DCGM_FI_DRIVER_VERSION="550"}`, "values": "40x1559 _x3000"},
-			{"series": `DCGM_FI_DEV_GPU_TEMP{` + gpu + `, DCGM_FI_DRIVER_VERSION="560"}`, "values": "_x1560 40x3000"},
-		},
-		"promql_expr_test": tests,
-	}}})
-	must(t, err)
-	path := filepath.Join(t.TempDir(), "xids_test.yml")
-	must(t, os.WriteFile(path, file, 0o600))
-	if out, err := exec.Command(promtool, "test", "rules", path).CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
+	p.run(t, map[string]string{
+		`DCGM_FI_DEV_XID_ERRORS{` + gpu + `, ` + fault:                    "31x1559 _x3000",
+		`DCGM_FI_DEV_XID_ERRORS{` + gpu + `, ` + lost:                     "_x1560 79x3000",
+		`DCGM_FI_DEV_GPU_TEMP{` + gpu + `, DCGM_FI_DRIVER_VERSION="550"}`: "40x1559 _x3000",
+		`DCGM_FI_DEV_GPU_TEMP{` + gpu + `, DCGM_FI_DRIVER_VERSION="560"}`: "_x1560 40x3000",
+	})
+}
+
+// TestTwoExportersByPromtool: a board, or one in MIG mode, that another exporter reports too, as another instance with
+// another host name, counts once. Two nodes have a board with the same PCI address in place of a UUID.
+func TestTwoExportersByPromtool(t *testing.T) {
+	p, series := promtoolTest{all: dashboards(t)}, map[string]string{}
+	for _, exporter := range []string{`job="w", instance="n1", hostname="n1"`, `job="former", instance="10.0.0.1:9400", hostname="exporter-x"`} {
+		for _, gpu := range []string{`, gpu="0", UUID="GPU-0", modelName="m"`, `, gpu="1", UUID="GPU-1", modelName="m", GPU_I_ID="1"`, `, gpu="1", UUID="GPU-1", modelName="m", GPU_I_ID="2"`} {
+			series[`DCGM_FI_DEV_FB_USED{`+exporter+gpu+`}`], series[`DCGM_FI_DEV_FB_FREE{`+exporter+gpu+`}`] = "100x10", "300x10"
+		}
+		for _, gpu := range []string{`, gpu="0", UUID="GPU-0", modelName="m"`, `, gpu="1", UUID="GPU-1", modelName="m"`} {
+			series[`DCGM_FI_DEV_GPU_TEMP{`+exporter+gpu+`}`], series[`DCGM_FI_DEV_POWER_USAGE{`+exporter+gpu+`}`] = "50x10", "300x10"
+			series[`gpu:utilization:ratio{`+exporter+gpu+`}`] = "0x10"
+			series[`DCGM_FI_DEV_XID_ERRORS{`+exporter+gpu+`, err_code="31", err_msg="fault"}`] = "31x10"
+		}
 	}
+	for _, node := range []string{"n2", "n3"} {
+		gpu := `{job="w", instance="` + node + `", gpu="0", UUID="GPU-0000:03:00.0", modelName="m"}`
+		series["DCGM_FI_DEV_FB_USED"+gpu], series["DCGM_FI_DEV_FB_FREE"+gpu], series["DCGM_FI_DEV_GPU_TEMP"+gpu] = "500x10", "500x10", "50x10"
+		series["DCGM_FI_DEV_POWER_USAGE"+gpu], series["gpu:utilization:ratio"+gpu] = "100x10", "1x10"
+	}
+	for panel, want := range map[string]map[string]float64{
+		`"Memory in use"`: {`{modelName="m"}`: 0.40625}, `"GPUs"`: {"{}": 4}, `"Power"`: {"{}": 800}, `"Utilisation"`: {"{}": 0.5}, `"XIDs in 24 h", A count(`: {"{}": 2},
+	} {
+		p.ask(t, "fleet.json", panel, "5m", want)
+	}
+	for panel, want := range map[string]float64{`"Memory in use"`: 1300, `"GPUs"`: 4, `"Power", A sum(`: 800, `"Utilisation", A avg(`: 0.5} {
+		p.ask(t, "node.json", panel, "5m", map[string]float64{"{}": want})
+	}
+	p.run(t, series)
 }

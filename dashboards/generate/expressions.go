@@ -37,10 +37,9 @@ func rateByDevice(metric string) string { return rateBy(perDevice, metric+sel) }
 // engine was busy.
 const busy = `max by (` + perDevice + `) (DCGM_FI_DEV_GPU_UTIL` + sel + `) or max by (` + perDevice + `) (DCGM_FI_PROF_GR_ENGINE_ACTIVE{GPU_I_ID!="", ` + ofGPUs + `}) * 100`
 
-// perGPU returns a field of each whole GPU. If a GPU in MIG mode lacks the field, it returns the sum over its instances.
+// perGPU returns a field of each whole board. If a GPU in MIG mode lacks the field, it returns the sum over its instances.
 func perGPU(metric, labels string) string {
-	const by = `by (cluster, instance, UUID, modelName`
-	return `(max ` + by + `) (` + metric + `{GPU_I_ID="", ` + labels + `}) or sum ` + by + `) (max ` + by + `, GPU_I_ID) (` + metric + `{GPU_I_ID!="", ` + labels + `})))`
+	return `(` + boards(metric+`{GPU_I_ID="", `+labels+`}`, ", modelName") + ` or sum without (GPU_I_ID) (` + boards(metric+`{GPU_I_ID!="", `+labels+`}`, ", modelName, GPU_I_ID") + `))`
 }
 
 // boards returns one value per board of a series, whose selector is in braces: of two exporters that report it the larger one. A board
@@ -51,9 +50,10 @@ func boards(series, more string) string {
 }
 
 // xidsIn24h returns the XIDs of the last 24 hours, each code of each GPU once, if the GPU did not have it the day
-// before. It includes GPUs that have been lost since.
+// before. It includes GPUs that have been lost since. The UUID, which is uuid on a page of -o, identifies a board whatever names its
+// exporters give the node.
 func xidsIn24h(labels string) string {
-	return strings.ReplaceAll(`max by (cluster, instance, hostname, gpu, UUID, modelName, err_code, err_msg) (last_over_time(DCGM_FI_DEV_XID_ERRORS{err_code!="0", S}[1d])) unless on (cluster, hostname, gpu, UUID, err_code) (DCGM_FI_DEV_XID_ERRORS{S} offset 1d)`, "S}", labels+"}")
+	return strings.ReplaceAll(`max by (cluster, instance, gpu, UUID, uuid, modelName, err_code, err_msg) (last_over_time(DCGM_FI_DEV_XID_ERRORS{err_code!="0", S}[1d])) unless on (cluster, UUID, uuid, err_code) (DCGM_FI_DEV_XID_ERRORS{S} offset 1d)`, "S}", labels+"}")
 }
 
 const xidsMeaning = "Each code of each GPU once, if the GPU did not have it a day ago. GPUs that are lost by now count. "

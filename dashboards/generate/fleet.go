@@ -22,7 +22,7 @@ func fleet() *builder {
 		fleetWide(`avg(`+allocated+`)`)).empty(needsRules)
 	b.stat(3, "Power", "", "watt", fleetWide(`sum(`+boards(`DCGM_FI_DEV_POWER_USAGE{S}`, "")+`)`))
 	b.stat(3, "Hottest", "", "celsius", fleetWide(`max(DCGM_FI_DEV_GPU_TEMP{S})`), from(83, "yellow"), from(87, "red"))
-	b.stat(3, "XIDs in 24 h", xidsMeaning+"The table below has them.", "short", fleetWide(`count(count by (cluster, hostname, gpu, UUID, err_code) (`+xidsIn24h(ofModels)+`)) or vector(0)`), from(1, "orange"))
+	b.stat(3, "XIDs in 24 h", xidsMeaning+"The table below has them.", "short", fleetWide(`count(count by (cluster, UUID, uuid, err_code) (`+xidsIn24h(ofModels)+`)) or vector(0)`), from(1, "orange"))
 
 	b.row("Over time")
 	b.lines("Utilisation by model", "Mean of the GPUs of a model; of a GPU in MIG mode that of its instances' engines, by slices.", "percentunit",

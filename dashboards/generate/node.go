@@ -10,10 +10,10 @@ func node() *builder {
 	b.legend = "right" // one line per GPU
 	b.links = []dataLink{toGPU("${__field.labels.instance}", "${__field.labels.gpu}")}
 	b.row("Now")
-	b.stat(4, "GPUs", "", "short", `count(count by (cluster, instance, UUID) (DCGM_FI_DEV_GPU_TEMP`+sel+`))`).empty("No GPUs")
-	b.stat(4, "Utilisation", "Mean; a GPU in MIG mode counts with its instances' engines, by slices.", "percentunit", `avg(max by (cluster, instance, gpu, UUID) (gpu:utilization:ratio{GPU_I_ID="", `+ofGPUs+`}))`).empty(needsRules)
+	b.stat(4, "GPUs", "", "short", `count(`+boards(`DCGM_FI_DEV_GPU_TEMP`+sel, "")+`)`).empty("No GPUs")
+	b.stat(4, "Utilisation", "Mean; a GPU in MIG mode counts with its instances' engines, by slices.", "percentunit", `avg(`+boards(`gpu:utilization:ratio{GPU_I_ID="", `+ofGPUs+`}`, "")+`)`).empty(needsRules)
 	b.stat(4, "Memory in use", "", "mbytes", `sum(`+perGPU("DCGM_FI_DEV_FB_USED", ofGPUs)+`)`)
-	b.stat(4, "Power", "", "watt", `sum(max by (cluster, instance, UUID) (DCGM_FI_DEV_POWER_USAGE`+sel+`))`)
+	b.stat(4, "Power", "", "watt", `sum(`+boards(`DCGM_FI_DEV_POWER_USAGE`+sel, "")+`)`)
 	b.stat(4, "Hottest", "", "celsius", `max(DCGM_FI_DEV_GPU_TEMP`+sel+`)`, from(83, "yellow"), from(87, "red"))
 	b.stat(4, "Oldest sample", "A value older than --stale-after is not shown as new.", "s",
 		`max(warpgauge_sample_age_seconds`+sel+`)`, from(10, "yellow"), from(60, "red"))
