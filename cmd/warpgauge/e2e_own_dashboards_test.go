@@ -27,12 +27,13 @@ import (
 	kubelet "warpgauge/pkg/kube/kubetest"
 )
 
-// dashboardNode is a simulated node of TestE2EDashboardsOwn. The test sets its readings, so it
-// knows the number in each panel; counters follow the simulation.
+// dashboardNode is a simulated node of TestE2EDashboardsOwn. The test sets its readings and the
+// rates of its counters, so it knows the number in each panel.
 type dashboardNode struct {
 	name, profile, list string
 	gpus, seed          int                           // the seed selects a GPU for XIDs; the test looks at other GPUs
 	readings            map[string]map[string]float64 // values by devices and field
+	rises               map[string]float64            // what counters of all GPUs rise by a second, by field
 	script              string                        // additional faults
 	pods                map[string][]string           // devices by pod, with the kubelet's names
 	resource            string
@@ -56,7 +57,13 @@ func dashboardNodes() []dashboardNode {
 					"DCGM_FI_PROF_PCIE_TX_BYTES": 1e9, "DCGM_FI_PROF_PCIE_RX_BYTES": 2e9, "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL": 123456,
 					"DCGM_FI_DEV_ECC_SBE_VOL_TOTAL": 7, "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": 1,
 					"DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS": 2, "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS": 3, "DCGM_FI_DEV_ROW_REMAP_FAILURE": 0,
+					"DCGM_FI_DEV_POWER_USAGE_INSTANT": 550,
 				},
+			},
+			rises: map[string]float64{
+				"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": 300e3, "DCGM_FI_DEV_POWER_VIOLATION": 0.8e9, "DCGM_FI_DEV_THERMAL_VIOLATION": 0.4e9, "DCGM_FI_DEV_BOARD_LIMIT_VIOLATION": 0.3e9,
+				"DCGM_FI_DEV_RELIABILITY_VIOLATION": 0.2e9, "DCGM_FI_DEV_PCIE_REPLAY_COUNTER": 10, "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL": 20,
+				"DCGM_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL": 30, "DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL": 40, "DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL": 50,
 			},
 			resource: "nvidia.com/gpu",
 			pods:     map[string][]string{"ml/alone": {"nvidia0"}, "ml/first": {"nvidia1/vgpu0"}, "ml/second": {"nvidia1/vgpu1"}},
@@ -73,7 +80,9 @@ func dashboardNodes() []dashboardNode {
 				"DCGM_FI_DEV_ECC_SBE_VOL_TOTAL": 8, "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": 0,
 				"DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS": 1, "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS": 2, "DCGM_FI_DEV_ROW_REMAP_FAILURE": 0,
 				"DCGM_FI_DEV_RELIABILITY_VIOLATION": -1, // out of range
+				"DCGM_FI_DEV_POWER_USAGE_INSTANT":   270,
 			}, "0-2": {"DCGM_FI_DEV_XID_ERRORS": 0}},
+			rises:    map[string]float64{"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": 260e3, "DCGM_FI_DEV_POWER_VIOLATION": 0.7e9, "DCGM_FI_DEV_PCIE_REPLAY_COUNTER": 11},
 			script:   "- {kind: xid, device: 3, xid: 79, at: 3s}\n",
 			resource: "nvidia.com/mig-1g.5gb",
 			pods:     map[string][]string{"serving/seventh": {"nvidia2/gi7"}, "serving/whole": {"nvidia3/gi0"}, "research/three": {"nvidia1/gi1"}},
@@ -87,6 +96,9 @@ func dashboardNodes() []dashboardNode {
 				"DCGM_FI_DEV_CLOCK_THROTTLE_REASONS": 0x4, "amd_gpu_pcie_throughput_bytes_per_second": 3e9, "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL": 5000,
 				"DCGM_FI_DEV_ECC_SBE_VOL_TOTAL": 4, "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": 0, "DCGM_FI_DEV_RETIRED_DBE": 5, "DCGM_FI_DEV_RETIRED_PENDING": 1, "DCGM_FI_DEV_ROW_REMAP_FAILURE": 0, "amd_gpu_bad_pages": 1,
 			}},
+			rises: map[string]float64{"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": 480e3, "DCGM_FI_DEV_PCIE_REPLAY_COUNTER": 12, "amd_gpu_accumulation_cycles_total": 1000},
+			script: "- {kind: value, device: all, field: amd_gpu_throttle_residency_total, label: reason=ppt, value: 0, rise: 300}\n" +
+				"- {kind: value, device: all, field: amd_gpu_ras_errors_total, label: severity=ce, value: 0, rise: 13}\n",
 			resource: "amd.com/gpu",
 			pods:     map[string][]string{"ml/amd": {"0000:1b:00.0"}, "ml/idle": {"0000:43:00.0"}},
 		},
@@ -96,6 +108,7 @@ func dashboardNodes() []dashboardNode {
 				"DCGM_FI_DEV_GPU_UTIL": 20, "DCGM_FI_DEV_POWER_USAGE": 300, "DCGM_FI_DEV_GPU_TEMP": 80, "DCGM_FI_DEV_SM_CLOCK": 2500, "DCGM_FI_DEV_MEM_CLOCK": 10501, "DCGM_FI_DEV_XID_ERRORS": 0,
 				"DCGM_FI_DEV_FB_USED": 6000, "DCGM_FI_DEV_FB_FREE": 18000, "DCGM_FI_DEV_FB_RESERVED": 400, "DCGM_FI_DEV_ENC_UTIL": 5, "DCGM_FI_DEV_DEC_UTIL": 6, "DCGM_FI_DEV_MEM_COPY_UTIL": 15,
 			}},
+			rises: map[string]float64{"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": 290e3, "DCGM_FI_DEV_PCIE_REPLAY_COUNTER": 14},
 		},
 	}
 }
@@ -130,9 +143,12 @@ func (n *dashboardNode) serve(t *testing.T, exe, address, names string, k *kubel
 			fmt.Fprintf(&spec, "- {kind: value, device: %s, field: %s, value: %v}\n", devices, field, n.readings[devices][field])
 		}
 	}
+	for _, field := range slices.Sorted(maps.Keys(n.rises)) {
+		fmt.Fprintf(&spec, "- {kind: value, device: all, field: %s, value: 0, rise: %v}\n", field, n.rises[field])
+	}
 	list, err := filepath.Abs("../../etc/" + n.list)
 	must(t, err)
-	args := []string{exe, "--address=" + address, "--enable-only=fake", "-f", list, "-c", "200", "--field-names=" + names, "--fake-profile=" + n.profile, fmt.Sprintf("--fake-devices=%d", n.gpus), fmt.Sprintf("--fake-seed=%d", n.seed), "--fake-spec=" + file(t, n.name+".yaml", spec.String()), "--process-values=false"}
+	args := []string{exe, "--address=" + address, "--enable-only=fake", "-f", list, "-c", "200", "--slow-interval=200ms", "--field-names=" + names, "--fake-profile=" + n.profile, fmt.Sprintf("--fake-devices=%d", n.gpus), fmt.Sprintf("--fake-seed=%d", n.seed), "--fake-spec=" + file(t, n.name+".yaml", spec.String()), "--process-values=false"}
 	if k != nil {
 		args = append(args, withKubelet(k.Socket(), "--kubernetes-virtual-gpus")...)
 	}
@@ -446,7 +462,8 @@ func TestE2EDashboardsOwn(t *testing.T) {
 }
 
 // TestE2EDashboardsThroughChanges: panels show the numbers of testdata/dashboards.txt while every node, those with MIG
-// instances too, has two exporters, another pod has each GPU every two seconds, and an exporter restarts.
+// instances too, has two exporters, a new pod has each GPU every two seconds, and an exporter restarts. A pod that came back
+// would have a series with a rate over the time between.
 func TestE2EDashboardsThroughChanges(t *testing.T) {
 	t.Parallel()
 	prometheustest.Find(t)
@@ -467,12 +484,12 @@ func TestE2EDashboardsThroughChanges(t *testing.T) {
 	}
 	server := prometheustest.Start(t, config)
 	want := panelNumbers(t)
-	check := func(pods bool) error { // the exporters notice another pod one after the other
+	check := func(owners bool) error { // the exporters notice another pod one after the other
 		var errs []error
 		for _, view := range dashboardViews {
 			d, chosen := view.read(t, ".*")
 			for _, p := range d.Panels {
-				if view.file == "exporter" || view.file == "lists" || !pods && (view.file == "workloads" || p.Title == "Owners") {
+				if view.file == "exporter" || view.file == "lists" || !owners && (view.file == "workloads" || p.Title == "Owners") {
 					continue
 				}
 				errs = append(errs, p.check(t, server, chosen, want[p.name]))
@@ -481,12 +498,15 @@ func TestE2EDashboardsThroughChanges(t *testing.T) {
 		return errors.Join(errs...)
 	}
 	eventually.OK(t, "each panel with two exporters", func() error { return check(true) })
-	for second := range 30 {
+	pods := func(suffix string) {
 		for i, k := range kubelets {
 			if k != nil {
-				nodes[i].run(k, []string{"-a", "-b", ""}[second/2%3])
+				nodes[i].run(k, suffix)
 			}
 		}
+	}
+	for second := range 30 {
+		pods(fmt.Sprintf("-%d", second/2))
 		switch second {
 		case 10:
 			restarts.ends(t, syscall.SIGTERM)
@@ -498,6 +518,7 @@ func TestE2EDashboardsThroughChanges(t *testing.T) {
 			t.Errorf("after %d s: %v", second, err)
 		}
 	}
+	pods("")
 	eventually.OK(t, "each panel afterwards", func() error { return check(true) })
 }
 

@@ -54,6 +54,7 @@ type Fault struct {
 
 	Field   *field.Descriptor `yaml:"-"` // Absurd, Blank, Hang; nil means every field
 	Value   float64           // Absurd
+	Rise    float64           // Absurd: a second since the drivers were loaded, added to Value: a counter at a constant rate
 	Label   collector.Label   `yaml:"-"` // Absurd, Blank: only columns with this label; the zero Label means all columns of the field
 	XID     int               // XID
 	Watch   string            // Health: NVLINK, MEM …
@@ -79,7 +80,7 @@ func (f *Fault) validate() error {
 		return fmt.Errorf("unknown kind of fault %q: there are %s", f.Kind, strings.Join(faultKinds(), ", "))
 	case f.Kind.has("device") && len(f.GPUs)+len(f.Switches) == 0:
 		return fmt.Errorf("fault %q: which device? say device: 3, device: 0-7 or device: all", f.Kind)
-	case f.Kind == Absurd && (f.Field == nil || math.IsNaN(f.Value)):
+	case f.Kind == Absurd && (f.Field == nil || math.IsNaN(f.Value+f.Rise)):
 		return fmt.Errorf("fault %q: needs a field and a number; for no value, use blank", f.Kind)
 	case f.Kind == XID && (f.XID < 1 || f.XID > 999):
 		return fmt.Errorf("fault %q: XIDs are 1 to 999, not %d", f.Kind, f.XID)
@@ -194,7 +195,7 @@ var faultKeys = map[FaultKind]string{
 	Lost:      "for device switch",
 	Stalled:   "for device switch",
 	Fails:     "for device switch",
-	Absurd:    "for device switch field! value! label",
+	Absurd:    "for device switch field! value! rise label",
 	Blank:     "for device switch field label",
 	XID:       "device switch xid!",
 	Health:    "for device switch watch! state! code",

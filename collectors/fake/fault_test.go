@@ -53,8 +53,10 @@ func TestFaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		util, _, _ := field.ByName("DCGM_FI_DEV_GPU_UTIL")
 		temp, _, _ := field.ByName(temperature)
+		energy, _, _ := field.ByName("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION")
 		const s = time.Second
-		n := scripted(t, collectortest.Gauges(t, util.Name, temperature, "DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT"),
+		n := scripted(t, collectortest.Gauges(t, util.Name, temperature, energy.Name, "DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT"),
+			Fault{Kind: Absurd, GPUs: index(2), Field: energy, Value: 7, Rise: 300e3},
 			Fault{Kind: Absurd, At: 5 * s, For: 5 * s, GPUs: index(1), Field: util, Value: 808e6},
 			Fault{Kind: Blank, At: 7 * s, For: 5 * s, GPUs: index(1), Field: temp},
 			Fault{Kind: Blank, At: 20 * s, GPUs: index(1)},
@@ -64,6 +66,7 @@ func TestFaults(t *testing.T) {
 			Fault{Kind: Devices, At: 50 * s, Count: 10},
 		)
 		for second := range 55 {
+			testkit.Equal(t, fmt.Sprintf("second %d: energy", second), 7+300e3*n.world.uptime(n.world.elapsed()).Seconds(), n.read(2, 0)[energy.ID])
 			v := n.read(1, 0)
 			if absurd := second >= 5 && second < 10; (v[203] == 808e6) != absurd || math.IsNaN(v[203]) != (second >= 20) {
 				t.Errorf("second %d: utilisation %v", second, v[203])

@@ -192,7 +192,7 @@ func (s *source) twist(row []float64, due []bool, elapsed time.Duration) {
 		if f.Kind != Absurd && f.Kind != Blank || !s.concerned(f) || !f.active(elapsed) {
 			continue
 		}
-		v := f.Value
+		v := f.Value + f.Rise*s.world.uptime(elapsed).Seconds()
 		if f.Kind == Blank {
 			v = s.blank
 		}

@@ -30,7 +30,7 @@ processes:
   - {device: 4-5, pid: 4713, busy: 35.5, at: 10s, for: 10s}
 faults:
   - {at: 10s, for: 1m30s, device: 3, kind: hang}
-  - {at: 5s, switch: 1, field: DCGM_FI_DEV_GPU_UTIL, label: "state=pending", kind: value, value: 808000000}
+  - {at: 5s, switch: 1, field: DCGM_FI_DEV_GPU_UTIL, label: "state=pending", kind: value, value: 808000000, rise: 5}
   - {at: 5s, device: 0, kind: xid, xid: 79}
   - {for: 60s, kind: open-fails, message: "the driver is not loaded"}
   - {at: 30s, kind: devices, devices: 4}
@@ -60,7 +60,7 @@ func TestParseSpec(t *testing.T) {
 		},
 		Faults: []Fault{
 			{Kind: Hang, At: 10 * s, For: 90 * s, GPUs: index(3)},
-			{Kind: Absurd, At: 5 * s, Switches: index(1), Field: util, Label: collector.Label{Name: "state", Value: "pending"}, Value: 808e6},
+			{Kind: Absurd, At: 5 * s, Switches: index(1), Field: util, Label: collector.Label{Name: "state", Value: "pending"}, Value: 808e6, Rise: 5},
 			{Kind: XID, At: 5 * s, GPUs: index(0), XID: 79},
 			{Kind: OpenFails, For: 60 * s, Message: "the driver is not loaded"},
 			{Kind: Devices, At: 30 * s, Count: 4},
