@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"path/filepath"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/emptypb"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"warpgauge/collectors/rocm/rocmtest"
 	"warpgauge/extensions/health/consumer/amdplugin/gpumetricssvc"
@@ -37,6 +39,7 @@ func TestE2EAMDGPUOperator(t *testing.T) {
 		config string   // config.json in the ConfigMap of config.name, or ""
 		prefix string
 		log    []string // expected in the log, in addition to detected
+		image  string   // an ENV of an image made from ours, which the operator leaves
 	}{
 		"defaults":         {port: "5000"},
 		"behind the proxy": {port: "0", args: []string{"--bind=127.0.0.1"}},
@@ -48,6 +51,7 @@ func TestE2EAMDGPUOperator(t *testing.T) {
 			port: "5000", config: "{",
 			log: []string{"cannot use the configuration of AMD's exporter", "line 1, character 1: it is not JSON"},
 		},
+		"the node's condition": {port: "5000", image: "WARPGAUGE_HEALTH_NODE_CONDITION"},
 		"a configuration": {
 			port: "5000",
 			config: `{"ServerPort": 1, "CommonConfig": {"MetricsFieldPrefix": "amd_", "Logging": {"Level": "info", "MaxBackups": 3}},
@@ -62,7 +66,7 @@ func TestE2EAMDGPUOperator(t *testing.T) {
 			tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X, Metrics: "1.7", GPUs: 2})
 			k.Set(kubelet.Pod("ml", "train-0", kubelet.Container("main", kubelet.Devices("amd.com/gpu", tree.GPUs[0].PCI))))
 			k.Serve()
-			sockets, configuration := t.TempDir(), t.TempDir()
+			sockets, configuration, kube := t.TempDir(), t.TempDir(), newNodeStatus(t, "worker-7")
 			made := contained{
 				env: map[string]string{
 					"DS_NODE_NAME": "worker-7", "AMD_EXPORTER_RELAXED_FLAGS_PARSING": "true", "METRICS_EXPORTER_PORT": c.port,
@@ -75,6 +79,10 @@ func TestE2EAMDGPUOperator(t *testing.T) {
 					"/var/run/exporter":              filepath.Dir(file(t, "1", amdJob)), // from Slurm's prolog
 				},
 				writable: []string{"/var/lib/amd-metrics-exporter"}, args: c.args, listens: c.port == "0",
+			}
+			if c.image != "" { // the kubeconfig stands in for the service account
+				made.mounts["/kubeconfig"] = kube.Kubeconfig()
+				maps.Copy(made.env, map[string]string{c.image: "true", "KUBECONFIG": "/kubeconfig", "WARPGAUGE_SLOW_INTERVAL": "1s"})
 			}
 			if c.config != "" {
 				made.mounts["/etc/metrics"] = configuration
@@ -110,6 +118,11 @@ func TestE2EAMDGPUOperator(t *testing.T) {
 			}
 			if c.config != "" {
 				e.updates(t, configuration, c.prefix)
+			}
+			if c.image != "" {
+				kube.becomes(t, metav1.ConditionFalse, "")
+				tree.GPUs[1].Update(t, func(s *rocmtest.State) { s.Uncorrectable = 1 })
+				kube.becomes(t, metav1.ConditionTrue, "GPU 1 is failed: uncorrected")
 			}
 			e.ends(t, syscall.SIGTERM)
 		})

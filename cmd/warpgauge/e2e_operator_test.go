@@ -19,9 +19,8 @@ import (
 // operated runs a container as the GPU Operator creates it from dcgmExporter in a ClusterPolicy (a22dbf671f2e, August 2026:
 // assets/state-dcgm-exporter with TransformDCGMExporter in controllers/object_controls.go, and manifests/state-dcgm-exporter
 // with internal/state/dcgm_exporter.go of https://github.com/NVIDIA/gpu-operator). env and mounts are the additions of a
-// setting; only the user sets arguments. TestMigrationFromTheOperator covers the other settings, which Kubernetes applies to
-// any image. The container runs as the image's user, root, without a token. Two things differ: the port, because tests run
-// in parallel, and the simulated GPUs.
+// setting; only the user sets arguments. Kubernetes applies the other settings to any image. The container runs as the image's
+// user, root, without a token. Two things differ: the port, because tests run in parallel, and the simulated GPUs.
 func operated(t *testing.T, k *kubelet.Server, env []string, mounts map[string]string, args []string) contained {
 	t.Helper()
 	c := contained{args: args, mounts: map[string]string{"/var/lib/kubelet/pod-resources": filepath.Dir(k.Socket())}, env: map[string]string{

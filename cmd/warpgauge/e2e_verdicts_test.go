@@ -209,6 +209,17 @@ func newNodeStatus(t *testing.T, node string) *nodeStatus {
 	return s
 }
 
+// becomes waits for a status of the condition GPUProblem and a text in its message.
+func (s *nodeStatus) becomes(t *testing.T, status metav1.ConditionStatus, message string) {
+	t.Helper()
+	eventually.OK(t, "the condition of the node", func() error {
+		if c := s.condition.Load(); c == nil || c.Type != "GPUProblem" || c.Status != status || !strings.Contains(c.Message, message) {
+			return fmt.Errorf("%+v, want %s with %q", c, status, message)
+		}
+		return nil
+	})
+}
+
 // same compares the condition's message, which names failed GPUs until it is too long, with the metric.
 func (s *nodeStatus) same(t *testing.T, list string, metric []string) {
 	t.Helper()
