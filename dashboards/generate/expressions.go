@@ -74,14 +74,14 @@ func rateOnce(series, label string) string {
 	return `max without (job) (` + rateBy(`cluster, job, instance, UUID, GPU_I_ID`+label, series+sel) + `)`
 }
 
+// native does the same for native histograms: of two exporters' rates it takes the one with more samples.
 func native(histogram string) string {
-	const by = `(cluster, job, instance, UUID, GPU_I_ID) `
-	series := histogram + sel
-	return `sum(rate(sum by ` + by + `(` + series + ` and topk by ` + by + `(1, count without (le) (` + series + `)))[$__rate_interval:$step]))`
+	const board, by = `(cluster, instance, UUID, GPU_I_ID) `, `(cluster, job, instance, UUID, GPU_I_ID) `
+	rate := `rate(sum by ` + by + `(` + histogram + sel + ` and topk by ` + by + `(1, count without (le) (` + histogram + sel + `)))[$__rate_interval:$step])`
+	return `sum(` + rate + ` and topk by ` + board + `(1, histogram_count(` + rate + `)))`
 }
 
-// buckets returns a histogram for a heatmap. With DCGM 4.7 names a gauge can have a native histogram's name, but it has
-// no quantile.
+// buckets returns a histogram for a heatmap. A gauge can have a native histogram's name (DCGM 4.7), but it has no quantile.
 func buckets(histogram string) string {
 	return `(` + native(histogram) + ` and histogram_quantile(0.5, ` + native(histogram) + `) >= 0) or on () sum by (le) (` + rateOnce(histogram+"_bucket", ", le") + `)`
 }
