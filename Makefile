@@ -17,6 +17,7 @@ ARGS         ?=
 FUZZTIME  ?= 5s
 BENCHTIME ?= 1s
 ATTACK_SECONDS ?= 20
+SIZE_MINUTES ?= 15
 IMAGE     ?= warpgauge:$(VERSION)
 
 # For NVIDIA's Go bindings, which the vendor collectors are made for: their
@@ -155,6 +156,10 @@ race-e2e:
 .PHONY: attack
 attack: ## Attack the real binary over loopback, ATTACK_SECONDS each way, and measure an honest scraper
 	WARPGAUGE_ATTACK_SECONDS=$(ATTACK_SECONDS) $(GO) test -count=1 -v -timeout=1h -run '^TestE2E(Attack|HostileFiles|StandardError)' ./cmd/warpgauge
+
+.PHONY: sizes
+sizes: ## Measure the memory of the real binary for SIZE_MINUTES, and write the table of benchmarks/README.md
+	WARPGAUGE_SIZE_MINUTES=$(SIZE_MINUTES) $(GO) test -count=1 -v -timeout=1h -run '^TestE2ESizes$$' ./cmd/warpgauge -update
 
 .PHONY: e2e
 e2e: ## Only the end-to-end tests, each named as it runs

@@ -152,7 +152,7 @@ func BenchmarkHungGPU(b *testing.B) {
 }
 
 // BenchmarkStart starts the real binary and measures the time from exec to the first page that holds the temperature of
-// every GPU, and the resident memory after a second of scrapes.
+// every GPU.
 func BenchmarkStart(b *testing.B) {
 	bin := filepath.Join(b.TempDir(), "warpgauge")
 	if out, err := exec.CommandContext(b.Context(), "go", "build", "-o", bin, "warpgauge/cmd/warpgauge").CombinedOutput(); err != nil {
@@ -161,23 +161,16 @@ func BenchmarkStart(b *testing.B) {
 	for _, gpus := range []int{8, 1000} {
 		b.Run(fmt.Sprintf("gpus=%d", gpus), func(b *testing.B) {
 			var first time.Duration
-			var memory float64
 			for b.Loop() {
 				address := freeAddress(b)
 				start := time.Now()
 				p := programtest.Start(b, bin, []string{"--enable-only=fake", fmt.Sprintf("--fake-devices=%d", gpus), "--address=" + address, "--no-hostname"}, programtest.Options{})
 				awaitGPUs(b, "http://"+address+"/metrics", gpus)
 				first += time.Since(start)
-				for range 10 {
-					awaitGPUs(b, "http://"+address+"/metrics", gpus)
-					time.Sleep(100 * time.Millisecond)
-				}
-				memory = max(memory, residentBytes(b, p.PID()))
 				p.Signal(b, os.Interrupt)
 				<-p.Ended()
 			}
 			b.ReportMetric(float64(first.Microseconds())/1000/float64(b.N), "ms-to-complete-page")
-			b.ReportMetric(memory/(1<<20), "MiB-resident")
 			b.ReportMetric(0, "ns/op")
 		})
 	}
@@ -188,15 +181,4 @@ func cpuTime(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	must(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
-func residentBytes(b *testing.B, pid int) float64 {
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
-	if err != nil {
-		b.Skipf("no /proc to read resident memory from: %v", err)
-	}
-	var size, resident float64
-	_, err = fmt.Sscan(string(raw), &size, &resident)
-	must(b, err)
-	return resident * float64(os.Getpagesize())
 }
