@@ -46,13 +46,11 @@ scrape_configs:
 	server.Await(t, "the pod", 1, `warpgauge_device_owner{owner_pod="train-0"}`)
 	testkit.Equal(t, "alerts about GPUs before anything has happened", "", server.Query(t, `ALERTS{alertname=~"GPU.*"}`).String())
 
-	name, err := os.Hostname()
-	must(t, err)
 	xid.begin(t)
 	discord.await(t, `"title":"[PAGE] GPUFailed`, "GPU 3 of ", " has failed", "Reason: xid_79: GPU has fallen off the bus", "Do: reboot", "Used by: ml/train-0",
 		"docs/runbooks.md#gpufailed")
 	onCall.await(t, `"alertname":"GPUFailed"`)
-	discord.await(t, `"title":"[TICKET] GPUXIDOther`, "XID 159 on GPU 5 of ", "NVIDIA H100", "on "+name, "XID 159: Robust Channel CHI Non-Data Error")
+	discord.await(t, `"title":"[TICKET] GPUXIDOther`, "XID 159 on GPU 5 of ", "NVIDIA H100", "on "+strings.TrimPrefix(e.url, "http://"), "XID 159: Robust Channel CHI Non-Data Error")
 	// When the count's window ends, the alert ends. The verdict stays, because there was no reset.
 	discord.await(t, `"title":"[OK] GPUXIDOther`)
 	testkit.Equal(t, "the GPU is well again although it was not reset", false, discord.has(`"title":"[OK] GPUFailed`))
