@@ -129,17 +129,11 @@ func TestExpressions(t *testing.T) {
 			if p.Type == "row" {
 				continue
 			}
-			if len(p.Targets) == 0 {
-				t.Errorf("%s: panel %q asks for nothing", file, p.Title)
-			}
-			if p.Type == "table" && p.FieldConfig.Defaults.Unit != "" {
-				t.Errorf("%s: table %q has a unit, which Grafana would give to the numbers of GPUs, too", file, p.Title)
-			}
+			testkit.ErrorIf(t, len(p.Targets) == 0, "%s: panel %q asks for nothing", file, p.Title)
+			testkit.ErrorIf(t, p.Type == "table" && p.FieldConfig.Defaults.Unit != "", "%s: table %q has a unit, which Grafana would give to the numbers of GPUs, too", file, p.Title)
 			testkit.Equal(t, fmt.Sprintf("%s: data source of the panel %q, which is to be the one that is chosen", file, p.Title), "${datasource}", p.Datasource.UID)
-			for _, target := range p.Targets {
-				if strings.Contains(target.Expr, "topk(") && !target.Instant { // it selects different series at each step; topk by chooses one of equal ones
-					t.Errorf("%s: panel %q ranks over a range", file, p.Title)
-				}
+			for _, target := range p.Targets { // topk selects different series at each step; topk by chooses one of equal ones
+				testkit.ErrorIf(t, strings.Contains(target.Expr, "topk(") && !target.Instant, "%s: panel %q ranks over a range", file, p.Title)
 			}
 		}
 		for what, text := range d.expressions() {
@@ -149,9 +143,8 @@ func TestExpressions(t *testing.T) {
 				continue
 			}
 			parser.Inspect(expr, func(n parser.Node, _ []parser.Node) error {
-				if v, ok := n.(*parser.VectorSelector); ok && !exists(v.Name) {
-					t.Errorf("%s: %s asks for %s, which nothing has", file, what, v.Name)
-				}
+				v, ok := n.(*parser.VectorSelector)
+				testkit.ErrorIf(t, ok && !exists(v.Name), "%s: %s asks for what nothing has: %v", file, what, n)
 				return nil
 			})
 		}
@@ -189,9 +182,7 @@ func TestVariables(t *testing.T) {
 		}
 		for what, expr := range d.expressions() {
 			for _, m := range regexp.MustCompile(`\$([a-z_]\w*)`).FindAllStringSubmatch(expr, -1) {
-				if !d.variables()[m[1]] && m[1] != "__rate_interval" {
-					t.Errorf("%s: %s uses $%s, which the dashboard has not", file, what, m[1])
-				}
+				testkit.ErrorIf(t, !d.variables()[m[1]] && m[1] != "__rate_interval", "%s: %s uses $%s, which the dashboard has not", file, what, m[1])
 			}
 		}
 	}
@@ -200,24 +191,18 @@ func TestVariables(t *testing.T) {
 func TestPanelsDoNotOverlap(t *testing.T) {
 	uids := map[string]string{}
 	for file, d := range dashboards(t) {
-		if other, taken := uids[d.UID]; taken || d.UID == "" {
-			t.Errorf("%s and %s have the uid %q", file, other, d.UID)
-		}
+		other, taken := uids[d.UID]
+		testkit.ErrorIf(t, taken || d.UID == "", "%s and %s have the uid %q", file, other, d.UID)
 		uids[d.UID] = file
 		ids := map[int]bool{}
 		for i, p := range d.Panels {
-			if ids[p.ID] || p.Title == "" {
-				t.Errorf("%s: panel %d has an id of another one, or no title: %q", file, p.ID, p.Title)
-			}
+			testkit.ErrorIf(t, ids[p.ID] || p.Title == "", "%s: panel %d has an id of another one, or no title: %q", file, p.ID, p.Title)
 			ids[p.ID] = true
 			g := p.GridPos
-			if g.X+g.W > 24 || g.W == 0 || g.H == 0 {
-				t.Errorf("%s: panel %q lies at %+v", file, p.Title, g)
-			}
+			testkit.ErrorIf(t, g.X+g.W > 24 || g.W == 0 || g.H == 0, "%s: panel %q lies at %+v", file, p.Title, g)
 			for _, other := range d.Panels[:i] {
-				if o := other.GridPos; g.X < o.X+o.W && o.X < g.X+g.W && g.Y < o.Y+o.H && o.Y < g.Y+g.H {
-					t.Errorf("%s: panels %q and %q overlap", file, p.Title, other.Title)
-				}
+				o := other.GridPos
+				testkit.ErrorIf(t, g.X < o.X+o.W && o.X < g.X+g.W && g.Y < o.Y+o.H && o.Y < g.Y+g.H, "%s: panels %q and %q overlap", file, p.Title, other.Title)
 			}
 		}
 	}
@@ -235,21 +220,15 @@ func TestLinks(t *testing.T) {
 	for file, d := range all {
 		for _, l := range dataLink.FindAllStringSubmatch(d.text, -1) {
 			have := variablesOf[l[1]]
-			if have == nil {
-				t.Errorf("%s: a link leads to %s, which is no dashboard", file, l[1])
-			}
+			testkit.ErrorIf(t, have == nil, "%s: a link leads to %s, which is no dashboard", file, l[1])
 			for _, m := range regexp.MustCompile(`(?:^|&)(?:var-(\w+)=|\$\{(\w+):queryparam\})`).FindAllStringSubmatch(l[2], -1) {
-				if name := m[1] + m[2]; !have[name] {
-					t.Errorf("%s: a link hands over %s, which %s has not", file, name, l[1])
-				}
+				testkit.ErrorIf(t, !have[m[1]+m[2]], "%s: a link hands over %s, which %s has not", file, m[1]+m[2], l[1])
 			}
 			leads[d.UID+" "+l[1]] = true
 		}
 	}
 	for _, want := range []string{"warpgauge-fleet warpgauge-node", "warpgauge-node warpgauge-gpu"} {
-		if !leads[want] {
-			t.Errorf("no link is %s", want)
-		}
+		testkit.ErrorIf(t, !leads[want], "no link is %s", want)
 	}
 }
 

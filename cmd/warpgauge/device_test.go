@@ -72,9 +72,7 @@ DCGM_FI_DEV_NVSWITCH_FATAL_ERRORS  unsupported  -          no collector in use h
 		Nowhere []absent
 	}
 	must(t, json.Unmarshal([]byte(execute(t, nil, append(flags, "--output=json")...).Out), &got))
-	if len(got.Devices) != 3 || got.Devices[2].Supplied != 4 || got.Devices[2].Asked != 7 || len(got.Nowhere) != 1 {
-		t.Errorf("JSON: %+v", got)
-	}
+	testkit.ErrorIf(t, len(got.Devices) != 3 || got.Devices[2].Supplied != 4 || got.Devices[2].Asked != 7 || len(got.Nowhere) != 1, "JSON: %+v", got)
 	wantRows := []absent{
 		{"DCGM_FI_DEV_GPU_UTIL", "implausible", "the library says 8.08e+08, which is outside of 0 to 100 %"},
 		{"DCGM_FI_PROF_GR_ENGINE_ACTIVE", "unsupported", "the simulated gpu does not have it"},

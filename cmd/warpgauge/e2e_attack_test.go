@@ -149,9 +149,7 @@ func TestE2EAttack(t *testing.T) {
 			if h.lost > 0 && (seconds > 2 || h.lost*100 > len(h.took)) {
 				t.Errorf("%d of %d scrapes lost, want none, and in two seconds at most one in a hundred; the last: %v", h.lost, len(h.took), h.last)
 			}
-			if !testkit.Race && memory > attack.limit {
-				t.Errorf("the exporter took %d MiB, want at most %d", memory, attack.limit)
-			}
+			testkit.ErrorIf(t, !testkit.Race && memory > attack.limit, "the exporter took %d MiB, want at most %d", memory, attack.limit)
 		})
 	}
 	t.Log("\n" + strings.Join(table, "\n"))

@@ -116,18 +116,14 @@ func (n *nvmlNode) reloads(t *testing.T) {
 	}
 	p := n.await(t, "8 GPUs", eightGPUs)
 	for _, s := range p.family("DCGM_EXP_XID_ERRORS_TOTAL") {
-		if s.value > 1 || s.get("gpu") != "2" && s.value > 0 {
-			t.Errorf("%v is %v", s.labels, s.value)
-		}
+		testkit.ErrorIf(t, s.value > 1 || s.get("gpu") != "2" && s.value > 0, "%v is %v", s.labels, s.value)
 	}
 	for _, s := range p.family("DCGM_FI_DEV_XID_ERRORS") {
 		want := "0" // the GPU had no XID
 		if s.get("gpu") == "2" {
 			want = "68"
 		}
-		if s.get("err_code") != want || fmt.Sprint(s.value) != want || s.get("err_msg") == "" {
-			t.Errorf("%v %v does not name XID %s", s.labels, s.value, want)
-		}
+		testkit.ErrorIf(t, s.get("err_code") != want || fmt.Sprint(s.value) != want || s.get("err_msg") == "", "%v %v does not name XID %s", s.labels, s.value, want)
 	}
 }
 

@@ -117,10 +117,7 @@ func TestE2EGPUOperator(t *testing.T) {
 						err = errors.Join(err, fmt.Errorf("%d series of %s, want one for each of 8 GPUs", n, f))
 					}
 				}
-				if c.lacks != "" {
-					err = errors.Join(err, count(0, c.lacks)(p))
-				}
-				return err
+				return errors.Join(err, count(0, c.lacks)(p))
 			})
 			if container.env["DCGM_REMOTE_HOSTENGINE_INFO"] != "" {
 				testkit.Has(t, "log, which warns of the engine", e.Output(), "nvidia-dcgm", "WARN")

@@ -18,6 +18,7 @@ import (
 	kubelet "warpgauge/pkg/kube/kubetest"
 
 	"warpgauge/internal/testkit"
+	"warpgauge/internal/testkit/programtest"
 )
 
 // podsCSV is short, because many clients scrape it.
@@ -73,11 +74,9 @@ func TestE2EPods(t *testing.T) {
 	healthy := is(1, "warpgauge_mapping_up", "mapping", "pod_resources")
 	e.await(t, "the pods, and a healthy mapping", want, healthy)
 	child := e.child(t)
-	ours := openFiles(e.PID())
-	for _, f := range openFiles(child) {
-		if strings.HasPrefix(f, "socket:") && slices.Contains(ours, f) {
-			t.Errorf("the child has a socket of the exporter: %s", f)
-		}
+	ours := programtest.OpenFiles(e.PID())
+	for _, f := range programtest.OpenFiles(child) {
+		testkit.ErrorIf(t, strings.HasPrefix(f, "socket:") && slices.Contains(ours, f), "the child has a socket of the exporter: %s", f)
 	}
 
 	before := e.holding(t)

@@ -184,17 +184,6 @@ func mebibytes(t *testing.T, pid int, key string) (n int) {
 	return n >> 10
 }
 
-// openFiles returns the open files of a process, none if it has ended.
-func openFiles(pid int) (out []string) {
-	links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid)) // the pattern is valid
-	for _, l := range links {
-		if target, err := os.Readlink(l); err == nil {
-			out = append(out, target)
-		}
-	}
-	return out
-}
-
 // children returns the pids of the exporter's children, zombies included.
 func (e *exporter) children(t *testing.T) (pids []int) {
 	t.Helper()
@@ -216,7 +205,7 @@ func (e *exporter) children(t *testing.T) (pids []int) {
 func (e *exporter) holds(t *testing.T, dir string) (held []string) {
 	t.Helper()
 	for _, pid := range append(e.children(t), e.PID()) {
-		for _, f := range openFiles(pid) {
+		for _, f := range programtest.OpenFiles(pid) {
 			if strings.HasPrefix(f, dir) {
 				held = append(held, fmt.Sprintf("%d: %s", pid, f))
 			}
@@ -233,7 +222,7 @@ func (e *exporter) holding(t *testing.T) held {
 	t.Helper()
 	n, err := e.scrape(t, acceptText).one("go_goroutines")
 	must(t, err)
-	return held{int(n), len(openFiles(e.PID()))}
+	return held{int(n), len(programtest.OpenFiles(e.PID()))}
 }
 
 // awaitHolding waits until the exporter holds no more than before. Each check opens a connection.

@@ -59,9 +59,7 @@ func TestE2ERecorder(t *testing.T) {
 	e.url = e.AwaitReady(t, "/readyz")
 	var devices apiv1.Devices
 	answerOf(e.url+"/api/v1/devices", &devices)
-	if devices.Recording != r.Name || len(devices.Devices) != 2 || devices.Devices[0].State != "up" || !devices.Time.Equal(r.Until) {
-		t.Errorf("devices of the replay: %+v", devices)
-	}
+	testkit.ErrorIf(t, devices.Recording != r.Name || len(devices.Devices) != 2 || devices.Devices[0].State != "up" || !devices.Time.Equal(r.Until), "devices of the replay: %+v", devices)
 	e.await(t, "the XID on the page", is(79, "DCGM_FI_DEV_XID_ERRORS", "gpu", "1"), count(2, "DCGM_FI_DEV_POWER_USAGE"))
 	var events apiv1.Events
 	answerOf(e.url+"/api/v1/events?since="+r.From.Format(time.RFC3339Nano), &events)

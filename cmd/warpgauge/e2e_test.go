@@ -65,9 +65,7 @@ func testFirstPage(t *testing.T, exe string) {
 			t.Errorf("modelName %q of a simulated GPU does not say so", s.get("modelName"))
 		}
 		for _, label := range []string{"gpu", "UUID", "pci_bus_id", "device", "hostname", "DCGM_FI_DRIVER_VERSION"} {
-			if s.get(label) == "" {
-				t.Errorf("series %v has no label %s", s.labels, label)
-			}
+			testkit.ErrorIf(t, s.get(label) == "", "series %v has no label %s", s.labels, label)
 		}
 	}
 	for _, accept := range []string{acceptOpenMetrics, acceptProtobuf} {
@@ -200,9 +198,7 @@ func testStop(t *testing.T, exe, isolation string, signal syscall.Signal) {
 	if isolation == "none" && !strings.Contains(e.Output(), "abandoned") {
 		t.Errorf("the log does not say what was abandoned:\n%s", e.Output())
 	}
-	if slices.ContainsFunc(children, alive) || len(children) == 0 && isolation == "process" {
-		t.Errorf("a child outlives the exporter: %v", children)
-	}
+	testkit.ErrorIf(t, slices.ContainsFunc(children, alive) || len(children) == 0 && isolation == "process", "a child outlives the exporter: %v", children)
 }
 
 // breakConnection requests a page and disconnects without reading it.

@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -95,9 +96,7 @@ func TestE2EVerdicts(t *testing.T) {
 			v := strings.Split(all[gpu], " | ")
 			rows += fmt.Sprintf("| %s | %s | %s |\n", f.text, all[gpu], map[bool]string{true: "yes", false: "no"}[events.OutOfService(v[0], events.Action(v[2]))])
 		}
-		if table != "" && table != rows {
-			t.Errorf("%s: verdicts\n%s, want those of the list before\n%s", list, rows, table)
-		}
+		testkit.Equal(t, list+": verdicts, like those of the list before", cmp.Or(table, rows), rows)
 		table = rows
 		e.Signal(t, syscall.SIGTERM)
 		<-e.Ended()

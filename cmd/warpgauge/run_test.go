@@ -136,9 +136,7 @@ func TestDevicesForScripts(t *testing.T) {
 		t.Fatalf("exit code %d, %v in\n%s", o.Code, err, o.Out)
 	}
 	for _, d := range got.Devices {
-		if (d.State == "up") != (d.Reason == "") || (d.State == "lost") != (d.GPU == "2") {
-			t.Errorf("GPU %s is %s with reason %q", d.GPU, d.State, d.Reason)
-		}
+		testkit.ErrorIf(t, (d.State == "up") != (d.Reason == "") || (d.State == "lost") != (d.GPU == "2"), "GPU %s is %s with reason %q", d.GPU, d.State, d.Reason)
 	}
 	if want := []apiv1.Collector{{Name: "fake", Up: true}}; len(got.Devices) < 8 || !slices.Equal(got.Collectors, want) {
 		t.Errorf("%d devices, collectors are %v, want %v", len(got.Devices), got.Collectors, want)
@@ -168,9 +166,7 @@ func TestOnce(t *testing.T) {
 	counts := execute(t, nil, simulated("once", "-c", "10", "--samples=3", "-f", histogram)...)
 	counts.Want(t, 0, "DCGM_FI_DEV_GPU_TEMP_bucket{")
 	for _, line := range strings.Split(counts.Out, "\n") {
-		if strings.HasPrefix(line, "DCGM_FI_DEV_GPU_TEMP_count") && (strings.HasSuffix(line, " 0") || strings.HasSuffix(line, " 1")) {
-			t.Errorf("after three samples: %s", line)
-		}
+		testkit.ErrorIf(t, strings.HasPrefix(line, "DCGM_FI_DEV_GPU_TEMP_count") && (strings.HasSuffix(line, " 0") || strings.HasSuffix(line, " 1")), "after three samples: %s", line)
 	}
 }
 
@@ -181,9 +177,7 @@ func TestManual(t *testing.T) {
 	requests := []string{".TH", ".SH", ".SS", ".B", ".BR", ".RI", ".I", ".br", ".PP", ".TP", ".nf", ".fi"}
 	for line := range strings.Lines(o.Out) {
 		word, _, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if (strings.HasPrefix(line, ".") || strings.HasPrefix(line, "'")) && !slices.Contains(requests, word) {
-			t.Errorf("troff would take this for a request: %q", line)
-		}
+		testkit.ErrorIf(t, (strings.HasPrefix(line, ".") || strings.HasPrefix(line, "'")) && !slices.Contains(requests, word), "troff would take this for a request: %q", line)
 	}
 	for _, f := range config.NewSet(environment{}.Lookup).Flags() {
 		testkit.Has(t, "manual page", o.Out, strings.ReplaceAll(config.Dashed(f.Name), "-", `\-`))

@@ -131,9 +131,7 @@ func TestHang(t *testing.T) {
 		}
 		n.world.Release()
 		for _, err := range []error{<-second, sampleError(n, 3)} {
-			if !errors.Is(err, errReleased) {
-				t.Errorf("after release: %v", err)
-			}
+			testkit.ErrorIf(t, !errors.Is(err, errReleased), "after release: %v", err)
 		}
 	})
 }
@@ -191,9 +189,7 @@ func TestHealthChangesColumns(t *testing.T) {
 			if watch == "MEM" {
 				want, code = healthFail, "DCGM_FR_VOLATILE_DBE_DETECTED"
 			}
-			if row[i] != want || c.Labels[0].Value != code || c.Labels[1].Value != watch {
-				t.Errorf("watch %s: %v with labels %v, want %v with %s", watch, row[i], c.Labels, want, code)
-			}
+			testkit.ErrorIf(t, row[i] != want || c.Labels[0].Value != code || c.Labels[1].Value != watch, "watch %s: %v with labels %v, want %v with %s", watch, row[i], c.Labels, want, code)
 		}
 		time.Sleep(10 * time.Second)
 		if err := sampleError(during, 2); !errors.Is(err, collector.ErrColumnsChanged) {
@@ -265,9 +261,7 @@ func TestOnce(t *testing.T) {
 		testkit.Equal(t, fmt.Sprintf("the file was made after an hour, the child started after %v: hit", born), hit, newProcess(born, 1).hit(f, 2*time.Hour))
 	}
 	off()
-	if newProcess(0, 1).hit(f, 2*time.Hour) {
-		t.Error("hit without the file")
-	}
+	testkit.Equal(t, "hit without the file", false, newProcess(0, 1).hit(f, 2*time.Hour))
 }
 
 // TestLeak checks the rate of the leak, and that the memory is never freed.

@@ -96,9 +96,7 @@ func TestBadSpec(t *testing.T) {
 			_, err = NewWorld(Options{Spec: spec, Profile: "dgx-a100-mig"})
 		}
 		for _, w := range want {
-			if err == nil || !strings.Contains(err.Error(), w) {
-				t.Errorf("%q: got %v, want %q", in, err, w)
-			}
+			testkit.ErrorIf(t, err == nil || !strings.Contains(err.Error(), w), "%q: got %v, want %q", in, err, w)
 		}
 	}
 	f("profil: x", "line 1: field profil not found")
@@ -187,8 +185,6 @@ func TestReadme(t *testing.T) {
 	}
 	testkit.Equal(t, "scripts in README.md", 2, scripts)
 	for _, name := range append(append(Profiles(), Shapes()...), healthWatches()...) {
-		if !strings.Contains(string(text), name) {
-			t.Errorf("README.md does not mention %q", name)
-		}
+		testkit.ErrorIf(t, !strings.Contains(string(text), name), "README.md does not mention %q", name)
 	}
 }

@@ -109,12 +109,8 @@ func TestEveryMetricExists(t *testing.T) {
 	}
 	for _, r := range all {
 		for _, name := range metricNames(r.parsed) {
-			if !known[name] && !pages.IsField(name) {
-				t.Errorf("%v asks for %s, which neither the exporter nor a rule has", r, name)
-			}
-			if strings.HasPrefix(name, "warpgauge_") && !lean[name] {
-				t.Errorf("%v asks for %s, which is only on the page with --exporter-metrics=full", r, name)
-			}
+			testkit.ErrorIf(t, !known[name] && !pages.IsField(name), "%v asks for %s, which neither the exporter nor a rule has", r, name)
+			testkit.ErrorIf(t, strings.HasPrefix(name, "warpgauge_") && !lean[name], "%v asks for %s, which is only on the page with --exporter-metrics=full", r, name)
 		}
 	}
 }
@@ -145,23 +141,15 @@ func TestEveryAlertHasARunbookAndATest(t *testing.T) {
 		if at, want := r.Annotations["runbook"]+r.Annotations["runbook_url"], "docs/runbooks.md#"+strings.ToLower(r.Alert); !strings.HasSuffix(at, want) {
 			t.Errorf("%s: runbook is %q, want %q", r.Alert, at, want)
 		}
-		if !strings.Contains(runbooks, "\n## "+r.Alert+"\n") {
-			t.Errorf("docs/runbooks.md has no chapter %q", r.Alert)
-		}
-		if !fires[r.Alert] {
-			t.Errorf("no test lets %s fire", r.Alert)
-		}
+		testkit.ErrorIf(t, !strings.Contains(runbooks, "\n## "+r.Alert+"\n"), "docs/runbooks.md has no chapter %q", r.Alert)
+		testkit.ErrorIf(t, !fires[r.Alert], "no test lets %s fire", r.Alert)
 		if !slices.Contains([]string{"page", "ticket", "info"}, r.Labels["severity"]) {
 			t.Errorf("%s: severity %q", r.Alert, r.Labels["severity"])
 		}
-		if r.Annotations["summary"] == "" || r.Annotations["description"] == "" {
-			t.Errorf("%s lacks a summary or a description", r.Alert)
-		}
+		testkit.ErrorIf(t, r.Annotations["summary"] == "" || r.Annotations["description"] == "", "%s lacks a summary or a description", r.Alert)
 	}
 	for _, m := range regexp.MustCompile(`(?m)^## (\w+)$`).FindAllStringSubmatch(runbooks, -1) {
-		if !names[m[1]] {
-			t.Errorf("docs/runbooks.md has a chapter %q, and there is no such alert", m[1])
-		}
+		testkit.ErrorIf(t, !names[m[1]], "docs/runbooks.md has a chapter %q, and there is no such alert", m[1])
 	}
 }
 
@@ -299,13 +287,9 @@ func TestTheTemplateKnowsXIDs(t *testing.T) {
 		}
 	}
 	for code := range seen {
-		if said[code] == "" {
-			t.Errorf("the template does not know XID %s", code)
-		}
+		testkit.ErrorIf(t, said[code] == "", "the template does not know XID %s", code)
 	}
 	for code := range said {
-		if !seen[code] {
-			t.Errorf("no alert or verdict is about XID %s", code)
-		}
+		testkit.ErrorIf(t, !seen[code], "no alert or verdict is about XID %s", code)
 	}
 }

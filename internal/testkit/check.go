@@ -49,3 +49,11 @@ func AtMost[T cmp.Ordered](tb testing.TB, what string, most, got T) {
 		tb.Errorf("%s: %v, want at most %v", what, got, most)
 	}
 }
+
+// ErrorIf reports an error if something is wrong.
+func ErrorIf(tb testing.TB, wrong bool, format string, args ...any) {
+	tb.Helper()
+	if wrong {
+		tb.Errorf(format, args...)
+	}
+}

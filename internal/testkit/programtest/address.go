@@ -16,7 +16,7 @@ func (p *Process) Address() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	open := openFiles(p.PID())
+	open := OpenFiles(p.PID())
 	for line := range strings.Lines(string(table)) {
 		// sl local_address rem_address st … uid timeout inode; 0A is LISTEN (proc_net_tcp.rst of Linux)
 		f := strings.Fields(line)
@@ -32,8 +32,8 @@ func (p *Process) Address() (string, error) {
 	return "", errors.New("it does not listen yet")
 }
 
-// openFiles returns the targets of a process's open descriptors.
-func openFiles(pid int) (out []string) {
+// OpenFiles returns the targets of a process's open descriptors, none if it has ended.
+func OpenFiles(pid int) (out []string) {
 	links, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
 	if err != nil {
 		return nil
