@@ -104,14 +104,14 @@ func TestE2EVerdicts(t *testing.T) {
 	golden.Fill(t, "../../docs/health-consumers.md", map[string]string{"verdicts": "| Fault | State | Reason | Action | Out of service |\n|---|---|---|---|---|\n" + table})
 }
 
-// verdictLists returns the files of shipped lists, of a minimal one, and of one that has only health: NVIDIA's watches, AMD's errors.
+// verdictLists returns the files of shipped lists, of a minimal one, and of one that has only health.
 func verdictLists(t *testing.T, shipped ...string) []string {
 	etc, err := filepath.Abs("../../etc")
 	must(t, err)
 	for i := range shipped {
 		shipped[i] = filepath.Join(etc, shipped[i])
 	}
-	return append(shipped, file(t, "minimal", "DCGM_FI_DEV_GPU_TEMP, gauge, t\n"), file(t, "health", "DCGM_EXP_GPU_HEALTH_STATUS, gauge, h\namd_gpu_ras_errors_total, counter, e\n"))
+	return append(shipped, file(t, "minimal", "DCGM_FI_DEV_GPU_TEMP, gauge, t\n"), file(t, "health", "DCGM_EXP_GPU_HEALTH_STATUS, gauge, h\n"))
 }
 
 // verdictsOf checks that n GPUs have a verdict: state, reason and action.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/view"
 )
@@ -47,7 +48,9 @@ func (s *Session) bind(sources []collector.Source) (*binding, error) {
 		b.schedule = newSchedule(b.columns, len(b.devices), s.list, s.o)
 		columns += len(b.columns)
 		waits, silent := src.(collector.Silent)
-		shown = shown || silent && waits.Silent() || slices.ContainsFunc(b.columns, func(c collector.Column) bool { return !s.list.Hides(c.Field) || s.list.Dialect.Shows(c.Field) })
+		shown = shown || silent && waits.Silent() || slices.ContainsFunc(b.columns, func(c collector.Column) bool {
+			return !s.list.Hides(c.Field) || s.list.Dialect.Shows(c.Field) || b.devices[c.Device].Level == field.GPU && !field.IsXID(c.Field)
+		})
 		words += ring.Words(ringRows(s.o.RingSpan, b.schedule.tick), len(b.devices), len(b.columns))
 		all = append(all, b)
 	}
@@ -56,7 +59,7 @@ func (s *Session) bind(sources []collector.Source) (*binding, error) {
 	if len(all) == 0 {
 		return nil, sel.nothing(sources)
 	}
-	if !shown { // fields that only health needs keep nothing open, nor do sources without readings
+	if !shown { // what only the health of other devices needs keeps nothing open, nor do sources without readings
 		return nil, fmt.Errorf("%w from the devices selected", collector.ErrNothingToRead)
 	}
 	mem, owner, err := s.o.Parent.Memory(words)
