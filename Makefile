@@ -154,8 +154,8 @@ race-e2e:
 	$(GO) test -race -count=1 -v -run '^TestE2E' -skip '^$(E2E_WITHOUT_RACE)$$' ./cmd/warpgauge
 
 .PHONY: attack
-attack: ## Attack the real binary over loopback, ATTACK_SECONDS each way, and measure an honest scraper
-	WARPGAUGE_ATTACK_SECONDS=$(ATTACK_SECONDS) $(GO) test -count=1 -v -timeout=1h -run '^TestE2E(Attack|HostileFiles|StandardError)' ./cmd/warpgauge
+attack: ## Attack the real binary over loopback, ATTACK_SECONDS each way, and write the table of docs/limits.md
+	WARPGAUGE_ATTACK_SECONDS=$(ATTACK_SECONDS) $(GO) test -count=1 -v -timeout=1h -run '^TestE2E(Attack|HostileFiles|StandardError)' ./cmd/warpgauge -update
 
 .PHONY: sizes
 sizes: ## Measure the memory of the real binary for SIZE_MINUTES, and write the table of benchmarks/README.md

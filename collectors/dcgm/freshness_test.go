@@ -233,7 +233,7 @@ func TestBlockStops(t *testing.T) {
 		return float64(id), id == temp && p.at <= 5*sec || id == watts && p.at%sec == 0
 	}, func(err error) {
 		// 3 s later the temperature is gone. One read of the power after that, it is certain that the engine reads the GPU.
-		testkit.Equal(t, fmt.Sprintf("at %v: %v", p.at, err), p.at > 8*sec && p.at < 9*sec, (err != nil))
+		testkit.Equal(t, fmt.Sprintf("at %v: %v", p.at, err), p.at > 8*sec && p.at < 9*sec, err != nil)
 		if gone := p.at > 8*sec; gone != p.blank(0, temp) || p.blank(0, watts) {
 			t.Errorf("at %v: blank temperature %v, power %v", p.at, p.blank(0, temp), p.blank(0, watts))
 		}
@@ -248,7 +248,7 @@ func TestNodeFieldIsNoLife(t *testing.T) {
 			p := newPolls(1, map[time.Duration][]uint16{sec: fields})
 			p.skew, p.at = skew, sec
 			p.run(sec, 10*sec, func(_ int, id uint16) (float64, bool) { return 1, id == count || p.at < 3*sec }, func(err error) {
-				testkit.Equal(t, fmt.Sprintf("fields %v, at %v: %v", fields, p.at, err), p.at > 6*sec && len(fields) > 1, (err != nil))
+				testkit.Equal(t, fmt.Sprintf("fields %v, at %v: %v", fields, p.at, err), p.at > 6*sec && len(fields) > 1, err != nil)
 				if p.at > sec && p.at < 3*sec && p.age(0) > sec {
 					t.Errorf("clock off by %v, at %v: age %v", skew, p.at, p.age(0))
 				}

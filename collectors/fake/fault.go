@@ -54,7 +54,7 @@ type Fault struct {
 
 	Field   *field.Descriptor `yaml:"-"` // Absurd, Blank, Hang; nil means every field
 	Value   float64           // Absurd
-	Rise    float64           // Absurd: a second since the drivers were loaded, added to Value: a counter at a constant rate
+	Rise    float64           // Absurd: added to Value for each second since the drivers were loaded, so that a counter has a constant rate
 	Label   collector.Label   `yaml:"-"` // Absurd, Blank: only columns with this label; the zero Label means all columns of the field
 	XID     int               // XID
 	Watch   string            // Health: NVLINK, MEM …

@@ -179,7 +179,7 @@ func TestHealthChangesColumns(t *testing.T) {
 		before := scripted(t, l, Fault{Kind: Health, At: 10 * time.Second, For: 10 * time.Second, GPUs: index(2), Watch: "MEM", Fail: true})
 		time.Sleep(10 * time.Second)
 		for i := range 8 {
-			testkit.Equal(t, fmt.Sprintf("GPU %d", i), (i == 2), errors.Is(sampleError(before, i), collector.ErrColumnsChanged))
+			testkit.Equal(t, fmt.Sprintf("GPU %d", i), i == 2, errors.Is(sampleError(before, i), collector.ErrColumnsChanged))
 		}
 		during := openNode(t, before.world, l)
 		row, err := sampleRow(during.sources[2])

@@ -28,7 +28,7 @@ type tracked struct {
 	seen      time.Time // when a collector last reported it
 	valued    bool      // it has had values
 	blank     bool      // it answers, but every reading is blank
-	gone      bool      // it is lost or absent, or returns from no call
+	gone      bool      // it is lost or absent, or returns from no call; not a switch that no collector reads, as on nodes without DCGM
 	silent    time.Time // when a collector last reported it, but not as up
 	restored  bool      // restored from the file; no collector has reported it since
 

@@ -23,6 +23,7 @@ import (
 // Constants of the file that holds the conditions across restarts.
 const (
 	fileName    = "health.json"
+	fileFormer  = "health.json.former" // what another exporter had written, or what could not be read
 	fileVersion = 1
 	maxFile     = 16 << 20
 	saveEvery   = time.Hour   // without changes, to refresh the readings that detect a reset
@@ -123,7 +124,7 @@ type files struct {
 	failed atomic.Bool // the last write failed
 }
 
-// open reads the file. It returns nil if no directory is configured. An unusable file is logged and replaced.
+// open reads the file. It returns nil if no directory is configured. An unusable file is logged, kept under another name and replaced.
 func (w *Watch) open(now time.Time) *files {
 	if w.o.Store == nil {
 		return nil
@@ -132,11 +133,11 @@ func (w *Watch) open(now time.Time) *files {
 	data, err := out.Read(fileName, maxFile)
 	if data != nil {
 		if err = w.restore(data); err != nil {
-			err = errors.Join(err, out.Write(fileName+".unread", data)) // a newer exporter may come back
+			err = errors.Join(err, out.Write(fileFormer, data)) // a newer exporter may come back
 		}
 	}
 	if err != nil {
-		w.log.Warn("cannot restore the health of devices; starting without it", zap.String("directory", w.o.Store.Path), zap.Error(err))
+		w.log.Warn("cannot restore the health of devices; starting without it and keeping a copy, "+fileFormer, zap.String("directory", w.o.Store.Path), zap.Error(err))
 	}
 	return out
 }
@@ -244,6 +245,7 @@ func (w *Watch) write(f *files) {
 		err := f.Write(fileName, data)
 		if errors.Is(err, errFormer) {
 			if data, err = f.Read(fileName, maxFile); err == nil {
+				err = f.Write(fileFormer, data) // as above
 				view.Offer(w.former, data)
 			}
 		}

@@ -199,7 +199,7 @@ func TestTheFile(t *testing.T) {
 	must(t, os.WriteFile(name, data[:len(data)/2], 0o600))
 	run(func(n *node) { n.want("GPU-a", events.OK, "") })
 	testkit.Equal(t, "lines of the log on a file that is broken", 1, logs.FilterMessageSnippet("cannot restore the health").Len())
-	kept, _ := os.ReadFile(name + ".unread")
+	kept, _ := os.ReadFile(filepath.Join(dir, fileFormer))
 	testkit.Equal(t, "the broken file, which is kept", string(data[:len(data)/2]), string(kept))
 	if data, _ = os.ReadFile(name); !json.Valid(data) {
 		t.Errorf("the broken file is not replaced: %q", data)

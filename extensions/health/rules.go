@@ -110,7 +110,7 @@ var table = inOrder(slices.Concat(xidRules(), []Rule{
 	kernel("ras_error", events.Failed, events.ActionReset, "the driver reports an uncorrectable error in the kernel's log", linkRAS),
 	kernel("aer_fatal", events.Failed, events.ActionReset, "a fatal error of its PCIe connection", linkAER),
 	{Name: "sxid_fatal", State: events.Failed, Action: events.ActionReset, Condition: field.SwitchFatalError, End: AfterReset, Text: "a fatal error of the switch (SXid)", Source: linkFabric},
-	reading("fabric_failed", events.Failed, events.ActionDrain, field.FabricFailed, "the GPU could not be registered with the NVLink fabric", linkFabric),
+	reading("fabric_failed", events.Failed, events.ActionDrain, field.FabricFailed, "the GPU is not registered with the NVLink fabric, or its registration cannot be read", linkDCGM),
 	reading("fabric_unhealthy", events.Failed, events.ActionDrain, field.FabricUnhealthy, "the NVLink fabric says that the GPU is unhealthy", linkFields),
 	{Name: "health_watch_failed", State: events.Failed, Action: events.ActionDrain, Condition: field.Condition{Readings: []field.ID{field.GPUHealth}, Test: field.AtLeast, Threshold: 20}, Except: judgedElsewhere, Quiet: backFor, Text: "a health watch reports a failure", Source: linkDCGM},
 

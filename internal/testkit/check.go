@@ -50,7 +50,7 @@ func AtMost[T cmp.Ordered](tb testing.TB, what string, most, got T) {
 	}
 }
 
-// ErrorIf reports an error if something is wrong.
+// ErrorIf calls tb.Errorf if wrong is true. It evaluates the arguments in either case.
 func ErrorIf(tb testing.TB, wrong bool, format string, args ...any) {
 	tb.Helper()
 	if wrong {

@@ -24,7 +24,7 @@ type Device struct {
 	Model    string // label modelName
 
 	Instance Instance // set for a part of a GPU
-	Unread   string   // what cannot be read of it, and why; empty: nothing is known to be missing
+	Unread   string   // which parts the collector could not read, and why; empty if it read all
 	Unshown  bool     // a GPU that is read for the health of its selected parts: it has no series of its readings
 	// Alias is Kubernetes' name of a device if it differs from the names above: the platform device of a partition
 	// (see field.Vendor.Partition). Not a label.

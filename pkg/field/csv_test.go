@@ -52,7 +52,7 @@ func TestParse(t *testing.T) {
 		l, problems, err := Parse(strings.NewReader(in), ParseOptions{File: "f.csv", Strict: strict})
 		testkit.Equal(t, fmt.Sprintf("%s: problems of %q", name, in), say, texts(problems))
 		testkit.Equal(t, fmt.Sprintf("%s: fields of %q", name, in), want, rows(l))
-		testkit.Equal(t, fmt.Sprintf("%s: error %v", name, err), slices.ContainsFunc(say, func(s string) bool { return strings.Contains(s, " error: ") }), (err != nil))
+		testkit.Equal(t, fmt.Sprintf("%s: error %v", name, err), slices.ContainsFunc(say, func(s string) bool { return strings.Contains(s, " error: ") }), err != nil)
 	}
 	f("a row", temp+",gauge,h\n", one)
 	f("no line end", temp+",gauge,h", one)

@@ -2,11 +2,9 @@ package server
 
 import (
 	"crypto/tls"
-	"maps"
 	"net"
 	"net/http"
 	"net/netip"
-	"slices"
 	"sync"
 	"time"
 
@@ -17,8 +15,8 @@ import (
 )
 
 // connections evicts a connection when there are more than the limit, so that clients that send or read nothing cannot
-// keep others out: one of the lowest rank, of those without a request one of the address with the most such connections, of these
-// the one whose state has been unchanged for the longest time. Its reads and writes fail, so that net/http closes it now or when its handler
+// keep others out. It picks the lowest rank: among connections without a request the address with the most of them, then the one
+// whose state has been unchanged for the longest time. Its reads and writes fail, so that net/http closes it now or when its handler
 // returns. Until then it occupies a slot of netutil.LimitListener, which has an eighth more than the limit, so that
 // handlers that do not end are bounded, too.
 //
@@ -59,7 +57,7 @@ const (
 const (
 	grace         = 5 * time.Second
 	scrapedWithin = time.Minute // the longest usual interval between two scrapes
-	fairShare     = 8           // connections of an address, or an eighth of the limit: with more it does not count as known
+	fairShare     = 8           // an address with more connections than this, and than an eighth of the limit, does not count as known
 	maxKnown      = 4096        // addresses
 )
 
@@ -111,7 +109,13 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	v, now := c.open[conn], time.Now()
 	if v != nil && v.active && !v.evicted && now.Sub(v.since) < grace {
 		if _, before := c.answered[v.address]; !before && len(c.answered) >= maxKnown {
-			delete(c.answered, slices.MinFunc(slices.Collect(maps.Keys(c.answered)), func(a, b netip.Prefix) int { return c.answered[a].Compare(c.answered[b]) }))
+			oldest := v.address
+			for some, at := range c.answered {
+				if last, known := c.answered[oldest]; !known || at.Before(last) {
+					oldest = some
+				}
+			}
+			delete(c.answered, oldest)
 		}
 		c.answered[v.address] = now
 	}

@@ -163,7 +163,7 @@ func (l *logins) begin(key [sha256.Size]byte, address netip.Prefix) (w *login, r
 	a := l.addresses[address]
 	if a == nil {
 		if len(l.addresses) >= maxKnownLogins {
-			for some := range l.addresses {
+			for some := range l.addresses { // to find the oldest would hold the lock
 				delete(l.addresses, some)
 				break
 			}

@@ -29,6 +29,12 @@ type bound struct {
 	schedule *schedule
 }
 
+// keepsOpen reports whether a column is worth a session: one that is shown, or a reading of a GPU that health judges. XIDs alone
+// are not, and those of switches are not without GPUs.
+func (s *Session) keepsOpen(b *bound, c *collector.Column) bool {
+	return !s.list.Hides(c.Field) || s.list.Dialect.Shows(c.Field) || b.devices[c.Device].Level == field.GPU && !field.IsXID(c.Field)
+}
+
 // bind selects devices, makes the rings in one block of memory, and prepares a worker for each source.
 func (s *Session) bind(sources []collector.Source) (*binding, error) {
 	if err := validate(sources); err != nil {
@@ -48,9 +54,7 @@ func (s *Session) bind(sources []collector.Source) (*binding, error) {
 		b.schedule = newSchedule(b.columns, len(b.devices), s.list, s.o)
 		columns += len(b.columns)
 		waits, silent := src.(collector.Silent)
-		shown = shown || silent && waits.Silent() || slices.ContainsFunc(b.columns, func(c collector.Column) bool {
-			return !s.list.Hides(c.Field) || s.list.Dialect.Shows(c.Field) || b.devices[c.Device].Level == field.GPU && !field.IsXID(c.Field)
-		})
+		shown = shown || silent && waits.Silent() || slices.ContainsFunc(b.columns, func(c collector.Column) bool { return s.keepsOpen(&b, &c) })
 		words += ring.Words(ringRows(s.o.RingSpan, b.schedule.tick), len(b.devices), len(b.columns))
 		all = append(all, b)
 	}
@@ -59,7 +63,7 @@ func (s *Session) bind(sources []collector.Source) (*binding, error) {
 	if len(all) == 0 {
 		return nil, sel.nothing(sources)
 	}
-	if !shown { // what only the health of other devices needs keeps nothing open, nor do sources without readings
+	if !shown {
 		return nil, fmt.Errorf("%w from the devices selected", collector.ErrNothingToRead)
 	}
 	mem, owner, err := s.o.Parent.Memory(words)

@@ -92,7 +92,7 @@ type DeviceStatus struct {
 	Device     collector.Device
 	State      State
 	Cause      Cause
-	Reason     string    // in words; when up, what cannot be read of it
+	Reason     string    // in words, empty when up
 	LastSample time.Time // of the last success; zero if there was none
 }
 

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -372,7 +371,7 @@ func (w *worker) inCall(now time.Time) time.Duration {
 // device returns the status of device i. It may be called from any goroutine.
 func (w *worker) device(i int, now time.Time) DeviceStatus {
 	o := w.outcomes[i].Load()
-	st := DeviceStatus{Device: w.view.Devices[i], State: o.state, Cause: o.cause, Reason: cmp.Or(o.reason, w.view.Devices[i].Unread)}
+	st := DeviceStatus{Device: w.view.Devices[i], State: o.state, Cause: o.cause, Reason: o.reason}
 	if t := w.lastGood[i].Load(); t != 0 {
 		st.LastSample = time.Unix(0, t)
 	}

@@ -3,7 +3,6 @@ package signs
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"time"
 
 	"warpgauge/pkg/collector"
@@ -76,16 +75,19 @@ func meanOf(of int) use {
 }
 
 // slowdowns has the clock event reasons of each cause. Heat and the power brake also set hw_slowdown, so the first cause counts.
-var slowdowns = [...]uint64{1<<5 | 1<<6, 1 << 7, field.ThrottlingReasons}
+var slowdowns = [...]struct {
+	reasons uint64
+	cause   string
+}{{1<<5 | 1<<6, "heat"}, {1 << 7, "the power brake"}, {field.ThrottlingReasons, "the hardware"}}
 
 // addReasons adds the duration that a row covers if a fault or heat holds the clocks down meanwhile.
 func addReasons(d *device, v, _ float64) {
 	if v >= 1<<32 {
 		return
 	}
-	for i, reasons := range slowdowns {
+	for i, s := range slowdowns {
 		seconds := 0.0
-		if uint64(v)&reasons != 0 {
+		if uint64(v)&s.reasons != 0 {
 			seconds, v = time.Duration(d.since).Seconds(), 0
 		}
 		d.slowed[i].add(d.sampled, seconds)
@@ -95,7 +97,10 @@ func addReasons(d *device, v, _ float64) {
 // derive computes the readings that depend only on the device's own rows.
 func (d *device) derive(now int64) {
 	if d.slowed[0] != (hour{}) { // its clock event reasons are read
-		d.values[field.ThrottledTime] = d.slowed[0].total(now) + d.slowed[1].total(now) + d.slowed[2].total(now)
+		d.values[field.ThrottledTime] = 0
+		for i := range d.slowed {
+			d.values[field.ThrottledTime] += d.slowed[i].total(now)
+		}
 	}
 	if worst := d.links.worst; worst != nil {
 		d.values[field.LinkBudgetUsed] = worst.links.share
@@ -108,8 +113,13 @@ func (d *device) describe(of field.Derived) string {
 	case of == field.LinkBudgetUsed && worst != nil:
 		return fmt.Sprintf("link %s: %.2g times the budget of an hour for %s", cmp.Or(worst.Label("nvlink"), "all"), worst.links.share, linkNames[worst.links.kind])
 	case of == field.ThrottledTime:
-		longest := slices.MaxFunc([]int{0, 1, 2}, func(a, b int) int { return cmp.Compare(d.slowed[a].total(d.sampled), d.slowed[b].total(d.sampled)) })
-		return fmt.Sprintf("clocks were held down for %.0f s of the last hour, most by %s", d.values[of], [...]string{"heat", "the power brake", "the hardware"}[longest])
+		longest := 0
+		for i := range slowdowns {
+			if d.slowed[i].total(d.sampled) > d.slowed[longest].total(d.sampled) {
+				longest = i
+			}
+		}
+		return fmt.Sprintf("clocks were held down for %.0f s of the last hour, longest by %s", d.values[of], slowdowns[longest].cause)
 	case of == field.ClockLag:
 		return fmt.Sprintf("the clock is %.0f %% below the median of GPUs with the same work", 100*d.values[of])
 	}

@@ -176,7 +176,7 @@ func TestCauseOfThrottling(t *testing.T) {
 		r.gpus[2].values[field.ClockEventReasons] = reasons
 		r.run(time.Duration(minutes) * time.Minute)
 	}
-	testkit.Equal(t, "evidence", "clocks were held down for 720 s of the last hour, most by heat", r.Evidence("GPU-2", field.ThrottledTime))
+	testkit.Equal(t, "evidence", "clocks were held down for 720 s of the last hour, longest by heat", r.Evidence("GPU-2", field.ThrottledTime))
 }
 
 // TestSignMetric: warpgauge_sign_active shows the signs of boards.

@@ -84,7 +84,10 @@ func (n *node) device(d *session.Device) apiv1.Device {
 			out.Since = known(since)
 		}
 	}
-	out.Status = apiv1.Status{Word: out.State, Why: cmp.Or(d.Reason, string(d.Cause)), Since: out.Since}
+	if d.State == session.Up {
+		out.Reason = dev.Unread
+	}
+	out.Status = apiv1.Status{Word: out.State, Why: cmp.Or(out.Reason, string(d.Cause)), Since: out.Since}
 	if v := n.verdicts[dev.ID]; v != nil && (v.State >= events.Degraded || v.State == events.Unknown && d.State == session.Up) {
 		word := map[bool]string{true: v.Reason}[v.State == events.Unknown] // stalled, as without a verdict
 		out.Status = apiv1.Status{Word: cmp.Or(word, v.State.String()), Why: cmp.Or(v.Text, v.Reason), Since: known(v.Since)}

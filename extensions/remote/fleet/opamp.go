@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"cmp"
 	"io"
 	"net/http"
 	"net/netip"
@@ -48,22 +47,25 @@ func (s *Server) agents(login *Login) *http.Server {
 			http.Error(w, "a bearer token is needed, or this one is unknown", http.StatusUnauthorized)
 			return
 		}
-		places := map[string]int{" all": maxHTTPRequests, who.name: maxOfOne}
+		key, most := who.name, maxOfOne
 		if who.shared {
 			from, _ := netip.ParseAddrPort(r.RemoteAddr)
 			network, _ := from.Addr().Unmap().Prefix(min(64, from.Addr().Unmap().BitLen())) // one machine may own a /64 of IPv6
-			places = map[string]int{" all": maxHTTPRequests, " shared": maxHTTPRequests / 2, who.name + " " + network.String(): maxOfMany}
+			key, most = who.name+" "+network.String(), maxOfMany
 		}
-		if !slots.add(1, places) {
+		if !slots.add(1, who.shared, key, most) {
 			s.refuse(refusedBusy)
 			w.Header().Set("Retry-After", "30")
 			http.Error(w, "too many requests at once", http.StatusServiceUnavailable)
 			return
 		}
-		defer slots.add(-1, places)
+		defer slots.add(-1, who.shared, key, most)
 		var m protobufs.AgentToServer
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxMessage))
-		if err = cmp.Or(err, proto.Unmarshal(body, &m)); err != nil {
+		if err == nil {
+			err = proto.Unmarshal(body, &m)
+		}
+		if err != nil {
 			s.refuse(refusedMessage)
 			http.Error(w, "no OpAMP message", http.StatusBadRequest)
 			return
@@ -80,25 +82,25 @@ func (s *Server) agents(login *Login) *http.Server {
 	return s.bounded(mux, 2*messageWithin)
 }
 
-// slots bounds parallel requests: one agent that sends slowly keeps no place from others, nor do shared credentials.
+// slots bounds parallel requests: one slow agent, or all agents with shared credentials, cannot take every place.
 type slots struct {
-	mu sync.Mutex
-	of map[string]int
+	mu          sync.Mutex
+	all, shared int
+	of          map[string]int // by credential
 }
 
-// add counts requests that begin or end in places with a limit, and reports whether a new one may begin.
-func (s *slots) add(n int, places map[string]int) bool {
+// add counts requests that begin or end, and reports whether a new one may begin.
+func (s *slots) add(n int, shared bool, key string, most int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for of, most := range places {
-		if n > 0 && s.of[of] >= most {
-			return false
-		}
+	if n > 0 && (s.all >= maxHTTPRequests || shared && s.shared >= maxHTTPRequests/2 || s.of[key] >= most) {
+		return false
 	}
-	for of := range places {
-		if s.of[of] += n; s.of[of] == 0 {
-			delete(s.of, of)
-		}
+	if s.all += n; shared {
+		s.shared += n
+	}
+	if s.of[key] += n; s.of[key] == 0 {
+		delete(s.of, key)
 	}
 	return true
 }

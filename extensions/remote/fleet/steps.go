@@ -53,8 +53,7 @@ func (c *core) planned(name string) *Cohort {
 // tick starts, advances and stops rollouts.
 func (c *core) tick(now time.Time) {
 	passed := min(now.Sub(c.ticked).Seconds(), 5) // after a suspension the process has not watched its agents
-	c.ticked = now
-	if c.unsaved {
+	if c.ticked = now; c.unsaved {
 		_ = c.save(now) // saveErr records the error
 	}
 	for _, cohort := range c.plan.Cohorts {

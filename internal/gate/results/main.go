@@ -45,7 +45,7 @@ type report struct {
 	output  map[string][]string // of running tests, by package and test
 	tests   []event
 	skipped map[string][]string // tests by package and reason
-	failed  []string            // what failed tests said first: the output of programs comes after it
+	failed  []string            // the first ten lines of each failed test, printed last so that the output of programs does not hide them
 }
 
 func newReport(w io.Writer) *report {

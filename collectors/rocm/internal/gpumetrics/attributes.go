@@ -165,7 +165,7 @@ func (m *Metrics) attributes(file []byte, partition int, keep func(Field) bool) 
 	list := file[listHeaderSize:]
 	for n := binary.LittleEndian.Uint32(file[headerSize:]); n > 0; n-- {
 		word, values, rest, ok := next(list)
-		if !ok && width(word) == 0 { // the size of its values is not known
+		if !ok && width(word) == 0 { // the size of its values is unknown, so the rest of the list cannot be read
 			m.leaveOut(word)
 			return nil
 		} else if !ok {
