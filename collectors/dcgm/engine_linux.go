@@ -109,8 +109,7 @@ func (e *engine) start(lib *dl.Library, o Options) error {
 	return explain(o, e.dial(a, o.ConnectTimeout))
 }
 
-// embed starts an engine inside this process. logFile "" disables its log. It must never be "-", which is file
-// descriptor 1.
+// embed starts an engine inside this process. logFile "" disables its log. It must never be "-", which is file descriptor 1.
 func (e *engine) embed(logFile string, severity int) error {
 	e.embedded = true
 	var file *C.char
@@ -156,8 +155,7 @@ func explain(o Options, err error) error {
 	return fmt.Errorf("%w: %w: %s", collector.ErrNotLoaded, err, advice)
 }
 
-// mismatched names the incompatible versions of library and host engine. An engine of DCGM 4.7.1 accepts no other
-// version.
+// mismatched names the incompatible versions of library and host engine. An engine of DCGM 4.7.1 accepts no other version.
 func (e *engine) mismatched(o Options, err error) error {
 	if !isStatus(err, statusVersion) {
 		return err

@@ -40,9 +40,8 @@ func (e *engine) newScratch(room int) scratch {
 	return scratch{(*C.wg_value2)(e.alloc(C.size_t(max(room, 1)) * C.sizeof_wg_value2)), room}
 }
 
-// latest reads the newest values of all fields of all entities in one call, from the engine's cache or live from the
-// driver. Shape: len(cells) = len(entities) × len(fields) ≤ the room of s, entity by entity. It allocates nothing unless
-// it fails.
+// latest reads the newest values of all fields of all entities in one call, from the engine's cache or live from the driver.
+// Shape: len(cells) = len(entities) × len(fields) ≤ the room of s, entity by entity. It allocates nothing unless it fails.
 func (e *engine) latest(entities []entity, fields []uint16, live bool, s scratch, cells []cell) error {
 	if n := len(entities) * len(fields); n > s.room || n != len(cells) {
 		panic("dcgm: shape of a read")
@@ -51,8 +50,7 @@ func (e *engine) latest(entities []entity, fields []uint16, live bool, s scratch
 		cBool(live), s.values, (*C.wg_cell)(unsafe.Pointer(&cells[0]))))
 }
 
-// live reads numbers from the driver instead of the engine's cache. It needs no watch and takes as long as the driver
-// does.
+// live reads numbers from the driver instead of the engine's cache. It needs no watch and takes as long as the driver does.
 func (e *engine) live(entities []entity, fields []uint16) ([]cell, error) {
 	n := len(entities) * len(fields)
 	if n == 0 {

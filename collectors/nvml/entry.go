@@ -135,8 +135,7 @@ func listBusy(f unsafe.Pointer, d nvml.Device, since uint64, buf []byte, count i
 	return int(n), nvml.Return(code)
 }
 
-// newSamplesReader returns a reader that calls nvmlDeviceGetSamples at f. go-nvml's method makes two calls and
-// allocates.
+// newSamplesReader returns a reader that calls nvmlDeviceGetSamples at f. go-nvml's method makes two calls and allocates.
 func newSamplesReader(f unsafe.Pointer, d nvml.Device) samplesReader {
 	dev, head := raw(d), new([2]uint32)
 	return func(kind nvml.SamplingType, since uint64, into []nvml.Sample) (int, nvml.ValueType, nvml.Return) {

@@ -35,9 +35,8 @@ func (f Format) String() string {
 	return [...]string{Text: "text", OpenMetrics: "openmetrics", Protobuf: "protobuf"}[f]
 }
 
-// ContentType returns the value of the Content-Type header for pages of the format. It has no escaping
-// parameter: every name on our pages is valid in the legacy character set, so all escaping schemes give the
-// same page.
+// ContentType returns the value of the Content-Type header for pages of the format. It has no escaping parameter: every name
+// on our pages is valid in the legacy character set, so all escaping schemes give the same page.
 func (f Format) ContentType() string {
 	return [...]string{
 		Text:        "text/plain; version=0.0.4; charset=utf-8",

@@ -169,9 +169,8 @@ func containerOf(part string) (id string, monitor bool) {
 
 // jobOf returns the number of the job whose group is the last of groups. Slurm's groups are
 // /slurm/uid_<n>/job_<n>/step_<n>/… (v1; /slurm_<node> if a machine has several slurmd) and
-// /system.slice/slurmstepd.scope/job_<n>/… (v2; <node>_slurmstepd.scope). The same names elsewhere are not Slurm's.
-// relative means that we may be in system.slice ourselves, so that it is invisible. Source:
-// https://slurm.schedmd.com/cgroup_v2.html
+// /system.slice/slurmstepd.scope/job_<n>/… (v2; <node>_slurmstepd.scope). The same names elsewhere are not Slurm's. relative
+// means that we may be in system.slice ourselves, so that it is invisible. Source: https://slurm.schedmd.com/cgroup_v2.html
 func jobOf(groups []string, relative bool) string {
 	path := strings.Join(groups, "/")
 	if job := submatch(jobGroup, path); job != "" || !relative {

@@ -164,8 +164,7 @@ func (k *Keeper) current() *table {
 // rebuild joins the latest inputs, unless the table already matches them. It must be called with mu held.
 func (k *Keeper) rebuild(v *view.View) {
 	last, in := k.table.Load(), k.inputs()
-	from := in.source(v)
-	if last.from == from {
+	if last.from == in.source(v) {
 		return
 	}
 	start := time.Now()

@@ -2,9 +2,11 @@ package server
 
 import (
 	"crypto/tls"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,14 +16,11 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// connections evicts a connection when there are more than the limit, so that clients that send or read nothing cannot
-// keep others out. It picks the lowest rank: among connections without a request the address with the most of them, then the one
-// whose state has been unchanged for the longest time. Its reads and writes fail, so that net/http closes it now or when its handler
-// returns. Until then it occupies a slot of netutil.LimitListener, which has an eighth more than the limit, so that
-// handlers that do not end are bounded, too.
-//
-// With TLS, an address has a lower limit of connections without a request, because each handshake takes at least 1 ms
-// of CPU.
+// connections evicts a connection when there are more than the limit, so that clients that send or read nothing cannot keep
+// others out. It picks the lowest rank: among connections without a request the address with the most of them, then the one
+// whose state has been unchanged for the longest time. Its reads and writes fail, so net/http closes it now or when its
+// handler returns. Until then it keeps a slot of netutil.LimitListener, which has an eighth more than the limit. With TLS,
+// an address has a lower limit of connections without a request, because each handshake takes at least 1 ms of CPU.
 type connections struct {
 	limit   int // MaxConnections
 	evicted prometheus.Counter
@@ -30,13 +29,22 @@ type connections struct {
 
 	mu       sync.Mutex
 	open     map[net.Conn]*connection   // until net/http has closed them
+	hosts    map[netip.Prefix]*host     // with open connections
 	answered map[netip.Prefix]time.Time // last, of an address
+	total    int                        // open and not evicted
 	changes  uint64
 	silent   int // limit of connections without a request per address
 }
 
+// host is an address. Its counts are of connections that are not evicted.
+type host struct {
+	address       netip.Prefix
+	open, unasked int
+	answered      time.Time // last
+}
+
 type connection struct {
-	address netip.Prefix
+	*host
 	changed uint64 // connections.changes at the last change of state
 	since   time.Time
 	active  bool // from the end of a request's header to the end of its answer
@@ -61,8 +69,8 @@ const (
 	maxKnown      = 4096        // addresses
 )
 
-func (c *connections) rank(v *connection, now time.Time) int {
-	age, lately := now.Sub(v.since), now.Sub(c.answered[v.address]) < 2*scrapedWithin
+func (v *connection) rank(now time.Time) int {
+	age, lately := now.Sub(v.since), now.Sub(v.answered) < 2*scrapedWithin
 	switch {
 	case !v.asked && age >= grace:
 		return silent
@@ -85,7 +93,7 @@ const warnEvery = time.Minute
 const maxHandshakes = 64
 
 func newConnections(limit int, evicted prometheus.Counter, log *zap.Logger) *connections {
-	return &connections{limit: limit, silent: limit, evicted: evicted, log: log, warn: rate.Sometimes{Interval: warnEvery}, open: map[net.Conn]*connection{}, answered: map[netip.Prefix]time.Time{}}
+	return &connections{limit: limit, silent: limit, evicted: evicted, log: log, warn: rate.Sometimes{Interval: warnEvery}, open: map[net.Conn]*connection{}, hosts: map[netip.Prefix]*host{}, answered: map[netip.Prefix]time.Time{}}
 }
 
 // Bound limits the connections of an HTTP server as the exporter's are: those that do nothing go first.
@@ -109,24 +117,31 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	v, now := c.open[conn], time.Now()
 	if v != nil && v.active && !v.evicted && now.Sub(v.since) < grace {
 		if _, before := c.answered[v.address]; !before && len(c.answered) >= maxKnown {
-			oldest := v.address
-			for some, at := range c.answered {
-				if last, known := c.answered[oldest]; !known || at.Before(last) {
-					oldest = some
-				}
-			}
-			delete(c.answered, oldest)
+			older := func(a, b netip.Prefix) int { return c.answered[a].Compare(c.answered[b]) }
+			delete(c.answered, slices.MinFunc(slices.Collect(maps.Keys(c.answered)), older))
 		}
-		c.answered[v.address] = now
+		c.answered[v.address], v.answered = now, now
 	}
 	switch {
 	case state == http.StateNew:
-		v = &connection{address: addressOf(conn.RemoteAddr().String()), changed: c.changes, since: now}
+		address := addressOf(conn.RemoteAddr().String())
+		h := c.hosts[address]
+		if h == nil {
+			h = &host{address: address, answered: c.answered[address]}
+			c.hosts[address] = h
+		}
+		v = &connection{host: h, changed: c.changes, since: now}
 		c.open[conn] = v
-		c.evictLocked(conn)
+		c.tally(v, 1)
+		c.evictLocked(conn, now)
 	case state == http.StateClosed || state == http.StateHijacked:
-		delete(c.open, conn)
+		if delete(c.open, conn); v != nil && !v.evicted {
+			c.tally(v, -1)
+		}
 	case !v.evicted:
+		if !v.asked {
+			v.unasked--
+		}
 		v.active, v.asked, v.changed, v.since = state == http.StateActive, true, c.changes, now
 	case state == http.StateActive: // its header was received before the eviction
 		end(conn)
@@ -135,41 +150,43 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	}
 }
 
+// tally counts a connection that comes or goes.
+func (c *connections) tally(v *connection, n int) {
+	c.total += n
+	if v.open += n; v.open == 0 {
+		delete(c.hosts, v.address)
+	}
+	if !v.asked {
+		v.unasked += n
+	}
+}
+
 // evictLocked evicts one connection if there are too many, or too many without a request from the newest's address. A client
 // whose idle connection goes opens another one for its next scrape.
-func (c *connections) evictLocked(newest net.Conn) {
-	now, address, total := time.Now(), c.open[newest].address, 0
-	all, unasked := map[netip.Prefix]int{}, map[netip.Prefix]int{}
-	for _, v := range c.open {
-		if !v.evicted {
-			total++
-			all[v.address]++
-			if !v.asked {
-				unasked[v.address]++
-			}
-		}
-	}
-	if total <= c.limit && unasked[address] <= c.silent {
+func (c *connections) evictLocked(newest net.Conn, now time.Time) {
+	from := c.open[newest].host
+	if c.total <= c.limit && from.unasked <= c.silent {
 		return
 	}
 	victim, lowest, most := newest, answering+1, 0
 	for conn, v := range c.open {
-		rank, share := c.rank(v, now), fairShare
-		if !v.asked {
-			share = max(share, unasked[v.address])
-		}
-		if all[v.address] > max(fairShare, c.limit/8) {
-			rank = min(rank, slow)
-		}
-		if v.evicted || conn == newest || rank > lowest || total <= c.limit && (v.address != address || v.asked) {
+		if v.evicted || conn == newest || c.total <= c.limit && (v.host != from || v.asked) {
 			continue
 		}
-		if rank < lowest || share > most || share == most && v.changed < c.open[victim].changed {
+		rank, share := v.rank(now), fairShare
+		if !v.asked {
+			share = max(share, v.unasked)
+		}
+		if v.open > max(fairShare, c.limit/8) {
+			rank = min(rank, slow)
+		}
+		if rank < lowest || rank == lowest && (share > most || share == most && v.changed < c.open[victim].changed) {
 			victim, lowest, most = conn, rank, share
 		}
 	}
 	v := c.open[victim]
 	v.evicted = true
+	c.tally(v, -1)
 	end(victim)
 	c.evicted.Inc()
 	c.warn.Do(func() {

@@ -10,8 +10,7 @@ package dl
 #include <link.h>
 #include <stdlib.h>
 
-// dl_path returns the file behind a handle, or NULL. The text belongs to the
-// loader and lives as long as the handle.
+// dl_path returns the file behind a handle, or NULL. The text belongs to the loader and lives as long as the handle.
 static const char *dl_path(void *handle) {
 	struct link_map *m = NULL;
 	if (dlinfo(handle, RTLD_DI_LINKMAP, &m) != 0 || m == NULL)
@@ -37,9 +36,8 @@ type Library struct {
 	handle unsafe.Pointer // nil after Close
 }
 
-// Open loads the first of names (sonames or paths) that the loader accepts, with lazy binding and private symbols. If
-// none loads, the error is an *OpenError with the loader's message for each. It may take as long as the library's
-// constructors.
+// Open loads the first of names (sonames or paths) that the loader accepts, with lazy binding and private symbols. If none
+// loads, the error is an *OpenError with the loader's message for each. It may take as long as the library's constructors.
 func Open(names []string) (*Library, error) {
 	var failed OpenError
 	for _, name := range names {
