@@ -43,16 +43,13 @@ type Source interface {
 
 	// Sample reads the due columns into row.
 	// Shape: len(row) = len(due) = len(Columns()); row[i] belongs to column i.
-	// Unit: that of the column's field.Descriptor. A blank reading (not
-	// supported, no permission, vendor's sentinel) is NaN, never 0.
-	// On entry row[i] holds the last value; cells with due[i] false keep it.
-	// Cells of event columns (Descriptor.Event) are NaN on entry.
-	// Neither slice is kept after return. No allocation in steady state.
-	// Errors: ErrDeviceLost, ErrStalled, ErrHung or any other error concern all devices
-	// of the source, unless wrapped in a DeviceError (join several with errors.Join):
-	// the devices not named were sampled. ErrColumnsChanged and
-	// ErrOutdated request another session: devices, columns or labels have changed, or
-	// the library no longer fits the driver.
+	// Unit: that of the column's field.Descriptor. A blank reading (not supported, no permission, vendor's sentinel) is
+	// NaN, never 0.
+	// On entry row[i] holds the last value; cells with due[i] false keep it. Cells of event columns (Descriptor.Event) are
+	// NaN on entry. Neither slice is kept after return. No allocation in steady state.
+	// Errors: ErrDeviceLost, ErrStalled, ErrHung or any other error concern all devices of the source, unless wrapped in a
+	// DeviceError (join several with errors.Join): the devices not named were sampled. ErrColumnsChanged and ErrOutdated
+	// request another session: devices, columns or labels have changed, or the library no longer fits the driver.
 	Sample(row []float64, due []bool) error
 }
 

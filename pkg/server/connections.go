@@ -59,6 +59,7 @@ const (
 	young            // without a request
 	slow             // the answer takes long, or the address is new
 	known            // its address was answered lately
+	greeting         // such an address has opened it for a request
 	answering        // such an address is being answered
 )
 
@@ -80,6 +81,8 @@ func (v *connection) rank(now time.Time) int {
 		return slow
 	case lately && v.active:
 		return answering
+	case lately && !v.asked:
+		return greeting
 	case lately:
 		return known
 	}

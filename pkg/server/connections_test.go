@@ -96,10 +96,10 @@ func TestEviction(t *testing.T) {
 		}
 		testkit.Equal(t, "connections that are open at the end", 0, c.count())
 		testkit.Equal(t, "evicted", 8.0, counterValue(t, c.evicted))
-		c.limit = 2
-		asks, waits := open("192.0.2.4:3", http.StateActive), open("192.0.2.5:3", answers...)
+		c.limit = 3
+		asks, _, waits := open("192.0.2.4:3", http.StateActive), open("192.0.2.4:4"), open("192.0.2.5:3", answers...)
 		open("192.0.2.5:4", answers...)
-		goes(waits) // not the older one, which is being answered
+		goes(waits) // not the older ones, of which one is being answered and one is about to ask
 		for i := range 2 * maxKnown {
 			c.answered[addressOf(fmt.Sprintf("10.%d.%d.1:1", i/256, i%256))] = time.Now().Add(-time.Second)
 		}
