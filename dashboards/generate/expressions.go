@@ -74,11 +74,11 @@ func rateOnce(series, label string) string {
 	return `max without (job) (` + rateBy(`cluster, job, instance, UUID, GPU_I_ID`+label, series+sel) + `)`
 }
 
-// native does the same for native histograms: of two exporters' rates it takes the one with more samples.
+// native does the same for native histograms: of two exporters it takes the one with more scrapes.
 func native(histogram string) string {
 	const board, by = `(cluster, instance, UUID, GPU_I_ID) `, `(cluster, job, instance, UUID, GPU_I_ID) `
 	rate := `rate(sum by ` + by + `(` + histogram + sel + ` and topk by ` + by + `(1, count without (le) (` + histogram + sel + `)))[$__rate_interval:$step])`
-	return `sum(` + rate + ` and topk by ` + board + `(1, histogram_count(` + rate + `)))`
+	return `sum(` + rate + ` and topk by ` + board + `(1, max by ` + by + `(count_over_time(` + histogram + sel + `[$__rate_interval]))))`
 }
 
 // buckets returns a histogram for a heatmap. A gauge can have a native histogram's name (DCGM 4.7), but it has no quantile.
