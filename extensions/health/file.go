@@ -133,11 +133,11 @@ func (w *Watch) open(now time.Time) *files {
 	data, err := out.Read(fileName, maxFile)
 	if data != nil {
 		if err = w.restore(data); err != nil {
-			err = errors.Join(err, out.Write(fileFormer, data)) // a newer exporter may come back
+			err = errors.Join(fmt.Errorf("%w; %s has a copy", err, fileFormer), out.Write(fileFormer, data)) // a newer exporter may come back
 		}
 	}
 	if err != nil {
-		w.log.Warn("cannot restore the health of devices; starting without it and keeping a copy, "+fileFormer, zap.String("directory", w.o.Store.Path), zap.Error(err))
+		w.log.Warn("cannot restore the health of devices; starting without it", zap.String("directory", w.o.Store.Path), zap.Error(err))
 	}
 	return out
 }
