@@ -41,8 +41,7 @@ func startNode(b *testing.B, script string, interval time.Duration) *node {
 	spec, err := fake.ParseSpec(strings.NewReader(script))
 	must(b, err)
 	v := exporter.Vendor{Name: fake.Name, Simulated: true}
-	v.Open, err = fake.Factory(fake.Options{Profile: "dgx-h100", Spec: spec})
-	must(b, err)
+	v.Open = testkit.Get(fake.Factory(fake.Options{Profile: "dgx-h100", Spec: spec}))(b)
 	address := freeAddress(b)
 	simulated := exportertest.Node{Vendors: []exporter.Vendor{v}, CSV: string(etc.DefaultCounters()), Args: []string{
 		"--enable-only=fake", "--address=" + address, fmt.Sprintf("--collect-interval=%d", interval.Milliseconds()), "--slow-interval=1h",
@@ -69,8 +68,7 @@ func startNode(b *testing.B, script string, interval time.Duration) *node {
 
 func freeAddress(b *testing.B) string {
 	b.Helper()
-	port, err := loopback.Reserve()
-	must(b, err)
+	port := testkit.Get(loopback.Reserve())(b)
 	b.Cleanup(func() { _ = port.Close() })
 	return port.Address()
 }
@@ -123,8 +121,7 @@ func BenchmarkHungGPU(b *testing.B) {
 	time.Sleep(time.Second) // GPU 3 hangs now
 	timed := func(n *node) time.Duration {
 		start := time.Now()
-		_, err := get(c, n.url)
-		must(b, err)
+		testkit.Get(get(c, n.url))(b)
 		return time.Since(start)
 	}
 	var with, without []time.Duration

@@ -11,6 +11,7 @@ import (
 	"warpgauge/collectors/rocm/rocmtest"
 	"warpgauge/collectors/rocm/rocmtest/smitest"
 	"warpgauge/etc"
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
@@ -37,8 +38,7 @@ func BenchmarkAMDTick(b *testing.B) {
 				o.Library = l.Path
 			}
 			c := rocm.New(o)
-			sources, err := c.Open(b.Context(), list)
-			must(b, err)
+			sources := testkit.Get(c.Open(b.Context(), list))(b)
 			defer c.Close()
 			var rows [][]float64
 			var all, fast [][]bool

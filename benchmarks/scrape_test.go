@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"warpgauge/internal/testkit"
 )
 
 // BenchmarkScrape measures requests over open loopback connections to the exporter, without new rows, and to a plain
@@ -79,8 +81,7 @@ func bareHandler(b *testing.B, page []byte) string {
 		h.Set("Content-Length", length)
 		w.Write(page)
 	})}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(b, err)
+	l := testkit.Get(net.Listen("tcp", "127.0.0.1:0"))(b)
 	go srv.Serve(l)
 	b.Cleanup(func() { srv.Close() })
 	return "http://" + l.Addr().String() + "/metrics"

@@ -83,8 +83,7 @@ func dashboards(t *testing.T) map[string]dashboard {
 	}
 	out := map[string]dashboard{}
 	for _, f := range files {
-		b, err := os.ReadFile(f)
-		must(t, err)
+		b := testkit.Get(os.ReadFile(f))(t)
 		d := dashboard{text: string(b)}
 		if err := json.Unmarshal(b, &d); err != nil {
 			t.Fatalf("parse %s: %v", f, err)
@@ -108,8 +107,7 @@ func known(t *testing.T) func(string) bool {
 		Groups []struct{ Rules []struct{ Record string } }
 	}
 	for _, file := range []string{"recording.yml", "recording-native.yml"} {
-		text, err := os.ReadFile("../deploy/prometheus/rules/" + file)
-		must(t, err)
+		text := testkit.Get(os.ReadFile("../deploy/prometheus/rules/" + file))(t)
 		must(t, yaml.Unmarshal(text, &rules))
 		for _, g := range rules.Groups {
 			for _, r := range g.Rules {
@@ -267,8 +265,8 @@ func (p *promtoolTest) run(t *testing.T, series map[string]string) {
 	for selector, values := range series {
 		input = append(input, map[string]string{"series": selector, "values": values})
 	}
-	file, err := yaml.Marshal(map[string]any{"evaluation_interval": "1h", "tests": []any{map[string]any{"interval": "1m", "input_series": input, "promql_expr_test": p.tests}}})
-	must(t, err)
+	file := testkit.Get(yaml.Marshal(map[string]any{"evaluation_interval": "1h",
+		"tests": []any{map[string]any{"interval": "1m", "input_series": input, "promql_expr_test": p.tests}}}))(t)
 	path := filepath.Join(t.TempDir(), "dashboards_test.yml")
 	must(t, os.WriteFile(path, file, 0o600))
 	if out, err := exec.Command(programtest.Find(t, "promtool"), "test", "rules", path).CombinedOutput(); err != nil {

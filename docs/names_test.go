@@ -18,8 +18,7 @@ import (
 // read returns a file of the repository.
 func read(t *testing.T, path string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", path))
-	testkit.Must(t, err)
+	text := testkit.Get(os.ReadFile(filepath.Join("..", path)))(t)
 	return string(text)
 }
 

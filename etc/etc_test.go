@@ -13,8 +13,7 @@ import (
 
 func read(t *testing.T, name string) []byte {
 	t.Helper()
-	text, err := etc.Files().ReadFile(name)
-	testkit.Must(t, err)
+	text := testkit.Get(etc.Files().ReadFile(name))(t)
 	return text
 }
 

@@ -56,8 +56,7 @@ func get(t *testing.T, url string) (text string, code int) {
 	r, err := client.Get(url)
 	must(t, err)
 	defer r.Body.Close()
-	body, err := io.ReadAll(r.Body)
-	must(t, err)
+	body := testkit.Get(io.ReadAll(r.Body))(t)
 	return string(body), r.StatusCode
 }
 

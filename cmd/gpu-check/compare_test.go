@@ -30,8 +30,7 @@ func TestNumberOf(t *testing.T) {
 
 func pageOf(t *testing.T, text string) page {
 	t.Helper()
-	p, err := readPage(strings.NewReader(text))
-	testkit.Must(t, err)
+	p := testkit.Get(readPage(strings.NewReader(text)))(t)
 	return p
 }
 
@@ -75,9 +74,8 @@ func TestCompare(t *testing.T) {
 
 // TestXML checks that of several elements with the same path, as of processes, the first is read.
 func TestXML(t *testing.T) {
-	all, err := parseXML([]byte(`<?xml version="1.0" ?><!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v12.dtd"><nvidia_smi_log><gpu><uuid>U</uuid>` +
-		`<processes><process_info><pid>7</pid></process_info><process_info><pid>8</pid></process_info></processes></gpu></nvidia_smi_log>`))
-	testkit.Must(t, err)
+	all := testkit.Get(parseXML([]byte(`<?xml version="1.0" ?><!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v12.dtd"><nvidia_smi_log><gpu><uuid>U</uuid>` +
+		`<processes><process_info><pid>7</pid></process_info><process_info><pid>8</pid></process_info></processes></gpu></nvidia_smi_log>`)))(t)
 	testkit.Equal(t, "of several processes: is read", "7", all["U"]["xml:processes/process_info/pid"])
 }
 

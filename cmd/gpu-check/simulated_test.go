@@ -36,8 +36,7 @@ func TestSimulatedNode(t *testing.T) {
 		}
 	}
 	t.Setenv("LD_LIBRARY_PATH", dir) // nvidia-smi finds NVML there
-	r, err := run(t.Context(), o)
-	testkit.Must(t, err)
+	r := testkit.Get(run(t.Context(), o))(t)
 	var table bytes.Buffer
 	testkit.Must(t, r.print(&table))
 	if bad := r.failed(); bad > 0 {

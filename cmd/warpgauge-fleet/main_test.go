@@ -118,8 +118,8 @@ func report(t *testing.T, agents, token string) int {
 		IdentifyingAttributes: []*protobufs.KeyValue{{Key: "host.name", Value: &protobufs.AnyValue{Value: &protobufs.AnyValue_StringValue{StringValue: "node-1"}}}},
 	}})
 	must(t, err)
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+agents+fleet.OpAMPPath, bytes.NewReader(m))
-	must(t, err)
+	r := testkit.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+agents+fleet.OpAMPPath,
+		bytes.NewReader(m)))(t)
 	r.Header.Set("Authorization", "Bearer "+token)
 	response, err := (&http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}).Do(r)
 	must(t, err)
@@ -134,8 +134,7 @@ func TestStrangersKeepNoPlace(t *testing.T) {
 	agents, operators := start(t, "--directory="+directory(t, map[string]string{"fleet.yaml": cohorts, "a.csv": list}), "--agents-token-file="+token, "--max-agents=1")
 	for i := range 1200 { // more than twice what the server holds
 		from := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 1+byte(i/200), 1+byte(i%200))}}
-		c, err := from.DialContext(t.Context(), "tcp", []string{agents, operators}[i%2])
-		must(t, err)
+		c := testkit.Get(from.DialContext(t.Context(), "tcp", []string{agents, operators}[i%2]))(t)
 		defer c.Close()
 		if i%4 == 0 {
 			fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n", fleet.OpAMPPath)
@@ -166,8 +165,7 @@ func TestYAML(t *testing.T) {
 
 // TestDocumentedFlags compares the flags in docs/fleet.md with the program's.
 func TestDocumentedFlags(t *testing.T) {
-	page, err := os.ReadFile("../../docs/fleet.md")
-	must(t, err)
+	page := testkit.Get(os.ReadFile("../../docs/fleet.md"))(t)
 	var want, got []string
 	for _, f := range serveCommand(nil).Flags {
 		want = append(want, fmt.Sprintf("| `--%s` | ", f.Names()[0]))
@@ -227,8 +225,7 @@ func TestChart(t *testing.T) {
 	var values struct {
 		Fleet struct{ Directory map[string]string }
 	}
-	text, err := os.ReadFile("../../deploy/helm/values/fleet.yaml")
-	must(t, err)
+	text := testkit.Get(os.ReadFile("../../deploy/helm/values/fleet.yaml"))(t)
 	must(t, yaml.Unmarshal(text, &values))
 	if _, err := fleet.ReadDirectory(directory(t, values.Fleet.Directory), parseYAML); err != nil {
 		t.Error(err)

@@ -8,13 +8,13 @@ import (
 
 	"go.uber.org/zap"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/config"
 )
 
 // TestVariablesOfChildren: no library's list of variables has a prefix that a secret's name could have.
 func TestVariablesOfChildren(t *testing.T) {
-	all, err := vendors(&config.Config{}, time.Now(), zap.NewNop())
-	must(t, err)
+	all := testkit.Get(vendors(&config.Config{}, time.Now(), zap.NewNop()))(t)
 	for _, v := range all {
 		for _, secret := range []string{"NVIDIA_SECRET=", "DCGM_TOKEN=", "NVML_TOKEN=", "KUBERNETES_TOKEN=", "ROCM_TOKEN=", "CUDA_TOKEN=", "AWS_TOKEN="} {
 			if slices.ContainsFunc(v.Environment, func(p string) bool { return strings.HasPrefix(secret, p) }) {

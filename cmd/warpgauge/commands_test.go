@@ -12,6 +12,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/pages"
 )
 
@@ -20,8 +21,7 @@ import (
 func TestCommandsOfPages(t *testing.T) {
 	a := newProgram(exporter.Streams{Out: os.Stderr, Err: os.Stderr}, nil)
 	root := exporter.RootCommand(a)
-	list, err := os.ReadFile("../../etc/default-counters.csv")
-	must(t, err)
+	list := testkit.Get(os.ReadFile("../../etc/default-counters.csv"))(t)
 	// The reader's list from docs/remote.md has no profiling fields, because nodes refuse those from a server.
 	readers := tempFile(t, "readers.csv", regexp.MustCompile(`(?m)^.*_PROF_.*\n`).ReplaceAllString(string(list), ""))
 	ran := map[string]bool{}

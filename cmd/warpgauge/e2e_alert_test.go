@@ -34,8 +34,7 @@ func TestE2EAlerts(t *testing.T) {
 		"-f", file(t, "counters.csv", "DCGM_FI_DEV_GPU_TEMP, gauge, Temperature.\nDCGM_EXP_XID_ERRORS_COUNT, gauge, XIDs.\n"),
 		faults(t, xid.fault("kind: xid, device: 3, xid: 79"), xid.fault("kind: xid, device: 5, xid: 159")))...)
 	kube.Set(pod("train-0", e.uuids(t)["3"]))
-	rules, err := filepath.Abs("../../deploy/prometheus/rules/*.yml")
-	must(t, err)
+	rules := testkit.Get(filepath.Abs("../../deploy/prometheus/rules/*.yml"))(t)
 	server := prometheustest.Start(t, fmt.Sprintf(`global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}
 rule_files: [%q]
 alerting: {alertmanagers: [{static_configs: [{targets: [%q]}]}]}
@@ -109,10 +108,8 @@ func startAlertmanager(t *testing.T, discord, onCall string) (address string) {
 	if err != nil {
 		exe = programtest.Find(t, "prometheus-alertmanager") // Debian's name
 	}
-	root, err := filepath.Abs("../../deploy/alertmanager")
-	must(t, err)
-	shipped, err := os.ReadFile(filepath.Join(root, "alertmanager.yml"))
-	must(t, err)
+	root := testkit.Get(filepath.Abs("../../deploy/alertmanager"))(t)
+	shipped := testkit.Get(os.ReadFile(filepath.Join(root, "alertmanager.yml")))(t)
 	config := string(shipped)
 	for _, change := range [][2]string{
 		{"/etc/prometheus/alertmanager_templates/warpgauge.tmpl", filepath.Join(root, "warpgauge.tmpl")},

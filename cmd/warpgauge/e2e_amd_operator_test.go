@@ -132,8 +132,8 @@ func TestE2EAMDGPUOperator(t *testing.T) {
 // socketClient connects to a socket of the real binary.
 func socketClient(t *testing.T, path string) *grpc.ClientConn {
 	t.Helper()
-	c, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy())
-	must(t, err)
+	c := testkit.Get(grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithNoProxy()))(t)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }

@@ -38,12 +38,10 @@ func TestE2EAttack(t *testing.T) {
 	exe := build(t)
 	seconds := 2
 	if text := os.Getenv("WARPGAUGE_ATTACK_SECONDS"); text != "" {
-		n, err := strconv.Atoi(text)
-		must(t, err)
+		n := testkit.Get(strconv.Atoi(text))(t)
 		seconds = n
 	}
-	hash, err := bcrypt.GenerateFromPassword([]byte("secret"), bcrypt.DefaultCost)
-	must(t, err)
+	hash := testkit.Get(bcrypt.GenerateFromPassword([]byte("secret"), bcrypt.DefaultCost))(t)
 	dir := t.TempDir()
 	writeCertificate(t, dir)
 	write(t, filepath.Join(dir, "users.yml"), "basic_auth_users: {prometheus: "+string(hash)+"}\n")
@@ -173,8 +171,7 @@ func writeCertificate(t *testing.T, dir string) {
 	t.Helper()
 	s := httptest.NewTLSServer(nil)
 	s.Close()
-	private, err := x509.MarshalPKCS8PrivateKey(s.TLS.Certificates[0].PrivateKey)
-	must(t, err)
+	private := testkit.Get(x509.MarshalPKCS8PrivateKey(s.TLS.Certificates[0].PrivateKey))(t)
 	write(t, filepath.Join(dir, "cert.pem"), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})))
 	write(t, filepath.Join(dir, "key.pem"), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})))
 }

@@ -22,8 +22,7 @@ import (
 // daemonSet reads a plain manifest, which was rendered from the chart.
 func daemonSet(t *testing.T, manifest, component string) *appsv1.DaemonSet {
 	t.Helper()
-	b, err := os.ReadFile("../../deploy/kubernetes/" + manifest)
-	must(t, err)
+	b := testkit.Get(os.ReadFile("../../deploy/kubernetes/" + manifest))(t)
 	for _, doc := range regexp.MustCompile(`(?m)^---$`).Split(string(b), -1) {
 		var d appsv1.DaemonSet
 		must(t, yaml.Unmarshal([]byte(doc), &d))

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/programtest"
 )
 
@@ -55,8 +56,7 @@ exec chroot "$root" "$@"
 // run starts the container on a free loopback port and waits until it serves.
 func (c contained) run(t *testing.T, exe string) *exporter {
 	t.Helper()
-	repository, err := filepath.Abs("../..")
-	must(t, err)
+	repository := testkit.Get(filepath.Abs("../.."))(t)
 	args := []string{"--mount", "--propagation=private", "sh", "-eu", file(t, "image.sh", image), t.TempDir(), exe, repository}
 	for _, target := range slices.Sorted(maps.Keys(c.mounts)) {
 		options := ""

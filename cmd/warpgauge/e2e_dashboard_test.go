@@ -13,6 +13,7 @@ import (
 
 	"warpgauge/collectors/dcgm/dcgmtest"
 	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/internal/testkit/programtest"
 	"warpgauge/internal/testkit/programtest/prometheustest"
@@ -40,8 +41,7 @@ func TestE2EDashboards12239(t *testing.T) {
 	exe := build(t)
 	hostname, err := os.Hostname()
 	must(t, err)
-	list, err := filepath.Abs("../../etc/default-counters.csv")
-	must(t, err)
+	list := testkit.Get(filepath.Abs("../../etc/default-counters.csv"))(t)
 	start := func(command []string, names string, args ...string) *exporter {
 		return serveBy(t, command, append(args, "--field-names="+names, "--hostname-label=Hostname", "-c", "200", "-f", list)...)
 	}
@@ -88,8 +88,7 @@ func TestE2EDashboards12239(t *testing.T) {
 // the test.
 func onAMD(t *testing.T, tree, gpus, exe string) []string {
 	t.Helper()
-	script, err := filepath.Abs("../../collectors/rocm/rocmtest/fake-amd-sysfs.sh")
-	must(t, err)
+	script := testkit.Get(filepath.Abs("../../collectors/rocm/rocmtest/fake-amd-sysfs.sh"))(t)
 	if out, err := exec.CommandContext(t.Context(), "bash", script, "-n", "1", "--", "true").CombinedOutput(); err != nil { // in most containers
 		programtest.Missing(t, "unshare", "no mount namespace for %s: %v: %s", filepath.Base(script), err, out)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"warpgauge/collectors/dcgm/dcgmtest"
 	"warpgauge/etc"
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/internal/testkit/golden"
 )
@@ -94,8 +95,7 @@ func TestE2EParity(t *testing.T) {
 	t.Parallel()
 	engine := dcgmtest.New(t, dcgmtest.Config{GPUs: 2})
 	freeze(engine)
-	list, err := filepath.Abs("../../etc/dcp-metrics-included.csv")
-	must(t, err)
+	list := testkit.Get(filepath.Abs("../../etc/dcp-metrics-included.csv"))(t)
 	// Enable the collector by name, because this machine may lack an NVIDIA GPU.
 	x := serving(t, "env", "LD_LIBRARY_PATH="+filepath.Dir(engine.Library()), "WARPGAUGE_ENABLE_DCGM=true", "WARPGAUGE_EXPORTER_METRICS=none",
 		"DCGM_EXPORTER_LISTEN=127.0.0.1:0", "DCGM_EXPORTER_KUBERNETES=true", "NODE_NAME=worker-7", "DCGM_EXPORTER_COLLECTORS="+list,

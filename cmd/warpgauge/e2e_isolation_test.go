@@ -32,8 +32,7 @@ func TestE2EIsolation(t *testing.T) {
 		t.Skip("memory limits and restart times are those of the ordinary build; pkg/supervisor runs under the race detector")
 	}
 	mine := filepath.Join(t.TempDir(), "warpgauge")
-	program, err := os.ReadFile(build(t))
-	must(t, err)
+	program := testkit.Get(os.ReadFile(build(t)))(t)
 	must(t, os.WriteFile(mine, program, 0o700))
 	xid := newTrouble(t)
 	entries := []string{xid.fault("kind: xid, device: 2, xid: 79")}

@@ -71,8 +71,7 @@ func TestE2ENVML(t *testing.T) {
 // simulatedNVML returns a node with its own library; nvmltest.New shares one library in a process.
 func simulatedNVML(t *testing.T) *nvmltest.Node {
 	t.Helper()
-	n, err := nvmltest.Write(t.TempDir(), nvmltest.Config{}, func(err error) { t.Error(err) })
-	must(t, err)
+	n := testkit.Get(nvmltest.Write(t.TempDir(), nvmltest.Config{}, func(err error) { t.Error(err) }))(t)
 	t.Cleanup(func() { must(t, n.Close()) })
 	return n
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/prometheus/common/model"
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/internal/testkit/programtest/prometheustest"
 	kubelet "warpgauge/pkg/kube/kubetest"
@@ -146,8 +147,7 @@ func (n *dashboardNode) serve(t *testing.T, exe, address, names string, k *kubel
 	for _, field := range slices.Sorted(maps.Keys(n.rises)) {
 		fmt.Fprintf(&spec, "- {kind: value, device: all, field: %s, value: 0, rise: %v}\n", field, n.rises[field])
 	}
-	list, err := filepath.Abs("../../etc/" + n.list)
-	must(t, err)
+	list := testkit.Get(filepath.Abs("../../etc/" + n.list))(t)
 	args := []string{exe, "--address=" + address, "--enable-only=fake", "-f", list, "-c", "200", "--slow-interval=200ms", "--field-names=" + names, "--fake-profile=" + n.profile, fmt.Sprintf("--fake-devices=%d", n.gpus), fmt.Sprintf("--fake-seed=%d", n.seed), "--fake-spec=" + file(t, n.name+".yaml", spec.String()), "--process-values=false"}
 	if k != nil {
 		args = append(args, withKubelet(k.Socket(), "--kubernetes-virtual-gpus")...)
@@ -175,8 +175,7 @@ type dashboardView struct{ file, instance, gpu string }
 // read returns the dashboard, without rows, and its variables' values.
 func (v dashboardView) read(t *testing.T, job string) (d ownDashboard, chosen *strings.Replacer) {
 	t.Helper()
-	text, err := os.ReadFile("../../dashboards/" + v.file + ".json")
-	must(t, err)
+	text := testkit.Get(os.ReadFile("../../dashboards/" + v.file + ".json"))(t)
 	must(t, json.Unmarshal(text, &d))
 	d.Panels = slices.DeleteFunc(d.Panels, func(p ownPanel) bool { return p.Type == "row" })
 	for i := range d.Panels {
@@ -251,8 +250,7 @@ var numberLine = regexp.MustCompile(`^\t *(.*?) *= (\S+)(?: to (\S+))?$`)
 // panelNumbers reads testdata/dashboards.txt: numbers by view and panel, then by series name.
 func panelNumbers(t *testing.T) map[string]map[string]numbers {
 	t.Helper()
-	text, err := os.ReadFile("testdata/dashboards.txt")
-	must(t, err)
+	text := testkit.Get(os.ReadFile("testdata/dashboards.txt"))(t)
 	out, at := map[string]map[string]numbers{}, ""
 	for line := range strings.SplitSeq(string(text), "\n") {
 		if strings.TrimSpace(line) == "" || strings.HasPrefix(line, "#") {
@@ -266,8 +264,7 @@ func panelNumbers(t *testing.T) map[string]map[string]numbers {
 		}
 		low, err := strconv.ParseFloat(m[2], 64)
 		must(t, err)
-		high, err := strconv.ParseFloat(cmp.Or(m[3], m[2]), 64)
-		must(t, err)
+		high := testkit.Get(strconv.ParseFloat(cmp.Or(m[3], m[2]), 64))(t)
 		out[at][m[1]] = numbers{low, high}
 	}
 	return out
@@ -538,8 +535,7 @@ func TestE2EDashboardsThroughChanges(t *testing.T) {
 // fast copies the rules without their intervals, which are too long for a test.
 func fast(t *testing.T, rules string) string {
 	t.Helper()
-	text, err := os.ReadFile(rules)
-	must(t, err)
+	text := testkit.Get(os.ReadFile(rules))(t)
 	lines := slices.DeleteFunc(strings.Split(string(text), "\n"), func(l string) bool { return strings.HasPrefix(l, "    interval:") })
 	// The first full minute with samples can begin more than a minute later. Rates are those of the panels' windows.
 	return file(t, "rules.yml", strings.NewReplacer("[5m:1m]", "[10s:1s]", ":1m]", ":1s]").Replace(strings.Join(lines, "\n")))

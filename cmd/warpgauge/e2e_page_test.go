@@ -183,8 +183,7 @@ func (e *exporter) scrape(t *testing.T, accept string) page {
 	if a.code != http.StatusOK {
 		t.Fatalf("GET /metrics: status %d\n%s", a.code, a.body)
 	}
-	p, err := parse(a)
-	must(t, err)
+	p := testkit.Get(parse(a))(t)
 	return p
 }
 

@@ -45,16 +45,14 @@ var (
 // build returns the binary, with the race detector if the tests have it.
 func build(t *testing.T) string {
 	t.Helper()
-	exe, err := built()
-	must(t, err)
+	exe := testkit.Get(built())(t)
 	return exe
 }
 
 // buildControl returns warpctl in its release form.
 func buildControl(t *testing.T) string {
 	t.Helper()
-	exe, err := control()
-	must(t, err)
+	exe := testkit.Get(control())(t)
 	return exe
 }
 
@@ -170,8 +168,7 @@ func configMap(t *testing.T, dir, name, text string) {
 // procFile reads a file of a process in /proc.
 func procFile(t *testing.T, pid int, name string) string {
 	t.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, name))
-	must(t, err)
+	b := testkit.Get(os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, name)))(t)
 	return string(b)
 }
 
@@ -179,22 +176,19 @@ func procFile(t *testing.T, pid int, name string) string {
 func mebibytes(t *testing.T, pid int, key string) (n int) {
 	t.Helper()
 	_, after, _ := strings.Cut(procFile(t, pid, "status"), key+":")
-	_, err := fmt.Sscan(after, &n)
-	must(t, err)
+	testkit.Get(fmt.Sscan(after, &n))(t)
 	return n >> 10
 }
 
 // children returns the pids of the exporter's children, zombies included.
 func (e *exporter) children(t *testing.T) (pids []int) {
 	t.Helper()
-	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", e.PID()))
-	must(t, err)
+	tasks := testkit.Get(filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", e.PID())))(t)
 	for _, path := range tasks {
 		text, _ := os.ReadFile(path) // an ended thread has none
 		for f := range strings.FieldsSeq(string(text)) {
 			var pid int
-			_, err := fmt.Sscan(f, &pid)
-			must(t, err)
+			testkit.Get(fmt.Sscan(f, &pid))(t)
 			pids = append(pids, pid)
 		}
 	}
@@ -220,8 +214,7 @@ type held struct{ goroutines, descriptors int }
 // holding returns the current counts. The page's number of goroutines is at most a second old.
 func (e *exporter) holding(t *testing.T) held {
 	t.Helper()
-	n, err := e.scrape(t, acceptText).one("go_goroutines")
-	must(t, err)
+	n := testkit.Get(e.scrape(t, acceptText).one("go_goroutines"))(t)
 	return held{int(n), len(programtest.OpenFiles(e.PID()))}
 }
 

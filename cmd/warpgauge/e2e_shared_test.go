@@ -15,6 +15,7 @@ import (
 
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 
+	"warpgauge/internal/testkit"
 	kubelet "warpgauge/pkg/kube/kubetest"
 	"warpgauge/pkg/kube/kubetest/apitest"
 )
@@ -63,8 +64,7 @@ func controlGroups(t *testing.T) string {
 	if own, err := os.Readlink("/proc/self/ns/pid"); err != nil || own != "pid:[4026531836]" {
 		t.Skipf("needs the machine's PID namespace, ours is %q (%v)", own, err)
 	}
-	mounts, err := os.ReadFile("/proc/self/mounts")
-	must(t, err)
+	mounts := testkit.Get(os.ReadFile("/proc/self/mounts"))(t)
 	for line := range strings.Lines(string(mounts)) {
 		f := strings.Fields(line)
 		if len(f) < 4 || f[2] != "cgroup2" && (f[2] != "cgroup" || !strings.Contains(f[3], "name=systemd")) {
@@ -87,8 +87,7 @@ func container(t *testing.T, root, uid, id string) (pid int) {
 	dir := filepath.Join(root, "kubepods", "burstable", "pod"+uid, strings.Repeat(id, 64))
 	must(t, os.MkdirAll(dir, 0o755))
 	cmd := exec.Command("cat") // cat ends with its input
-	input, err := cmd.StdinPipe()
-	must(t, err)
+	input := testkit.Get(cmd.StdinPipe())(t)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	must(t, cmd.Start())
 	t.Cleanup(func() {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/golden"
 )
 
@@ -44,8 +45,7 @@ func TestE2ESizes(t *testing.T) {
 	for _, n := range nodes {
 		child := "—"
 		if n.isolation == "process" {
-			bytes, err := n.e.scrape(t, acceptText).one("warpgauge_collector_child_resident_bytes")
-			must(t, err)
+			bytes := testkit.Get(n.e.scrape(t, acceptText).one("warpgauge_collector_child_resident_bytes"))(t)
 			child = fmt.Sprintf("%.0f MiB", bytes/(1<<20))
 		}
 		table += fmt.Sprintf("| %s | %d MiB | %d MiB | %s |\n", n.what, n.first, mebibytes(t, n.e.PID(), "VmRSS"), child)

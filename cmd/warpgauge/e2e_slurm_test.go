@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/internal/testkit/programtest"
 )
@@ -27,8 +28,7 @@ import (
 func TestE2ESlurm(t *testing.T) {
 	t.Parallel()
 	exe := build(t)
-	check, err := filepath.Abs("../../deploy/slurm/warpgauge-health")
-	must(t, err)
+	check := testkit.Get(filepath.Abs("../../deploy/slurm/warpgauge-health"))(t)
 	s := startSlurm(t, check)
 	s.set(t, "WARPGAUGE_PROGRAM="+exe)
 	s.checked(t, "no exporter is there", "IDLE", "")
@@ -133,8 +133,7 @@ func startSlurm(t *testing.T, health string) *slurm {
 	if out, err := exec.Command("unshare", append(namespaces, "true")...).CombinedOutput(); err != nil {
 		programtest.Missing(t, "slurm", "it cannot run here: %v: %s", err, out)
 	}
-	script, err := filepath.Abs("../../deploy/slurm/warpgauge-jobs")
-	must(t, err)
+	script := testkit.Get(filepath.Abs("../../deploy/slurm/warpgauge-jobs"))(t)
 	s := &slurm{dir: t.TempDir(), script: script}
 	s.jobs = filepath.Join(s.dir, "jobs")
 	s.set(t, "WARPGAUGE_JOB_DIR="+s.jobs)

@@ -86,9 +86,7 @@ func newTwoNode(t *testing.T, exe string, flags ...string) *twoNode {
 // install makes DCGM appear.
 func (n *twoNode) install(t *testing.T) {
 	t.Helper()
-	var err error
-	n.dcgm, err = dcgmtest.Write(t.TempDir(), dcgmtest.Config{}, func(err error) { t.Error(err) })
-	must(t, err)
+	n.dcgm = testkit.Get(dcgmtest.Write(t.TempDir(), dcgmtest.Config{}, func(err error) { t.Error(err) }))(t)
 	t.Cleanup(func() { must(t, n.dcgm.Close()) })
 	base := energyBase + energySlope*n.nvml.Now()
 	for gpu := range allGPUs {
@@ -255,8 +253,7 @@ func (n *twoNode) lateValues(t *testing.T) {
 	n.dcgm.Behave("late", 900)
 	write(t, n.csv, takeoverCSV+"DCGM_FI_DEV_SM_CLOCK, gauge, Clock., interval=100ms\n")
 	n.Signal(t, syscall.SIGHUP)
-	rows, err := n.await(t, "the faster field", count(8, clock), by("dcgm")).one("warpgauge_accumulate_rows_total")
-	must(t, err)
+	rows := testkit.Get(n.await(t, "the faster field", count(8, clock), by("dcgm")).one("warpgauge_accumulate_rows_total"))(t)
 	n.await(t, "80 rows later", by("dcgm"), is(0, "warpgauge_gpu_takeovers_total", "collector", "nvml"), func(p page) error {
 		if now, err := p.one("warpgauge_accumulate_rows_total"); err != nil || now < rows+80 {
 			return fmt.Errorf("%v rows, %w", now, err)

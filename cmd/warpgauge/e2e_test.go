@@ -43,8 +43,7 @@ func TestE2E(t *testing.T) {
 // open and when the exporter ends.
 func testFirstPage(t *testing.T, exe string) {
 	path := filepath.Join(testkit.ShortDir(t), "notify")
-	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-	must(t, err)
+	socket := testkit.Get(net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"}))(t)
 	t.Cleanup(func() { _ = socket.Close() })
 	hear := func(want string) {
 		t.Helper()

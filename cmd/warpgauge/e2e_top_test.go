@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/internal/testkit/programtest"
 )
@@ -22,8 +23,7 @@ func TestE2ETop(t *testing.T) {
 	must(t, errors.Join(err, cmd.Start()))
 	press := func(key string, wants ...string) {
 		t.Helper()
-		_, err := keys.Write([]byte(key))
-		must(t, err)
+		testkit.Get(keys.Write([]byte(key)))(t)
 		eventually.OK(t, "the screen", func() error {
 			for _, want := range wants {
 				if !strings.Contains(screen.String(), want) {

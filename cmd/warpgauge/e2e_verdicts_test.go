@@ -106,8 +106,7 @@ func TestE2EVerdicts(t *testing.T) {
 
 // verdictLists returns the files of shipped lists, of a minimal one, and of one that has only health.
 func verdictLists(t *testing.T, shipped ...string) []string {
-	etc, err := filepath.Abs("../../etc")
-	must(t, err)
+	etc := testkit.Get(filepath.Abs("../../etc"))(t)
 	for i := range shipped {
 		shipped[i] = filepath.Join(etc, shipped[i])
 	}
@@ -156,8 +155,7 @@ func (e *exporter) sameEverywhere(t *testing.T, list string, metric []string) {
 		d := &devices.Devices[i]
 		h := &health.Devices[slices.IndexFunc(health.Devices, func(h apiv1.DeviceHealth) bool { return h.GPU == d.GPU })]
 		s := &screen.Devices[slices.IndexFunc(screen.Devices, func(s top.DeviceReport) bool { return s.GPU == d.GPU })]
-		n, err := strconv.Atoi(d.GPU)
-		must(t, err)
+		n := testkit.Get(strconv.Atoi(d.GPU))(t)
 		word := h.State // for people: an ok device is up, one without values has its state
 		switch h.State {
 		case "ok":
@@ -250,8 +248,7 @@ func (s *nodeStatus) same(t *testing.T, list string, metric []string) {
 // sameAlerts compares the alerts of a real Prometheus about each GPU with the metric.
 func (e *exporter) sameAlerts(t *testing.T, metric []string) {
 	t.Helper()
-	rules, err := filepath.Abs("../../deploy/prometheus/rules/alerts.yml")
-	must(t, err)
+	rules := testkit.Get(filepath.Abs("../../deploy/prometheus/rules/alerts.yml"))(t)
 	server := prometheustest.Start(t, fmt.Sprintf(`global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}
 rule_files: [%q]
 scrape_configs:
@@ -293,8 +290,7 @@ func (e *exporter) sameActs(t *testing.T, metric []string) {
 	}))
 	t.Cleanup(server.Close)
 	var npd struct{ Rules []struct{ Args []string } }
-	text, err := os.ReadFile("../../deploy/node-problem-detector/warpgauge.json")
-	must(t, err)
+	text := testkit.Get(os.ReadFile("../../deploy/node-problem-detector/warpgauge.json"))(t)
 	must(t, json.Unmarshal(text, &npd))
 	dir := t.TempDir()
 	update := filepath.Join(dir, "update")
@@ -315,8 +311,7 @@ func (e *exporter) sameActs(t *testing.T, metric []string) {
 		}
 		slurm := exec.CommandContext(t.Context(), "../../deploy/slurm/warpgauge-health")
 		slurm.Env = []string{"SLURMD_NODENAME=n1", "WARPGAUGE_SLURM_CONFIG=" + settings}
-		out, err := slurm.CombinedOutput()
-		must(t, err)
+		out := testkit.Get(slurm.CombinedOutput())(t)
 		got, _ := os.ReadFile(update) // missing if the node is not drained
 		_ = os.Remove(update)
 		testkit.Equal(t, fmt.Sprintf("GPU %d, %s: what scontrol is told after %s", n, metric[n], out), reason, string(got))
@@ -364,8 +359,7 @@ func TestE2EAMDVerdicts(t *testing.T) {
 		var answer gpumetricssvc.GPUStateResponse
 		must(t, socketClient(t, filepath.Join(sockets, "health")).Invoke(t.Context(), "/metricssvc.MetricsService/List", &emptypb.Empty{}, &answer))
 		for _, g := range answer.GetGPUState() {
-			n, err := strconv.Atoi(g.GetID())
-			must(t, err)
+			n := testkit.Get(strconv.Atoi(g.GetID()))(t)
 			health := "healthy"
 			if v := strings.Split(want[n], " | "); v[0] == "failed" || v[2] == "drain" {
 				health = "unhealthy"

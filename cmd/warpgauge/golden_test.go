@@ -20,6 +20,7 @@ import (
 
 	"warpgauge/collectors/fake"
 	"warpgauge/etc"
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/golden"
 	"warpgauge/pkg/accumulate"
 	"warpgauge/pkg/collector"
@@ -49,8 +50,7 @@ func TestGoldenPages(t *testing.T) {
 		t.Run(profile, func(t *testing.T) {
 			var text, open, proto []byte
 			synctest.Test(t, func(t *testing.T) {
-				factory, err := fake.Factory(fake.Options{Profile: profile, Devices: 2})
-				must(t, err)
+				factory := testkit.Get(fake.Factory(fake.Options{Profile: profile, Devices: 2}))(t)
 				text, open, proto = simulate(t, factory, list, func(int) {})
 			})
 			checkGolden(t, profile+".prom", text)
@@ -83,8 +83,7 @@ func countersList(t *testing.T, lists ...string) field.List {
 // shipped returns a built-in list.
 func shipped(t *testing.T, name string) string {
 	t.Helper()
-	b, err := etc.Files().ReadFile(name)
-	must(t, err)
+	b := testkit.Get(etc.Files().ReadFile(name))(t)
 	return string(b)
 }
 
@@ -136,8 +135,7 @@ func readable(t *testing.T, page []byte) []byte {
 		must(t, err)
 		for _, m := range family.GetMetric() {
 			one := &dto.MetricFamily{Name: family.Name, Help: family.Help, Type: family.Type, Metric: []*dto.Metric{m}}
-			raw, err := protojson.Marshal(one)
-			must(t, err)
+			raw := testkit.Get(protojson.Marshal(one))(t)
 			must(t, json.Compact(&out, raw)) // protojson's blanks are random on purpose
 			out.WriteByte('\n')
 		}
@@ -154,8 +152,7 @@ func checkGolden(t *testing.T, name string, got []byte) {
 // device metrics also have; counters without _total; a metric called counter; names ending in _NS.
 func lint(t *testing.T, page []byte) {
 	t.Helper()
-	problems, err := promlint.New(bytes.NewReader(page)).Lint()
-	must(t, err)
+	problems := testkit.Get(promlint.New(bytes.NewReader(page)).Lint())(t)
 	known := []string{`"_total" suffix`, "should not include type 'counter'", "abbreviated units"}
 	for _, p := range problems {
 		if strings.Contains(p.Text, "camelCase") || strings.HasPrefix(p.Metric, "DCGM_") && slices.ContainsFunc(known, func(text string) bool { return strings.Contains(p.Text, text) }) {

@@ -134,8 +134,7 @@ func TestNodeProblemDetector(t *testing.T) {
 	r := config.Rules[0]
 	var within [3]time.Duration
 	for i, text := range []string{r.Timeout, config.PluginConfig.Timeout, config.PluginConfig.Interval} {
-		within[i], err = time.ParseDuration(text)
-		must(t, err)
+		within[i] = testkit.Get(time.ParseDuration(text))(t)
 	}
 	testkit.Equal(t, fmt.Sprint("the limits rise: ", within), true, slices.IsSorted(within[:]))
 	if r.Condition != kubenode.ConditionType || r.Type != "permanent" || r.Condition != config.Conditions[0].Type || r.Path != "/usr/bin/warpgauge" {

@@ -45,8 +45,7 @@ func wanted(t *testing.T, args ...string) (*exporter.Program, *config.Config) {
 	a := newProgram(exporter.Streams{Out: io.Discard, Err: io.Discard}, nil)
 	cmd := &cli.Command{Flags: a.Flags.CLI(), Action: func(context.Context, *cli.Command) error { return nil }}
 	must(t, cmd.Run(t.Context(), append([]string{"warpgauge"}, args...)))
-	cfg, err := a.Config()
-	must(t, err)
+	cfg := testkit.Get(a.Config())(t)
 	return a, cfg
 }
 

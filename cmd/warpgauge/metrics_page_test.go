@@ -20,6 +20,7 @@ import (
 
 	"warpgauge/collectors/fake"
 	"warpgauge/collectors/nvml"
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/internal/testkit/golden"
 	"warpgauge/pkg/collector"
@@ -84,8 +85,7 @@ func metricsOf(t *testing.T, r *prometheus.Registry) map[string]*ownMetric {
 		name, err := strconv.Unquote(parts[1])
 		must(t, err)
 		m := &ownMetric{kind: "gauge"}
-		m.help, err = strconv.Unquote(parts[2])
-		must(t, err)
+		m.help = testkit.Get(strconv.Unquote(parts[2]))(t)
 		if strings.HasSuffix(name, "_total") {
 			m.kind = "counter"
 		}
@@ -95,8 +95,7 @@ func metricsOf(t *testing.T, r *prometheus.Registry) map[string]*ownMetric {
 		}
 		out[name] = m
 	}
-	families, err := r.Gather()
-	must(t, err)
+	families := testkit.Get(r.Gather())(t)
 	for _, f := range families {
 		m := &ownMetric{strings.ToLower(f.GetType().String()), f.GetHelp(), nil}
 		for _, series := range f.GetMetric() {
@@ -135,8 +134,7 @@ func sampleFamilies(t *testing.T) (metrics map[string]*ownMetric) {
 	a.Vendors = func(*config.Config, time.Time, *zap.Logger) ([]exporter.Vendor, error) {
 		return []exporter.Vendor{{Name: "fake", Open: func() collector.Collector { return metered{node()} }}, {Name: "nvml", Open: missing}}, nil
 	}
-	p, err := a.NewPipeline(cfg, parsed.Fields, zap.NewNop())
-	must(t, err)
+	p := testkit.Get(a.NewPipeline(cfg, parsed.Fields, zap.NewNop()))(t)
 	p.FindOwners()
 	// Nothing is isolated here, and there is no failover.
 	isolated := supervisor.New(supervisor.Wanted{}, supervisor.Options{Name: "dcgm", Page: new(view.Merger).Part(), Command: []string{"warpgauge", "child"}})

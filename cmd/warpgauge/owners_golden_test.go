@@ -36,8 +36,7 @@ func simulatedDevices(t *testing.T, profile string, n int) (gpus, instances []co
 	list, _, err := field.Parse(strings.NewReader(string(etc.DefaultCounters())), field.ParseOptions{})
 	must(t, err)
 	c := factory()
-	sources, err := c.Open(context.Background(), list)
-	must(t, err)
+	sources := testkit.Get(c.Open(context.Background(), list))(t)
 	for _, s := range sources {
 		for _, d := range s.Devices() {
 			switch d.Level {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/collector/collectortest"
@@ -111,8 +112,7 @@ func (r *rig) collector(tb testing.TB, m machine) (c *opened, release func()) {
 	if r.open != nil {
 		return r.open, func() {}
 	}
-	c, err := openBriefly(tb, m.options(), everything()...)
-	must(tb, err)
+	c = testkit.Get(openBriefly(tb, m.options(), everything()...))(tb)
 	_ = c.sample(0)
 	return c, func() { c.close(tb) }
 }
@@ -157,7 +157,6 @@ func (r *rig) gpu(tb testing.TB, id string) int {
 	if i < 0 {
 		tb.Fatalf("no source has device %q", id)
 	}
-	n, err := strconv.Atoi(r.devices[i].GPU)
-	must(tb, err)
+	n := testkit.Get(strconv.Atoi(r.devices[i].GPU))(tb)
 	return n
 }

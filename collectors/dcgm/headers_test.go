@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"warpgauge/collectors/dcgm/dcgmtest"
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/programtest"
 	"warpgauge/pkg/field"
 )
@@ -55,8 +56,7 @@ func TestHeaders(t *testing.T) {
 	}
 	files := map[string][]byte{"check.c": []byte(c.String())}
 	for _, name := range []string{"abi_linux.h", "calls_linux.h"} {
-		text, err := os.ReadFile(name)
-		must(t, err)
+		text := testkit.Get(os.ReadFile(name))(t)
 		files[name] = text
 	}
 	must(t, dcgmtest.Compile(t.TempDir(), files, "-std=gnu11", "-fsyntax-only", "check.c"))

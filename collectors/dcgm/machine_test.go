@@ -19,6 +19,7 @@ import (
 
 	"warpgauge/collectors/dcgm/dcgmtest"
 	"warpgauge/collectors/internal/dl"
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
@@ -311,8 +312,7 @@ func embedded(e *dcgmtest.Engine) Options { return Options{Library: e.Library()}
 
 func open1(tb testing.TB, o Options, names ...string) *opened {
 	tb.Helper()
-	c, err := openAs(tb, o, names...)
-	must(tb, err)
+	c := testkit.Get(openAs(tb, o, names...))(tb)
 	return c
 }
 

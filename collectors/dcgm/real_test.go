@@ -45,8 +45,7 @@ func newReal(tb testing.TB, h hardware) machine {
 		loadNVML(tb, m.node.Library())
 		return m
 	}
-	n, err := nvmltest.Write(tb.TempDir(), c, func(err error) { tb.Helper(); tb.Fatal(err) })
-	must(tb, err)
+	n := testkit.Get(nvmltest.Write(tb.TempDir(), c, func(err error) { tb.Helper(); tb.Fatal(err) }))(tb)
 	m.node, m.o.Engine = n, freeAddress(tb, h.tcp)
 	m.host = dcgmtest.NewHostEngine(tb, n, m.o.Engine)
 	return m
@@ -68,8 +67,7 @@ var nvmlLoaded sync.Once
 func freeAddress(tb testing.TB, tcp bool) string {
 	tb.Helper()
 	if tcp {
-		port, err := loopback.Reserve()
-		must(tb, err)
+		port := testkit.Get(loopback.Reserve())(tb)
 		tb.Cleanup(func() { _ = port.Close() })
 		return port.Address()
 	}

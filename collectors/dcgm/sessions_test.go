@@ -76,8 +76,7 @@ func (s *served) counted() map[string]float64 {
 
 func (s *served) gaps(t *testing.T) (sum float64) {
 	t.Helper()
-	all, err := s.registry.Gather()
-	must(t, err)
+	all := testkit.Get(s.registry.Gather())(t)
 	for _, f := range all {
 		for _, m := range f.GetMetric() {
 			if f.GetName() == "warpgauge_event_gaps_total" {

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/collector"
 )
@@ -86,8 +87,7 @@ func (s *soak) run(t *testing.T, length time.Duration) {
 
 func (s *soak) open(t *testing.T) *opened {
 	t.Helper()
-	c, err := openBriefly(t, s.m.options(), s.names...)
-	must(t, err)
+	c := testkit.Get(openBriefly(t, s.m.options(), s.names...))(t)
 	return c
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/collector/collectortest"
 	"warpgauge/pkg/field"
@@ -51,16 +52,14 @@ func rig(tb testing.TB, o Options) collectortest.Rig {
 
 func newWorld(tb testing.TB, o Options) *World {
 	tb.Helper()
-	w, err := NewWorld(o)
-	must(tb, err)
+	w := testkit.Get(NewWorld(o))(tb)
 	tb.Cleanup(w.Release)
 	return w
 }
 
 func inject(tb testing.TB, w *World, f Fault) (heal func()) {
 	tb.Helper()
-	heal, err := w.Inject(f)
-	must(tb, err)
+	heal = testkit.Get(w.Inject(f))(tb)
 	return heal
 }
 
@@ -87,8 +86,7 @@ type node struct {
 func openNode(tb testing.TB, w *World, l field.List) *node {
 	tb.Helper()
 	c := w.Collector().(*Collector)
-	sources, err := c.Open(context.Background(), l)
-	must(tb, err)
+	sources := testkit.Get(c.Open(context.Background(), l))(tb)
 	tb.Cleanup(func() { _ = c.Close() })
 	return &node{tb, w, c, sources}
 }

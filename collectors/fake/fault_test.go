@@ -182,8 +182,7 @@ func TestHealthChangesColumns(t *testing.T) {
 			testkit.Equal(t, fmt.Sprintf("GPU %d", i), i == 2, errors.Is(sampleError(before, i), collector.ErrColumnsChanged))
 		}
 		during := openNode(t, before.world, l)
-		row, err := sampleRow(during.sources[2])
-		must(t, err)
+		row := testkit.Get(sampleRow(during.sources[2]))(t)
 		for i, c := range during.sources[2].Columns() {
 			watch, want, code := healthWatches()[i], 0.0, "DCGM_FR_OK"
 			if watch == "MEM" {
@@ -280,8 +279,7 @@ func TestLeak(t *testing.T) {
 func openProcesses(t *testing.T, w *World) *node {
 	t.Helper()
 	c := w.Processes()
-	sources, err := c.Open(t.Context(), field.List{})
-	must(t, err)
+	sources := testkit.Get(c.Open(t.Context(), field.List{}))(t)
 	t.Cleanup(func() { _ = c.Close() })
 	for _, s := range sources {
 		if _, err := collector.ProcessBlocks(len(s.Devices()), s.Columns()); err != nil {
@@ -305,14 +303,13 @@ func (n *node) wantProcesses(what string, gpu, count int, list ...collector.Proc
 
 func TestProcesses(t *testing.T) {
 	file, on, _ := switchFile(t)
-	spec, err := ParseSpec(strings.NewReader(`
+	spec := testkit.Get(ParseSpec(strings.NewReader(`
 profile: dgx-a100-mig
 processes:
   - {device: 0, pid: 4712, busy: 7}
   - {device: 4-5, pid: 4713, memory: 5, busy: 35.5, at: 10s, for: 10s}
   - {device: 4, pid: 4714, while: ` + file + `}
-`))
-	must(t, err)
+`)))(t)
 	now := time.Now()
 	w := newWorld(t, Options{Spec: spec, Now: func() time.Time { return now }})
 	l := openProcesses(t, w)

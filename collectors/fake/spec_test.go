@@ -46,8 +46,7 @@ faults:
 func TestParseSpec(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "spec.yaml")
 	must(t, os.WriteFile(path, []byte(goodSpec), 0o600))
-	got, err := LoadSpec(path)
-	must(t, err)
+	got := testkit.Get(LoadSpec(path))(t)
 	util, _, _ := field.ByName("DCGM_FI_DEV_GPU_UTIL")
 	temp, _, _ := field.ByName("DCGM_FI_DEV_GPU_TEMP")
 	const s = time.Second
@@ -170,8 +169,7 @@ func FuzzParseSpec(f *testing.F) {
 
 // TestReadme parses the scripts in README.md and checks that it explains every name.
 func TestReadme(t *testing.T) {
-	text, err := os.ReadFile("README.md")
-	must(t, err)
+	text := testkit.Get(os.ReadFile("README.md"))(t)
 	scripts := 0
 	for i, block := range strings.Split(string(text), "```") {
 		if script, ok := strings.CutPrefix(block, "yaml\n"); ok && i%2 == 1 {

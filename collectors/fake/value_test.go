@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/collector/collectortest"
 )
@@ -23,8 +24,7 @@ func TestDeterminism(t *testing.T) {
 		for _, d := range at {
 			clock.t = begin.Add(d)
 			for i, s := range n.sources {
-				row, err := sampleRow(s)
-				must(t, err)
+				row := testkit.Get(sampleRow(s))(t)
 				for j, c := range s.(*source).cells {
 					if before := len(out) - len(n.sources); before >= 0 && c.op > firstCounter && row[j] < out[before][j] {
 						t.Errorf("%s, source %d: field %d went from %v back to %v", o.Profile, i, s.Columns()[j].Field, out[before][j], row[j])

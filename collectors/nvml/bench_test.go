@@ -10,6 +10,7 @@ import (
 
 	"warpgauge/collectors/nvml/nvmltest"
 	"warpgauge/etc"
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/field"
 )
 
@@ -20,8 +21,7 @@ func BenchmarkNode(b *testing.B) {
 	list := listOf(b, string(etc.DefaultCounters()))
 	list.Fields = slices.DeleteFunc(list.Fields, func(f field.Field) bool { return f.Desc.ID == field.XIDErrors }) // go-nvml alone has no such call
 	c := New(at(n))
-	sources, err := c.Open(b.Context(), list)
-	must(b, err)
+	sources := testkit.Get(c.Open(b.Context(), list))(b)
 	defer c.Close()
 	var handles []nvml.Device
 	for i := range sources {

@@ -11,6 +11,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
@@ -25,8 +26,7 @@ type simulatedNode struct {
 func discoveryOn(tb testing.TB, n *nvmltest.Node) *simulatedNode {
 	tb.Helper()
 	o := at(n).withDefaults(Name)
-	l, err := process.open(tb.Context(), o)
-	must(tb, err)
+	l := testkit.Get(process.open(tb.Context(), o))(tb)
 	d := &discovery{lib: l, o: o, pending: &pending{patience: o.Patience}}
 	tb.Cleanup(func() {
 		d.pending.wait()
@@ -37,8 +37,7 @@ func discoveryOn(tb testing.TB, n *nvmltest.Node) *simulatedNode {
 
 func (d *discovery) mustFind(tb testing.TB) []*gpu {
 	tb.Helper()
-	gpus, err := d.gpus(tb.Context())
-	must(tb, err)
+	gpus := testkit.Get(d.gpus(tb.Context()))(tb)
 	return gpus
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/golden"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
@@ -22,8 +23,7 @@ import (
 // catalogue that NVIDIA's GPUs can have. Rewrite the page with -update.
 func TestMarkdownIsCurrent(t *testing.T) {
 	const path = "../../docs/nvml.md"
-	page, err := os.ReadFile(path)
-	must(t, err)
+	page := testkit.Get(os.ReadFile(path))(t)
 	want := markdown(string(page))
 	golden.Check(t, path, want)
 	for _, d := range field.All() {

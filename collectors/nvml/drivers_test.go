@@ -37,15 +37,13 @@ func readHeaderFields(t *testing.T) headerFields {
 	defer f.Close()
 	r := csv.NewReader(f)
 	r.Comment = '#'
-	rows, err := r.ReadAll()
-	must(t, err)
+	rows := testkit.Get(r.ReadAll())(t)
 	out := headerFields{numbers: map[string][]int{}}
 	for _, row := range rows[1:] { // the first row holds the CUDA releases
 		numbers := make([]int, len(row)-1)
 		for i, cell := range row[1:] {
 			if cell != "" {
-				numbers[i], err = strconv.Atoi(cell)
-				must(t, err)
+				numbers[i] = testkit.Get(strconv.Atoi(cell))(t)
 			}
 		}
 		if row[0] == "driver" {
@@ -130,8 +128,7 @@ func sizeOf[T any]() int { return int(reflect.TypeFor[T]().Size()) }
 // TestHeader compiles assertions about this package's structs, constants and tables against go-nvml's nvml.h.
 func TestHeader(t *testing.T) {
 	programtest.Find(t, "cc")
-	dir, err := simulated.ModuleFolder("github.com/NVIDIA/go-nvml", "pkg/nvml")
-	must(t, err)
+	dir := testkit.Get(simulated.ModuleFolder("github.com/NVIDIA/go-nvml", "pkg/nvml"))(t)
 	var c strings.Builder
 	c.WriteString("#include <nvml.h>\n#include <stddef.h>\n")
 	is := func(expression string, want any) {

@@ -75,8 +75,7 @@ func readings(ids ...field.ID) []field.Reading {
 // fakeXIDs returns a GPU's XIDs that reads from the event set.
 func fakeXIDs(t *testing.T, s *fakeEvents, log *zap.Logger) *xids {
 	t.Helper()
-	x, err := openXIDs(s.open, log, (*costs)(nil).meter(""))
-	must(t, err)
+	x := testkit.Get(openXIDs(s.open, log, (*costs)(nil).meter("")))(t)
 	return x
 }
 
@@ -173,8 +172,7 @@ func TestEventsLost(t *testing.T) {
 	}
 	total := 0
 	for range maxWaiting {
-		got, err := sampleEvents(t, p)
-		must(t, err)
+		got := testkit.Get(sampleEvents(t, p))(t)
 		total += len(got.Events[0])
 	}
 	var lost uint64
@@ -325,8 +323,7 @@ func TestXIDsSince(t *testing.T) {
 	p.now = func() time.Time { return clock }
 	since := func() time.Time {
 		t.Helper()
-		row, err := sampleAllOf(p)
-		must(t, err)
+		row := testkit.Get(sampleAllOf(p))(t)
 		if math.IsNaN(row[p.since]) {
 			return time.Time{}
 		}

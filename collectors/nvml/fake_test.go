@@ -69,8 +69,7 @@ func equal(t testing.TB, want, got any, what string, args ...any) {
 // bind returns a part that reads the given fields of a single device.
 func bind(t *testing.T, d device, ids ...field.ID) part {
 	t.Helper()
-	p, err := newReadings(d, []target{{reader: d, level: field.GPU}}, readings(ids...), nil, unexplained(), nil)
-	must(t, err)
+	p := testkit.Get(newReadings(d, []target{{reader: d, level: field.GPU}}, readings(ids...), nil, unexplained(), nil))(t)
 	return p
 }
 

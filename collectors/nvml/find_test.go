@@ -133,8 +133,7 @@ func TestELFproblemOf(t *testing.T) {
 	f("nothing", "it does not exist")
 	testkit.Equal(t, "problem of a name that the loader looks up", "", problemOf(soname))
 	// The first part of a library is not one.
-	text, err := os.ReadFile(libc(t))
-	must(t, err)
+	text := testkit.Get(os.ReadFile(libc(t)))(t)
 	for _, size := range []int{len(text), len(text) / 2, len(text) - 1, 4096, 64, 10} {
 		must(t, os.WriteFile(filepath.Join(root, "part"), text[:size], 0o600))
 		if got := problemOf(filepath.Join(root, "part")); (got == "") != (size == len(text)) {

@@ -41,8 +41,7 @@ func profile(t *testing.T, n *nvmltest.Node, csv string, log *zap.Logger) *profi
 	}
 	targets = append(targets, target{device: len(targets), reader: g.reader, level: field.Link, link: 3})
 	c := &costs{}
-	p, err := newGPM(d.lib, g, targets, listOf(t, csv).Readings(), newReasons("580.65.06", log), c)
-	must(t, err)
+	p := testkit.Get(newGPM(d.lib, g, targets, listOf(t, csv).Readings(), newReasons("580.65.06", log), c))(t)
 	out := &profiler{gpmPart: p.(*gpmPart), costs: c, node: n, at: time.Now()}
 	out.now = func() time.Time { return out.at }
 	for range out.cols {

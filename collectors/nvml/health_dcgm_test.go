@@ -28,8 +28,7 @@ type dcgmRule struct {
 
 func dcgmRules(t *testing.T) []dcgmRule {
 	t.Helper()
-	raw, err := os.ReadFile("testdata/dcgm-health.csv")
-	must(t, err)
+	raw := testkit.Get(os.ReadFile("testdata/dcgm-health.csv"))(t)
 	var out []dcgmRule
 	for line := range strings.Lines(string(raw)) {
 		if strings.HasPrefix(line, "#") || strings.HasPrefix(line, "watch,") {
@@ -68,8 +67,7 @@ func TestHealthIsDCGMs(t *testing.T) {
 }
 
 func (r dcgmRule) judgeXID(t *testing.T, code string) string {
-	n, err := strconv.ParseUint(code, 10, 64)
-	must(t, err)
+	n := testkit.Get(strconv.ParseUint(code, 10, 64))(t)
 	s := &fakeEvents{}
 	p := newHealthPart(nil, fakeXIDs(t, s, zap.NewNop()), nil, nil)
 	s.xid(n, noInstance, noInstance)

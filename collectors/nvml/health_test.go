@@ -53,8 +53,7 @@ func (p *stubPart) close() { p.closed++ }
 // watches returns each watch's result and code from a row.
 func watches(t *testing.T, p part) map[string]string {
 	t.Helper()
-	row, err := sampleAllOf(p)
-	must(t, err)
+	row := testkit.Get(sampleAllOf(p))(t)
 	out := map[string]string{}
 	for i, c := range p.columns() {
 		if math.IsNaN(row[i]) {

@@ -15,6 +15,7 @@ import (
 
 	"warpgauge/collectors/internal/simulated"
 	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/internal/testkit/programtest"
 	"warpgauge/pkg/collector"
@@ -27,8 +28,7 @@ func hostileOptions(t *testing.T) Options {
 	t.Helper()
 	programtest.Find(t, "cc")
 	l := simulated.Library{Name: "NVML", File: "libnvidia-ml.so.1", Sources: os.DirFS("testdata/hostile")}
-	path, err := l.Build(nil)
-	must(t, err)
+	path := testkit.Get(l.Build(nil))(t)
 	return Options{Library: path, Root: t.TempDir(), Getenv: noVariables, Patience: eventually.Patience}
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
@@ -33,8 +34,7 @@ func open(t *testing.T, o Options) (*Collector, []collector.Source) {
 func openList(t testing.TB, o Options, list field.List) (*Collector, []collector.Source) {
 	t.Helper()
 	c := New(o)
-	sources, err := c.Open(t.Context(), list)
-	must(t, err)
+	sources := testkit.Get(c.Open(t.Context(), list))(t)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Errorf("Close: %v", err)
@@ -74,8 +74,7 @@ func TestBothCollectorsInOneProcess(t *testing.T) {
 		}
 		mustHold(t, n, true)
 		second := NewProcesses(at(n))
-		others, err := second.Open(t.Context(), field.List{})
-		must(t, err)
+		others := testkit.Get(second.Open(t.Context(), field.List{}))(t)
 		must(t, first.Close())
 		mustHold(t, n, true)
 		sampleAll(t, others)
@@ -90,8 +89,7 @@ func TestAFailedOpenLeavesNothingBehind(t *testing.T) {
 	}
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 2})
 	mapped := func() bool {
-		maps, err := os.ReadFile("/proc/self/maps")
-		must(t, err)
+		maps := testkit.Get(os.ReadFile("/proc/self/maps"))(t)
 		return strings.Contains(string(maps), n.Library())
 	}
 	f := func(sentinel error, texts ...string) {

@@ -11,6 +11,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/field"
 )
 
@@ -46,16 +47,14 @@ func (f *fabric) open(t *testing.T, ids ...field.ID) (part, *fakeDevice) {
 	for n := range f.links {
 		targets = append(targets, target{device: n + 1, reader: d, level: field.Link, link: uint32(n)})
 	}
-	p, err := newReadings(d, targets, readings(ids...), nil, unexplained(), nil)
-	must(t, err)
+	p := testkit.Get(newReadings(d, targets, readings(ids...), nil, unexplained(), nil))(t)
 	return p, d
 }
 
 // cellsOf returns a part's newest values by device, field and label.
 func cellsOf(t *testing.T, p part) map[string]float64 {
 	t.Helper()
-	row, err := sampleAllOf(p)
-	must(t, err)
+	row := testkit.Get(sampleAllOf(p))(t)
 	out := map[string]float64{}
 	for i, c := range p.columns() {
 		key := fmt.Sprintf("%d/%d", c.Device, c.Field)

@@ -124,14 +124,12 @@ func TestEachMissingSymbol(t *testing.T) {
 // namedSymbols returns the NVML functions that this package's source names.
 func namedSymbols(t *testing.T) (out []string) {
 	t.Helper()
-	names, err := filepath.Glob("*.go")
-	must(t, err)
+	names := testkit.Get(filepath.Glob("*.go"))(t)
 	for _, name := range names {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
 		}
-		text, err := os.ReadFile(name)
-		must(t, err)
+		text := testkit.Get(os.ReadFile(name))(t)
 		for _, m := range regexp.MustCompile(`"(nvml[A-Z]\w*)"`).FindAllSubmatch(text, -1) {
 			out = append(out, string(m[1]))
 		}
@@ -143,8 +141,7 @@ func namedSymbols(t *testing.T) (out []string) {
 // cut renames a symbol in a library's name table, where it stands once, so that a lookup fails.
 func cut(t *testing.T, path, symbol string) {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	must(t, err)
+	text := testkit.Get(os.ReadFile(path))(t)
 	name := []byte("\x00" + symbol + "\x00")
 	if !bytes.Contains(text, name) {
 		t.Skipf("the simulated library has no %s", symbol)

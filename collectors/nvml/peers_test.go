@@ -13,8 +13,7 @@ import (
 // p2p returns a row's values by peer and status.
 func p2p(t *testing.T, p part) map[string]float64 {
 	t.Helper()
-	row, err := sampleAllOf(p)
-	must(t, err)
+	row := testkit.Get(sampleAllOf(p))(t)
 	out := map[string]float64{}
 	for i, c := range p.columns() {
 		if !math.IsNaN(row[i]) {

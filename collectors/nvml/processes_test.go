@@ -36,13 +36,11 @@ type listed struct {
 func openProcesses(t testing.TB, n *nvmltest.Node) []*processRig {
 	t.Helper()
 	c := NewProcesses(at(n))
-	sources, err := c.Open(t.Context(), field.List{})
-	must(t, err)
+	sources := testkit.Get(c.Open(t.Context(), field.List{}))(t)
 	t.Cleanup(func() { must(t, c.Close()) })
 	var out []*processRig
 	for _, s := range sources {
-		starts, err := collector.ProcessBlocks(len(s.Devices()), s.Columns())
-		must(t, err)
+		starts := testkit.Get(collector.ProcessBlocks(len(s.Devices()), s.Columns()))(t)
 		width := len(s.Columns())
 		out = append(out, &processRig{Source: s, starts: starts, row: slices.Repeat([]float64{nan}, width), due: slices.Repeat([]bool{true}, width)})
 	}

@@ -59,8 +59,7 @@ func captures(t testing.TB) []capture {
 
 func readCapture(t testing.TB, file string) capture {
 	t.Helper()
-	f, err := os.Open(file)
-	must(t, err)
+	f := testkit.Get(os.Open(file))(t)
 	defer f.Close()
 	c := capture{name: strings.TrimSuffix(filepath.Base(file), ".txt"), sys: map[string]string{}, steps: []step{{}}}
 	for lines := bufio.NewScanner(f); lines.Scan(); {
@@ -233,8 +232,7 @@ func (w *wanted) check(t *testing.T, o *opened, device string, before map[string
 		}
 		return
 	}
-	want, err := strconv.ParseFloat(w.value, 64)
-	must(t, err)
+	want := testkit.Get(strconv.ParseFloat(w.value, 64))(t)
 	if !(math.Abs(got-want) <= 1e-9*math.Abs(want)) {
 		t.Errorf("%s{%s} = %v, want %v", w.name, w.labels, got, want)
 	}

@@ -31,14 +31,12 @@ func openProcesses(t *testing.T, o rocmtest.Options) *lookout {
 	t.Helper()
 	out := &lookout{tree: rocmtest.NewTree(t, o)}
 	c := NewProcesses(Options{Root: out.tree.Root, Source: SourceSMI, Library: "/nonexistent"})
-	sources, err := c.Open(t.Context(), field.List{})
-	must(t, err)
+	sources := testkit.Get(c.Open(t.Context(), field.List{}))(t)
 	t.Cleanup(func() {
 		must(t, errors.Join(c.Close(), c.Close()))
 	})
 	for _, s := range sources {
-		starts, err := collector.ProcessBlocks(len(s.Devices()), s.Columns())
-		must(t, err)
+		starts := testkit.Get(collector.ProcessBlocks(len(s.Devices()), s.Columns()))(t)
 		row := slices.Repeat([]float64{math.NaN()}, len(s.Columns()))
 		out.sources, out.rows, out.starts = append(out.sources, s), append(out.rows, row), append(out.starts, starts)
 	}
@@ -101,8 +99,7 @@ func TestProcessesOfPartitions(t *testing.T) {
 	other := New(Options{Root: l.tree.Root, Source: SourceSysfs})
 	list, _, err := field.Parse(strings.NewReader("DCGM_FI_DEV_FB_USED, gauge, m\n"), field.ParseOptions{})
 	must(t, err)
-	sources, err := other.Open(t.Context(), list)
-	must(t, err)
+	sources := testkit.Get(other.Open(t.Context(), list))(t)
 	defer other.Close()
 	same := map[string]bool{}
 	for _, d := range sources[0].Devices() {

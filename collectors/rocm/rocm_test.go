@@ -145,8 +145,7 @@ func list(t *testing.T, csv ...string) field.List {
 func mustOpen(t *testing.T, o Options, fields field.List) *opened {
 	t.Helper()
 	c := New(o)
-	sources, err := c.Open(t.Context(), fields)
-	must(t, err)
+	sources := testkit.Get(c.Open(t.Context(), fields))(t)
 	t.Cleanup(func() {
 		must(t, c.Close())
 	})
@@ -216,7 +215,6 @@ func TestRescan(t *testing.T) {
 
 func readFile(t *testing.T, path string) string {
 	t.Helper()
-	b, err := os.ReadFile(path)
-	must(t, err)
+	b := testkit.Get(os.ReadFile(path))(t)
 	return string(b)
 }

@@ -271,8 +271,7 @@ func TestSMIIndices(t *testing.T) {
 			fake.Set(t, fmt.Sprintf("rsmi_dev_temp_metric_get.%d", i), fmt.Sprintf("ok %d000", i+1))
 		}
 		fake.Set(t, "devices", fmt.Sprintf("ok %d", devices))
-		s, err := startSMI(fake.Path)
-		must(t, err)
+		s := testkit.Get(startSMI(fake.Path))(t)
 		for i, g := range boards(t, tree) {
 			got := "none"
 			if r, ok := s.open(files(t, tree, g, wanted...), &g, wanted); ok {

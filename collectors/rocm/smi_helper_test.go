@@ -10,13 +10,13 @@ import (
 	"warpgauge/collectors/rocm/internal/sysfs"
 	"warpgauge/collectors/rocm/rocmtest"
 	"warpgauge/collectors/rocm/rocmtest/smitest"
+	"warpgauge/internal/testkit"
 )
 
 // boards returns the tree's GPUs as the collector finds them.
 func boards(t *testing.T, tree *rocmtest.Tree) []sysfs.GPU {
 	t.Helper()
-	found, err := sysfs.New(sysfs.Options{Root: tree.Root}).Find(t.Context())
-	must(t, err)
+	found := testkit.Get(sysfs.New(sysfs.Options{Root: tree.Root}).Find(t.Context()))(t)
 	return found.GPUs
 }
 

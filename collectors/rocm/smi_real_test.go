@@ -53,8 +53,7 @@ func TestRealLibrarySurvivesBrokenFiles(t *testing.T) {
 func TestRealLibraryVanishAndReturn(t *testing.T) {
 	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI250X, GPUs: 3})
 	lib := smitest.NewReal(t, tree).Enter(t)
-	s, err := startSMI(lib.Path)
-	must(t, err)
+	s := testkit.Get(startSMI(lib.Path))(t)
 	over, gpus := &started{s, tree}, boards(t, tree)
 	wanted := []sysfs.Reading{{Kind: sysfs.Temperature, Index: sysfs.SensorJunction}, {Kind: sysfs.Busy}}
 	first, last := over.reader(t, gpus[0], wanted...), over.reader(t, gpus[2], wanted...)
@@ -122,8 +121,7 @@ func TestRealLibraryOpensNothingHarmful(t *testing.T) {
 // watchOpen returns a function that counts how often the files have been opened since its last call.
 func watchOpen(t *testing.T, files ...string) func() int {
 	t.Helper()
-	fd, err := syscall.InotifyInit1(syscall.IN_CLOEXEC | syscall.IN_NONBLOCK)
-	must(t, err)
+	fd := testkit.Get(syscall.InotifyInit1(syscall.IN_CLOEXEC | syscall.IN_NONBLOCK))(t)
 	t.Cleanup(func() { _ = syscall.Close(fd) })
 	for _, f := range files {
 		if _, err := syscall.InotifyAddWatch(fd, f, syscall.IN_OPEN); err != nil {
@@ -143,8 +141,7 @@ func watchOpen(t *testing.T, files ...string) func() int {
 
 func descriptors(t *testing.T) []string {
 	t.Helper()
-	entries, err := os.ReadDir("/proc/self/fd")
-	must(t, err)
+	entries := testkit.Get(os.ReadDir("/proc/self/fd"))(t)
 	var targets []string
 	for _, e := range entries {
 		if target, err := os.Readlink(filepath.Join("/proc/self/fd", e.Name())); err == nil {
@@ -161,8 +158,7 @@ func TestRealLibraryLeavesNothing(t *testing.T) {
 	gpus := boards(t, tree)
 	cycle := func() {
 		t.Helper()
-		s, err := startSMI(lib.Path)
-		must(t, err)
+		s := testkit.Get(startSMI(lib.Path))(t)
 		r, ok := s.open(files(t, tree, gpus[0], everything()...), &gpus[0], everything())
 		if !ok {
 			t.Fatal("the library does not list the GPU")

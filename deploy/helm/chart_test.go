@@ -42,8 +42,7 @@ func TestServer(t *testing.T) {
 	if config == "" {
 		t.Skip("WARPGAUGE_CHART_KUBECONFIG names no cluster")
 	}
-	kubectl, err := exec.LookPath("kubectl")
-	must(t, err)
+	kubectl := testkit.Get(exec.LookPath("kubectl"))(t)
 	for _, v := range variants(t) {
 		if v == "openshift" {
 			continue // has its own kind

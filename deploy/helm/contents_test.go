@@ -49,8 +49,7 @@ func TestContents(t *testing.T) {
 	for _, rule := range o.others["PrometheusRule"] {
 		name, _ := rule["metadata"].(map[string]any)["name"].(string)
 		text := read(t, filepath.Join("../prometheus/rules", files[name]))
-		spec, err := yaml.Marshal(rule["spec"])
-		must(t, err)
+		spec := testkit.Get(yaml.Marshal(rule["spec"]))(t)
 		same(name, regexp.MustCompile(`runbook(_url)?: .*docs/runbooks\.md#`).ReplaceAll(text, []byte("runbook_url: https://wiki.example/gpu#")), spec)
 		delete(files, name)
 	}
@@ -100,8 +99,7 @@ func certificate(t *testing.T) (dir string) {
 	t.Helper()
 	s := httptest.NewTLSServer(nil)
 	defer s.Close()
-	key, err := x509.MarshalPKCS8PrivateKey(s.TLS.Certificates[0].PrivateKey)
-	must(t, err)
+	key := testkit.Get(x509.MarshalPKCS8PrivateKey(s.TLS.Certificates[0].PrivateKey))(t)
 	dir = t.TempDir()
 	crt := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
 	for name, b := range map[string][]byte{"tls.crt": crt, "ca.crt": crt, "tls.key": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})} {

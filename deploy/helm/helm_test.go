@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/programtest"
 )
 
@@ -34,8 +35,7 @@ func tool(t *testing.T, name, module string) string {
 	if m == nil {
 		t.Fatalf("go.mod of test/tools/chart does not name %s", module)
 	}
-	path, err := filepath.Abs(filepath.Join("../../.tools", name+"-"+string(m[1]), name))
-	must(t, err)
+	path := testkit.Get(filepath.Abs(filepath.Join("../../.tools", name+"-"+string(m[1]), name)))(t)
 	if _, err := os.Stat(path); err == nil {
 		return path
 	}
@@ -53,8 +53,7 @@ func helm(t *testing.T) string {
 
 func read(t *testing.T, path string) []byte {
 	t.Helper()
-	b, err := os.ReadFile(path)
-	must(t, err)
+	b := testkit.Get(os.ReadFile(path))(t)
 	return b
 }
 

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"warpgauge/internal/testkit"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
@@ -172,8 +174,7 @@ func runsOn(t *testing.T, spec corev1.PodSpec, node labels.Set) bool {
 	terms := spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 	return slices.ContainsFunc(terms, func(term corev1.NodeSelectorTerm) bool {
 		return len(term.MatchExpressions) > 0 && !slices.ContainsFunc(term.MatchExpressions, func(e corev1.NodeSelectorRequirement) bool {
-			r, err := labels.NewRequirement(e.Key, selection.Operator(strings.ToLower(string(e.Operator))), e.Values)
-			must(t, err)
+			r := testkit.Get(labels.NewRequirement(e.Key, selection.Operator(strings.ToLower(string(e.Operator))), e.Values))(t)
 			return !r.Matches(node)
 		})
 	})

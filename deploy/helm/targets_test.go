@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"warpgauge/internal/testkit"
+
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/relabel"
@@ -95,8 +97,7 @@ func relabelings(t *testing.T, monitor map[string]any) []byte {
 
 func encode(t *testing.T, v any) []byte {
 	t.Helper()
-	out, err := yaml.Marshal(v)
-	must(t, err)
+	out := testkit.Get(yaml.Marshal(v))(t)
 	return out
 }
 

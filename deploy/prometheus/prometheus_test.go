@@ -62,8 +62,7 @@ func rules(t *testing.T) (all []rule) {
 
 func read(t *testing.T, path string) []byte {
 	t.Helper()
-	b, err := os.ReadFile(path)
-	testkit.Must(t, err)
+	b := testkit.Get(os.ReadFile(path))(t)
 	return b
 }
 
@@ -225,8 +224,7 @@ func TestAlertsKeepTheCluster(t *testing.T) {
 // firing returns the alerts that some promtool test expects to fire.
 func firing(t *testing.T) map[string]bool {
 	t.Helper()
-	files, err := filepath.Glob("tests/*_test.yml")
-	testkit.Must(t, err)
+	files := testkit.Get(filepath.Glob("tests/*_test.yml"))(t)
 	fires, name := map[string]bool{}, regexp.MustCompile(`alertname="(\w+)"`)
 	for _, f := range files {
 		var file struct {

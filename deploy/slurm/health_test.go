@@ -42,8 +42,7 @@ func TestHealthCheck(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t)
-			script, err := filepath.Abs("warpgauge-health")
-			must(t, err)
+			script := testkit.Get(filepath.Abs("warpgauge-health"))(t)
 			n.script = script
 			n.set("WARPGAUGE_HEALTH_TIMEOUT=0") // one second is added
 			n.set("WARPGAUGE_HEALTH_FLAGS='--token-file=/t --ca-file=/ca'")

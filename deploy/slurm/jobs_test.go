@@ -29,8 +29,7 @@ type node struct {
 func newNode(t *testing.T) *node {
 	t.Helper()
 	programtest.Find(t, "bash")
-	script, err := filepath.Abs("warpgauge-jobs")
-	must(t, err)
+	script := testkit.Get(filepath.Abs("warpgauge-jobs"))(t)
 	n := &node{t: t, root: t.TempDir(), script: script}
 	n.file("proc/sys/kernel/random/boot_id", "boot-1\n")
 	n.file("config", fmt.Sprintf("WARPGAUGE_JOB_DIR=%[1]s/jobs\nWARPGAUGE_GPU_MAP=%[1]s/run/map\nWARPGAUGE_GPU_TABLE=%[1]s/table\nPATH=%[1]s/bin:$PATH\n", n.root))
@@ -59,8 +58,7 @@ func (n *node) program(name, script string) {
 func (n *node) set(line string) {
 	n.t.Helper()
 	path := filepath.Join(n.root, "config")
-	text, err := os.ReadFile(path)
-	must(n.t, err)
+	text := testkit.Get(os.ReadFile(path))(n.t)
 	must(n.t, os.WriteFile(path, []byte(string(text)+line+"\n"), 0o644))
 }
 
@@ -125,8 +123,7 @@ func (n *node) jobs() map[string]string {
 		if !strings.HasSuffix(string(text), "\n") {
 			n.t.Errorf("%s ends without an end of line: %q", e.Name(), text)
 		}
-		info, err := e.Info()
-		must(n.t, err)
+		info := testkit.Get(e.Info())(n.t)
 		if info.Mode().Perm() != 0o644 {
 			n.t.Errorf("%s has mode %v, which the exporter may not read", e.Name(), info.Mode())
 		}
@@ -170,11 +167,9 @@ func TestAbout(t *testing.T) {
 	about := func(when string, want ...string) {
 		t.Helper()
 		var got []string
-		paths, err := filepath.Glob(filepath.Join(n.root, "jobs", ".job-*"))
-		must(t, err)
+		paths := testkit.Get(filepath.Glob(filepath.Join(n.root, "jobs", ".job-*")))(t)
 		for _, p := range paths {
-			text, err := os.ReadFile(p)
-			must(t, err)
+			text := testkit.Get(os.ReadFile(p))(t)
 			got = append(got, filepath.Base(p)+": "+strings.Join(strings.Fields(string(text)), " "))
 		}
 		testkit.Equal(t, when, want, got)
@@ -402,8 +397,7 @@ func TestMapIsMadeOnce(t *testing.T) {
 	n.prolog("18", "1", env)
 	want := map[string]string{"2": "17", "3": "18"}
 	n.want("once", want)
-	made, err := os.Stat(filepath.Join(n.root, "run/map"))
-	must(t, err)
+	made := testkit.Get(os.Stat(filepath.Join(n.root, "run/map")))(t)
 	later := made.ModTime().Add(1e9)
 	n.file("etc/gres.conf", "")
 	must(t, os.Chtimes(filepath.Join(n.root, "etc/gres.conf"), later, later))

@@ -14,8 +14,7 @@ import (
 // device policy (DevicePolicy=auto, no DeviceAllow=) a service may open every device; with one entry in DeviceAllow=,
 // it may open only that device and a few of the kernel's.
 func TestDevicePolicy(t *testing.T) {
-	unit, err := os.ReadFile("warpgauge.service")
-	testkit.Must(t, err)
+	unit := testkit.Get(os.ReadFile("warpgauge.service"))(t)
 	for _, c := range []struct{ setting, releases, implies, source string }{
 		{`DevicePolicy=(closed|strict)`, "all", "", "systemd.resource-control(5)"},
 		{`DeviceAllow=.+`, "all", "DevicePolicy=closed, if that is auto", "systemd.resource-control(5)"},
@@ -31,8 +30,7 @@ func TestDevicePolicy(t *testing.T) {
 // TestWhatHealthNeeds: the exporter can use a state directory, a directory for its socket, and the kernel's log, and
 // gets no capability for them.
 func TestWhatHealthNeeds(t *testing.T) {
-	unit, err := os.ReadFile("warpgauge.service")
-	testkit.Must(t, err)
+	unit := testkit.Get(os.ReadFile("warpgauge.service"))(t)
 	for setting, want := range map[string]bool{
 		`StateDirectory=warpgauge`:          true,
 		`ProtectKernelLogs=(yes|true|on|1)`: false, // hides /dev/kmsg

@@ -17,8 +17,7 @@ import (
 // documented returns unit and extra labels of AMD's documented fields by name.
 func documented(t *testing.T) map[string][2]string {
 	t.Helper()
-	text, err := os.ReadFile("testdata/amd-exporter.csv")
-	must(t, err)
+	text := testkit.Get(os.ReadFile("testdata/amd-exporter.csv"))(t)
 	out := map[string][2]string{}
 	for line := range strings.Lines(string(text)) {
 		if cells := strings.Split(strings.TrimSpace(line), ","); cells[0][0] != '#' {

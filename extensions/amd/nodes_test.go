@@ -65,8 +65,7 @@ func amdPage(t *testing.T, o rocmtest.Options, names *Names, inPlace bool) []byt
 	}
 	tree := rocmtest.NewTree(t, o)
 	c := rocm.New(rocm.Options{Root: tree.Root, Source: rocm.SourceSysfs})
-	sources, err := c.Open(t.Context(), list)
-	must(t, err)
+	sources := testkit.Get(c.Open(t.Context(), list))(t)
 	defer func() { _ = c.Close() }()
 	v := &view.View{Version: 1}
 	for range 2 { // rates need two samples
@@ -115,8 +114,7 @@ func namesOf(t testing.TB, s Settings) *Names {
 func familiesOf(t *testing.T, page []byte) map[string]*dto.MetricFamily {
 	t.Helper()
 	parser := expfmt.NewTextParser(model.LegacyValidation)
-	families, err := parser.TextToMetricFamilies(bytes.NewReader(page))
-	must(t, err)
+	families := testkit.Get(parser.TextToMetricFamilies(bytes.NewReader(page)))(t)
 	return families
 }
 

@@ -37,8 +37,7 @@ func pageOf(t testing.TB, board *view.Board, o exposition.Options, f exposition.
 // leftOut returns what the page's layout had to drop.
 func leftOut(t testing.TB, reg *prometheus.Registry) map[string]float64 {
 	t.Helper()
-	all, err := reg.Gather()
-	must(t, err)
+	all := testkit.Get(reg.Gather())(t)
 	out := map[string]float64{}
 	for _, f := range all {
 		if f.GetName() == "warpgauge_exposition_left_out" {

@@ -34,8 +34,7 @@ func TestForIsWaited(t *testing.T) {
 func TestLimitOfTheBoard(t *testing.T) {
 	f := func(rules []string, temperature, limit float64, want string) {
 		t.Helper()
-		table, err := Select(rules)
-		must(t, err)
+		table := testkit.Get(Select(rules))(t)
 		n := newNode(t, 1, Options{Rules: table}, field.GPUTemperature, field.SlowdownTemperature)
 		n.rows[0][1] = limit
 		n.step(temperature, 60, time.Second, events.OK, "")

@@ -52,8 +52,7 @@ func TestRulesAreConsistent(t *testing.T) {
 
 // TestStatesAreDCGMs: rules on readings of DCGM's health watches have the watches' result. Those that cite DCGM have it for each value.
 func TestStatesAreDCGMs(t *testing.T) {
-	text, err := os.ReadFile("../../collectors/nvml/testdata/dcgm-health.csv")
-	must(t, err)
+	text := testkit.Get(os.ReadFile("../../collectors/nvml/testdata/dcgm-health.csv"))(t)
 	results, seen := map[string]string{}, 0
 	for line := range strings.Lines(string(text)) {
 		if f := strings.Split(line, ","); len(f) == 7 {
@@ -106,8 +105,7 @@ func TestSelect(t *testing.T) {
 	f("lost=3", "no threshold", "lost=off")
 	f("hot.umc=3", "hot has no blocks", "hot=3")
 	f("ras_uncorrected.umc=off", "above 0")
-	rules, err = Select([]string{"ras_uncorrected=3", "ras_uncorrected.umc=6", "ras_uncorrected.gfx=2"})
-	must(t, err)
+	rules = testkit.Get(Select([]string{"ras_uncorrected=3", "ras_uncorrected.umc=6", "ras_uncorrected.gfx=2"}))(t)
 	for block, want := range map[string]float64{"umc": 6, "gfx": 2, "sdma": 3} {
 		c := collector.Column{Field: field.AMDRASErrors, Labels: []collector.Label{{Name: "block", Value: block}, {Name: "severity", Value: "ue"}}}
 		if r := rules.find("ras_uncorrected"); !r.judges(&c) || r.threshold(&c) != want || Table().find("ras_uncorrected").threshold(&c) != 1 {
@@ -241,8 +239,7 @@ func TestABoardThatNoDriverServes(t *testing.T) {
 	n.Observe(Observation{Reason: "missing", PCIBusID: at, Time: n.now, Source: "pci"})
 	n.tick(time.Second)
 	n.after(121, time.Second, "pci:00000000:0A:00.0", events.Failed, "missing")
-	data, err := json.Marshal(n.content())
-	must(t, err)
+	data := testkit.Get(json.Marshal(n.content()))(t)
 	n.restart(Options{})
 	must(t, n.restore(data))
 	n.after(1, time.Second, "pci:00000000:0A:00.0", events.Failed, "missing")

@@ -95,8 +95,7 @@ func TestLogOnly(t *testing.T) {
 	log.Time = n.now
 	n.Observe(log)
 	n.step(60, 1, time.Second, events.Degraded, "xid_48")
-	saved, err := json.Marshal(n.content())
-	must(t, err)
+	saved := testkit.Get(json.Marshal(n.content()))(t)
 	n.restart(o)
 	must(t, n.restore(saved))
 	n.status[0] = session.CollectorStatus{Name: "test", Cause: session.CauseOpening}

@@ -32,11 +32,9 @@ func newNode(t *testing.T, e *Extension, script string, args ...string) *exporte
 	must(t, err)
 	o := fake.Options{Spec: spec}
 	v := exporter.Vendor{Name: fake.Name, Simulated: true}
-	v.Open, err = fake.Factory(o)
-	must(t, err)
+	v.Open = testkit.Get(fake.Factory(o))(t)
 	if e.ViewsProcesses() {
-		v.Processes, err = fake.ProcessesFactory(o)
-		must(t, err)
+		v.Processes = testkit.Get(fake.ProcessesFactory(o))(t)
 	}
 	node := exportertest.Node{
 		Vendors: []exporter.Vendor{v}, Extensions: []exporter.Extension{e}, Args: append([]string{"--enable-only=fake"}, args...),

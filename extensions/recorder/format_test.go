@@ -78,8 +78,7 @@ func (twoPods) Owners(*collector.Device) (out []view.Owner) {
 func TestWhatIsReadIsWhatWasWritten(t *testing.T) {
 	h, samples := shared()
 	file := written(t, h, exposition.Options{Hostname: "node", Owners: twoPods{}}, samples)
-	got, err := Read(bytes.NewReader(file))
-	must(t, err)
+	got := testkit.Get(Read(bytes.NewReader(file)))(t)
 	testkit.Equal(t, "header", *h, got.Header)
 	samples[2] = append(samples[2][:1], samples[2][2:]...)
 	events := samples[6]
@@ -120,8 +119,7 @@ func TestPrometheusReadsARecording(t *testing.T) {
 		t.Fatalf("promtool: %v\n%s\n%s", err, out, all)
 	}
 	must(t, os.Mkdir(filepath.Join(blocks, "wal"), 0o700)) // promtool also reads the WAL
-	dump, err := exec.Command(promtool, "tsdb", "dump", blocks).Output()
-	must(t, err)
+	dump := testkit.Get(exec.Command(promtool, "tsdb", "dump", blocks).Output())(t)
 	want := 0
 	for line := range strings.Lines(all) {
 		if !strings.HasPrefix(line, "#") {

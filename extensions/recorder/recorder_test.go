@@ -130,8 +130,7 @@ func (n *node) read(name string) *Recording {
 	f, err := n.Open(name)
 	must(n.t, err)
 	defer func() { _ = f.Close() }()
-	r, err := Read(f)
-	must(n.t, err)
+	r := testkit.Get(Read(f))(n.t)
 	return r
 }
 
@@ -373,8 +372,7 @@ func text(t testing.TB, file []byte) string {
 	z, err := zstd.NewReader(bytes.NewReader(file))
 	must(t, err)
 	defer z.Close()
-	out, err := io.ReadAll(z)
-	must(t, err)
+	out := testkit.Get(io.ReadAll(z))(t)
 	return string(out)
 }
 
@@ -391,8 +389,7 @@ func TestAFullDisk(t *testing.T) {
 
 func TestFilesThatAreNotWholeAreRefused(t *testing.T) {
 	whole := encoded(t)
-	_, err := Read(bytes.NewReader(whole))
-	must(t, err)
+	testkit.Get(Read(bytes.NewReader(whole)))(t)
 	for n := 0; n < len(whole); n += 1 + len(whole)/200 {
 		_, err := Read(bytes.NewReader(whole[:n]))
 		testkit.Has(t, fmt.Sprintf("error for %d of %d bytes", n, len(whole)), fmt.Sprint(err), "not whole")

@@ -230,8 +230,7 @@ func TestDeliver(t *testing.T) {
 	}
 	b.Answered()
 	testkit.Equal(t, "state after an answer", lists.Applied, b.state().Condition())
-	turn, err := b.o.Desk.Begin(t.Context())
-	must(t, err)
+	turn := testkit.Get(b.o.Desk.Begin(t.Context()))(t)
 	defer turn.End()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -415,8 +414,7 @@ func TestKept(t *testing.T) {
 	}
 
 	path := filepath.Join(dir, keptName)
-	whole, err := os.ReadFile(path)
-	must(t, err)
+	whole := testkit.Get(os.ReadFile(path))(t)
 	for name, text := range map[string][]byte{
 		"truncated": whole[:len(whole)-7], "empty": {}, "damaged": []byte(strings.Replace(string(whole), "Lasting", "Lastinh", 1)),
 		"none of ours": []byte("hello\nworld\n"), "no JSON": []byte(hashOf([]byte("{")) + "\n{"),

@@ -52,10 +52,9 @@ func newExporter(t *testing.T, change func(*Settings)) (*bench, *Remote) {
 	change(&settings)
 	local := files().Parse(&config.Content{CSV: []byte(listA), Name: "counters.csv"})
 	desk := lists.New(local, lists.Options{Local: files(), Engine: e, Logger: zap.NewNop()})
-	r, err := New(t.Context(), Options{
+	r := testkit.Get(New(t.Context(), Options{
 		Settings: &settings, Config: cfg, Version: "1.2.3", Hostname: "node-7", Desk: desk, Engine: e, Page: e, Registerer: prometheus.NewRegistry(), Logger: zap.NewNop(),
-	})
-	must(t, err)
+	}))(t)
 	return e, r
 }
 
@@ -109,10 +108,8 @@ func (f *fleetNode) serve() (end func()) {
 	login, err := fleet.NewLogin(f.token)
 	must(f.T, err)
 	secure := &tls.Config{Certificates: f.web.TLS.Certificates, MinVersion: tls.VersionTLS12}
-	agents, err := net.Listen("tcp", f.address)
-	must(f.T, err)
-	operators, err := net.Listen("tcp", "127.0.0.1:0")
-	must(f.T, err)
+	agents := testkit.Get(net.Listen("tcp", f.address))(f.T)
+	operators := testkit.Get(net.Listen("tcp", "127.0.0.1:0"))(f.T)
 	f.address, f.askAt = agents.Addr().String(), operators.Addr().String()
 	return testkit.Start(f.T, func(ctx context.Context) error {
 		return s.Run(ctx,

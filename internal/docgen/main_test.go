@@ -15,8 +15,7 @@ func TestPagesAreUpToDate(t *testing.T) {
 	for name := range pages {
 		got, err := render(name)
 		testkit.Must(t, err)
-		want, err := os.ReadFile(filepath.Join("..", "..", "docs", name))
-		testkit.Must(t, err)
+		want := testkit.Get(os.ReadFile(filepath.Join("..", "..", "docs", name)))(t)
 		testkit.Equal(t, "docs/"+name+", which go generate ./internal/docgen writes", string(want), string(got))
 	}
 }

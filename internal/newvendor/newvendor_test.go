@@ -57,15 +57,13 @@ func overlay(t *testing.T) string {
 		if changed, ok := replace[file]; ok {
 			from = changed
 		}
-		text, err := os.ReadFile(from)
-		must(t, err)
+		text := testkit.Get(os.ReadFile(from))(t)
 		testkit.Has(t, r.file, string(text), r.after)
 		to := filepath.Join(t.TempDir(), filepath.Base(file))
 		must(t, os.WriteFile(to, []byte(strings.Replace(string(text), r.after, r.after+r.row, 1)), 0o600))
 		replace[file] = to
 	}
-	text, err := json.Marshal(map[string]any{"Replace": replace})
-	must(t, err)
+	text := testkit.Get(json.Marshal(map[string]any{"Replace": replace}))(t)
 	file := filepath.Join(t.TempDir(), "overlay.json")
 	must(t, os.WriteFile(file, text, 0o600))
 	return file

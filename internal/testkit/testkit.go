@@ -18,6 +18,15 @@ func Must(tb testing.TB, err error) {
 	}
 }
 
+// Get returns a function that returns v, or ends the test if err is not nil, as Must does: Get(os.ReadFile(path))(t).
+func Get[T any](v T, err error) func(testing.TB) T {
+	return func(tb testing.TB) T {
+		tb.Helper()
+		Must(tb, err)
+		return v
+	}
+}
+
 // Equal fails the test if got is not want. what names the value.
 func Equal(tb testing.TB, what string, want, got any, opts ...cmp.Option) {
 	tb.Helper()

@@ -76,8 +76,7 @@ func TestBlocks(t *testing.T) {
 	var columns []Column
 	columns = AppendProcessColumns(columns, 2)
 	columns = AppendProcessColumns(columns, 0)
-	got, err := ProcessBlocks(3, columns)
-	testkit.Must(t, err)
+	got := testkit.Get(ProcessBlocks(3, columns))(t)
 	testkit.Equal(t, "starts of blocks", []int{ProcessWidth, -1, 0}, got)
 	if _, err := ProcessBlocks(1, nil); err != nil {
 		t.Errorf("a source without columns: %v", err)

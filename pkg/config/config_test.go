@@ -88,8 +88,7 @@ func TestContractFlags(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			got := func(env environment, args ...string) string {
 				t.Helper()
-				s, err := parse(t, env, args...)
-				testkit.Must(t, err)
+				s := testkit.Get(parse(t, env, args...))(t)
 				return s.find(c.name).Value.String()
 			}
 			want := func(what, got, want string) {
@@ -173,8 +172,7 @@ func TestLists(t *testing.T) {
 		{env: environment{env: "x"}, args: []string{name, "a", name, "b"}, want: []string{"a", "b"}},
 		{env: environment{env: "x"}, args: []string{"check", name, "a", name, "b"}, want: []string{"a", "b"}},
 	} {
-		s, err := parse(t, c.env, c.args...)
-		must(t, err)
+		s := testkit.Get(parse(t, c.env, c.args...))(t)
 		testkit.Equal(t, fmt.Sprintf("%v with %v", c.args, c.env), c.want, s.config.Kubernetes.ResourceNames)
 	}
 }
@@ -292,8 +290,7 @@ func TestNotices(t *testing.T) {
 		{args: []string{"--container-runtime-socket=/run/docker.sock"}, want: []string{"container-runtime-socket from command line: containers are known"}},
 		{args: []string{"--process-values=false"}, want: []string{"process-values from command line without --kubernetes"}},
 	} {
-		s, err := parse(t, c.env, c.args...)
-		must(t, err)
+		s := testkit.Get(parse(t, c.env, c.args...))(t)
 		var got []string
 		for _, n := range s.Notices() {
 			head := "--" + n.Flag + " has no effect"
@@ -378,8 +375,7 @@ func TestHostname(t *testing.T) {
 		{args: []string{"-r", "vsock://3:5555"}, want: "machine"},
 		{env: environment{"DCGM_REMOTE_HOSTENGINE_INFO": "nvidia-dcgm:5555"}, want: "nvidia-dcgm"},
 	} {
-		s, err := parse(t, c.env, c.args...)
-		must(t, err)
+		s := testkit.Get(parse(t, c.env, c.args...))(t)
 		if got, err := s.config.Hostname(c.env.Lookup, system); got != c.want || err != nil {
 			t.Errorf("hostname of %v with %v = %q, %v, want %q", c.args, c.env, got, err, c.want)
 		}
@@ -437,8 +433,7 @@ func TestArgumentsOfAChild(t *testing.T) {
 	}
 	s, err := parse(t, env, "--address=[::1]:1", "--collect-interval=70")
 	must(t, err)
-	again, err := parse(t, environment{}, s.Arguments()...)
-	must(t, err)
+	again := testkit.Get(parse(t, environment{}, s.Arguments()...))(t)
 	for i, f := range s.Flags() {
 		testkit.Equal(t, f.Name, f.Value.String(), again.Flags()[i].Value.String())
 	}

@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/field"
 )
 
@@ -41,8 +42,7 @@ func TestDialect(t *testing.T) {
 	used := ""
 	s := NewSet(environment{}.Lookup)
 	s.AddDialect(otherNames{file, &used}, "other: the names of another exporter.")
-	c, err := s.Config()
-	must(t, err)
+	c := testkit.Get(s.Config())(t)
 	counters := c.Counters("", nil)
 	if _, err := counters.Read(t.Context(), []byte("x")); err == nil {
 		t.Error("a file that is not there is not an error of the dialect's")

@@ -73,8 +73,7 @@ func TestYAML(t *testing.T) {
 	testkit.Equal(t, "intervals of version 1", []time.Duration{500 * time.Millisecond, 500 * time.Millisecond, 0}, intervals(list))
 	testkit.Equal(t, "flags of version 1", map[string]string{"collect-interval": "30000"}, one.flags)
 
-	two, err := parseYAML([]byte(yaml2), "two.yaml")
-	must(t, err)
+	two := testkit.Get(parseYAML([]byte(yaml2), "two.yaml"))(t)
 	if two.file != "/etc/dcgm-exporter/default-counters.csv" || len(two.ignored) != 2 {
 		t.Errorf("file %q, without effect: %q", two.file, two.ignored)
 	}
@@ -130,8 +129,7 @@ func TestYAMLErrors(t *testing.T) {
 		"version: 1\ncollection: {watchGroups: [{name: a, interval: 1s, fields: [DCGM_FI_DEV_NO*]}]}":                                                      `watch group "a" names no field`,
 		"version: 2\ncollections: [{name: a, every: 1s, metrics: {include: ['*TEMP']}}, {name: b, every: 1s, metrics: {include: [DCGM_FI_DEV_GPU_TEMP]}}]": `DCGM_FI_DEV_GPU_TEMP: both collection "a" and "b"`,
 	} {
-		y, err := parseYAML([]byte(text), "c.yaml")
-		must(t, err)
+		y := testkit.Get(parseYAML([]byte(text), "c.yaml"))(t)
 		testkit.Has(t, fmt.Sprintf("the error of %q", text), fmt.Sprint(y.Apply(parseList(t, threeFields))), want, `configuration file "c.yaml": `)
 	}
 }
@@ -173,8 +171,8 @@ func TestYAMLPrecedence(t *testing.T) {
 		_, err = s.Config()
 		return s, err
 	}
-	s, err := config(environment{"DCGM_EXPORTER_CONFIG_FILE": path, "DCGM_EXPORTER_MAX_CONCURRENT_SCRAPES": "7"}, "--collect-interval=100")
-	must(t, err)
+	s := testkit.Get(config(environment{"DCGM_EXPORTER_CONFIG_FILE": path,
+		"DCGM_EXPORTER_MAX_CONCURRENT_SCRAPES": "7"}, "--collect-interval=100"))(t)
 	c := s.config
 	if c.Interval != 100*time.Millisecond || c.Web.MaxConcurrentScrapes != 7 || c.OwnMetrics() != MetricsNone || c.Source("enable-exporter-metrics") != FromFile {
 		t.Errorf("interval %v, %d scrapes, own metrics %v from %v", c.Interval, c.Web.MaxConcurrentScrapes, c.OwnMetrics(), c.Source("enable-exporter-metrics"))
@@ -209,10 +207,9 @@ func TestYAMLNamesTheList(t *testing.T) {
 		t.Helper()
 		must(t, err)
 		s.config.DefaultFiles = []string{other}
-		in, err := s.config.Counters("", func(_ context.Context, namespace, name string) ([]byte, error) {
+		in := testkit.Get(s.config.Counters("", func(_ context.Context, namespace, name string) ([]byte, error) {
 			return []byte(namespace + " " + name), nil
-		}).Read(t.Context(), []byte("built in"))
-		must(t, err)
+		}).Read(t.Context(), []byte("built in")))(t)
 		return in
 	}
 	want := func(in *Content, name, content string) {
@@ -233,12 +230,10 @@ func TestYAMLNamesTheList(t *testing.T) {
 	s, err := parse(t, nil, "--config-file="+path, "-f", csv)
 	must(t, err)
 	c := s.config.Counters("", nil)
-	first, err := c.Read(t.Context(), nil)
-	must(t, err)
+	first := testkit.Get(c.Read(t.Context(), nil))(t)
 	testkit.Equal(t, "files read", []string{csv, path}, c.Paths())
 	write(t, path, "version: 2\n# another\n")
-	second, err := c.Read(t.Context(), nil)
-	must(t, err)
+	second := testkit.Get(c.Read(t.Context(), nil))(t)
 	if first.Equal(second) || !second.Equal(second) {
 		t.Error("another configuration file is not another content")
 	}
@@ -267,8 +262,7 @@ func TestListNotUsed(t *testing.T) {
 	} {
 		s, err := parse(t, nil, strings.Fields(args)...)
 		must(t, err)
-		_, err = s.Config()
-		must(t, err)
+		testkit.Get(s.Config())(t)
 		got := s.Notices()
 		if want == "" && len(got) > 0 || want != "" && (len(got) != 1 || !strings.Contains(got[0].Text, want)) {
 			t.Errorf("%q: notices %q, want one of %q", args, got, want)
@@ -284,11 +278,9 @@ func TestYAMLNames(t *testing.T) {
 		write(t, path, "version: 2\n")
 		s, err := parse(t, env, append(args, "--config-file="+path)...)
 		must(t, err)
-		c, err := s.Config()
-		must(t, err)
+		c := testkit.Get(s.Config())(t)
 		write(t, path, text)
-		in, err := c.Counters("", nil).Read(t.Context(), nil)
-		must(t, err)
+		in := testkit.Get(c.Counters("", nil).Read(t.Context(), nil))(t)
 		testkit.Equal(t, fmt.Sprintf("%q with %v %q: names", text, env, args), want, c.Names(in))
 	}
 	const file = "version: 2\nmetrics: {fieldNames: both}\n"

@@ -81,7 +81,6 @@ func TestAbsentMetricIsBounded(t *testing.T) {
 	testkit.Equal(t, "series", maxAbsentSeries, testutil.CollectAndCount(m, "warpgauge_field_absent"))
 	reg := prometheus.NewPedanticRegistry()
 	reg.MustRegister(m)
-	families, err := reg.Gather()
-	must(t, err)
+	families := testkit.Get(reg.Gather())(t)
 	testkit.Equal(t, "series left out", float64(50*n-maxAbsentSeries), families[len(families)-1].GetMetric()[0].GetGauge().GetValue())
 }

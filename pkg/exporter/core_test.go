@@ -43,8 +43,7 @@ func TestCoreAlone(t *testing.T) {
 		}
 	}
 	goList := func(args ...string) []string {
-		out, err := exec.CommandContext(t.Context(), "go", append([]string{"list"}, args...)...).Output()
-		must(t, err)
+		out := testkit.Get(exec.CommandContext(t.Context(), "go", append([]string{"list"}, args...)...).Output())(t)
 		return slices.Compact(slices.Sorted(slices.Values(strings.Fields(string(out)))))
 	}
 	packages := goList("-deps", "./testdata/core")
@@ -64,8 +63,7 @@ func TestCoreAlone(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
-	size, err := os.Stat(binary)
-	must(t, err)
+	size := testkit.Get(os.Stat(binary))(t)
 	measured("MB of the binary", 3, float64(size.Size())/1e6)
 	if out, err := exec.CommandContext(t.Context(), binary, "fields", "GPU_TEMP").CombinedOutput(); err != nil {
 		t.Errorf("fields: %v\n%s", err, out)
@@ -141,7 +139,6 @@ func get(t *testing.T, url string) (int, string) {
 	resp, err := http.Get(url)
 	must(t, err)
 	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	must(t, err)
+	text := testkit.Get(io.ReadAll(resp.Body))(t)
 	return resp.StatusCode, string(text)
 }

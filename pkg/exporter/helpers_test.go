@@ -24,10 +24,8 @@ func newProgram(t *testing.T, o fake.Options, args ...string) (*Program, *config
 	set, cfg, err := configtest.Parse(t, nil, nil, append([]string{"--isolation=none"}, args...)...)
 	must(t, err)
 	v := Vendor{Name: fake.Name, Simulated: true}
-	v.Open, err = fake.Factory(o)
-	must(t, err)
-	v.Processes, err = fake.ProcessesFactory(o)
-	must(t, err)
+	v.Open = testkit.Get(fake.Factory(o))(t)
+	v.Processes = testkit.Get(fake.ProcessesFactory(o))(t)
 	return &Program{
 		Streams: Streams{Out: io.Discard, Err: io.Discard}, Flags: set,
 		Vendors: func(*config.Config, time.Time, *zap.Logger) ([]Vendor, error) { return []Vendor{v}, nil },

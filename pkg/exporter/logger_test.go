@@ -37,8 +37,7 @@ func TestBacklogNeverWaits(t *testing.T) {
 			}
 			in := bufio.NewReader(r)
 			line := func() string {
-				text, err := in.ReadString('\n')
-				must(t, err)
+				text := testkit.Get(in.ReadString('\n'))(t)
 				return strings.TrimSuffix(text, "\n")
 			}
 			if got := line(); !strings.Contains(got, "first") {

@@ -26,8 +26,7 @@ import (
 func ownersOf(t *testing.T, args ...string) (o *Owners, asked []string) {
 	t.Helper()
 	a, cfg := newProgram(t, fake.Options{Profile: "dgx-h100", Devices: 1}, args...)
-	p, err := a.NewPipeline(cfg, parse(t, "DCGM_FI_DEV_GPU_TEMP, gauge, t\n"), zap.NewNop())
-	must(t, err)
+	p := testkit.Get(a.NewPipeline(cfg, parse(t, "DCGM_FI_DEV_GPU_TEMP, gauge, t\n"), zap.NewNop()))(t)
 	if p.FindOwners(); p.Owners == nil {
 		return nil, nil
 	}
@@ -86,8 +85,7 @@ func TestOwnPod(t *testing.T) {
 			t.Errorf("with %v this pod is %v, want %v", env, got, want)
 		}
 	}
-	host, err := os.Hostname()
-	must(t, err)
+	host := testkit.Get(os.Hostname())(t)
 	f(kube.PodName{Namespace: "gpu", Name: "x"}, map[string]string{"POD_NAME": "x", "POD_NAMESPACE": "gpu", "KUBERNETES_SERVICE_HOST": "10.0.0.1"})
 	f(kube.PodName{Namespace: "gpu", Name: host}, map[string]string{"POD_NAMESPACE": "gpu", "KUBERNETES_SERVICE_HOST": "10.0.0.1"})
 	f(kube.PodName{}, map[string]string{"POD_NAME": "x"}) // not in a cluster

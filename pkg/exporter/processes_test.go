@@ -23,8 +23,7 @@ func processesOn(t *testing.T, v *view.View) map[string]int {
 	t.Helper()
 	out := map[string]int{}
 	for _, s := range v.Sources {
-		starts, err := collector.ProcessBlocks(len(s.Devices), s.Columns)
-		must(t, err)
+		starts := testkit.Get(collector.ProcessBlocks(len(s.Devices), s.Columns))(t)
 		var row ring.Row
 		if !s.Ring.Latest(&row) {
 			continue
@@ -41,17 +40,15 @@ func processesOn(t *testing.T, v *view.View) map[string]int {
 // TestProcessesBesideACollector: processes have their own board, their devices are reported once, lists do
 // not concern them, and they start and stop with their collector.
 func TestProcessesBesideACollector(t *testing.T) {
-	spec, err := fake.LoadSpec(tempFile(t, "spec.yaml", "processes: [{device: 0-3, pid: 1, memory: 5}, {device: 2, pid: 2}]\n"))
-	must(t, err)
+	spec := testkit.Get(fake.LoadSpec(tempFile(t, "spec.yaml",
+		"processes: [{device: 0-3, pid: 1, memory: 5}, {device: 2, pid: 2}]\n")))(t)
 	a, cfg := newProgram(t, fake.Options{Spec: spec}, "--kubernetes", "--kubernetes-virtual-gpus", "-c", "100")
 	synctest.Test(t, func(t *testing.T) {
-		all, err := a.Collectors(cfg, zap.NewNop())
-		must(t, err)
+		all := testkit.Get(a.Collectors(cfg, zap.NewNop()))(t)
 		list := parse(t, "DCGM_FI_DEV_GPU_TEMP, gauge, t\n")
 		reg := prometheus.NewPedanticRegistry()
 		opens := func(collector string) (n float64) {
-			families, err := reg.Gather()
-			must(t, err)
+			families := testkit.Get(reg.Gather())(t)
 			for _, f := range families {
 				for _, m := range f.GetMetric() {
 					if l := m.GetLabel(); f.GetName() == "warpgauge_collector_opens_total" && l[0].GetValue() == collector && l[1].GetValue() == "success" {
@@ -121,8 +118,7 @@ func TestProcessesOnlyWhereWanted(t *testing.T) {
 		t.Helper()
 		a, cfg := newProgram(t, fake.Options{}, args...)
 		a.Extensions = extensions
-		all, err := a.Collectors(cfg, zap.NewNop())
-		must(t, err)
+		all := testkit.Get(a.Collectors(cfg, zap.NewNop()))(t)
 		testkit.Equal(t, fmt.Sprintf("%q: processes are read", args), want, all[0].Processes != nil)
 	}
 	f(false, nil)

@@ -103,8 +103,7 @@ func TestStatesOfTheCollectorShown(t *testing.T) {
 func TestStatesOfTheCore(t *testing.T) {
 	a, cfg := newProgram(t, fake.Options{Spec: &fake.Spec{Faults: []fake.Fault{{Kind: fake.Lost, GPUs: fake.All()}}}})
 	synctest.Test(t, func(t *testing.T) {
-		p, err := a.NewPipeline(cfg, parse(t, "DCGM_FI_DEV_GPU_TEMP, gauge, t\n"), zap.NewNop())
-		must(t, err)
+		p := testkit.Get(a.NewPipeline(cfg, parse(t, "DCGM_FI_DEV_GPU_TEMP, gauge, t\n"), zap.NewNop()))(t)
 		p.AddPages()
 		lost := p.Events.Subscribe(1, events.DeviceState)
 		testkit.Start(t, func(ctx context.Context) error { return RunStages(ctx, zap.NewNop(), p.Stages()...) })

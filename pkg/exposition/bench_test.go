@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/view/viewtest"
 )
@@ -77,11 +78,9 @@ func BenchmarkClientGolang(b *testing.B) {
 			n++
 			b.StartTimer()
 			out.Reset()
-			families, err := registry.Gather()
-			must(b, err)
+			families := testkit.Get(registry.Gather())(b)
 			for _, mf := range families {
-				_, err := expfmt.MetricFamilyToText(&out, mf)
-				must(b, err)
+				testkit.Get(expfmt.MetricFamilyToText(&out, mf))(b)
 			}
 		}
 		b.SetBytes(int64(out.Len()))

@@ -277,7 +277,6 @@ func gunzip(t testing.TB, b []byte) string {
 	t.Helper()
 	in, err := gzip.NewReader(bytes.NewReader(b))
 	must(t, err)
-	out, err := io.ReadAll(in)
-	must(t, err)
+	out := testkit.Get(io.ReadAll(in))(t)
 	return string(out)
 }

@@ -8,18 +8,19 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"warpgauge/internal/testkit"
 )
 
 // TestDCGMNames compares dcgm.csv with go.mod's go-dcgm. Each of its names, current, legacy and of DCGM 1.x, must belong to
 // its id, or to the reading that its id is a multiple of. There are no other ids below the base units of DCGM 4.7.
 func TestDCGMNames(t *testing.T) {
-	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/NVIDIA/go-dcgm").Output()
-	must(t, err)
+	dir := testkit.Get(exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}",
+		"github.com/NVIDIA/go-dcgm").Output())(t)
 	entry := regexp.MustCompile(`(?m)^\s*"?(\w+)"?(?::\s*|,)(\d+),?$`) // in a map literal, or in a CSV
 	names, ids := 0, map[ID]bool{}
 	for _, file := range []string{"const_fields.go", "legacy_fields.csv"} {
-		text, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "pkg", "dcgm", file))
-		must(t, err)
+		text := testkit.Get(os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "pkg", "dcgm", file)))(t)
 		for _, m := range entry.FindAllStringSubmatch(string(text), -1) {
 			id, _ := strconv.Atoi(m[2])
 			names++

@@ -21,15 +21,13 @@ func readFacts(t *testing.T, name string) [][]string {
 	defer file.Close()
 	r := csv.NewReader(file)
 	r.Comment = '#'
-	rows, err := r.ReadAll()
-	must(t, err)
+	rows := testkit.Get(r.ReadAll())(t)
 	return rows[1:]
 }
 
 func number(t *testing.T, s string) float64 {
 	t.Helper()
-	v, err := strconv.ParseFloat(s, 64)
-	must(t, err)
+	v := testkit.Get(strconv.ParseFloat(s, 64))(t)
 	return v
 }
 

@@ -44,8 +44,7 @@ func TestRead(t *testing.T) {
 	for name, to := range map[string]string{"link": "good", "loop": "loop", "zero": "/dev/zero", "tty": "/dev/tty", "kernel": "/proc/kallsyms", "nowhere": "absent"} {
 		must(t, os.Symlink(to, at(name)))
 	}
-	root, err := os.OpenRoot(dir)
-	must(t, err)
+	root := testkit.Get(os.OpenRoot(dir))(t)
 	defer root.Close()
 	for _, tt := range []struct {
 		name, want string

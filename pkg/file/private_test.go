@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"warpgauge/internal/testkit"
 )
 
 func TestWriteWhole(t *testing.T) {
@@ -41,8 +43,7 @@ func TestWriteWhole(t *testing.T) {
 	if err != nil || len(files) != 2 || files[0].Name() != "x-1" || files[1].Name() != "x-3" || files[1].Size() != 7 || files[1].Mode() != 0o600 {
 		t.Errorf("files %v, %v", files, err)
 	}
-	_, err = List(root, "x-", time.Now().Add(time.Hour))
-	must(t, err)
+	testkit.Get(List(root, "x-", time.Now().Add(time.Hour)))(t)
 	if got, _ := filepath.Glob(p.Path + "/*[xy]*"); len(got) != 4 || filepath.Base(got[0]) != ".y-5" {
 		t.Errorf("in the directory: %s", got)
 	}

@@ -70,8 +70,7 @@ func TestAnswer(t *testing.T) {
 // FuzzList decodes arbitrary server answers.
 func FuzzList(f *testing.F) {
 	for _, list := range []*v1.ListPodResourcesResponse{{PodResources: kubetest.Many(3, 2)}, listing(1, own("a", "GPU-1", "", "GPU-1"), own("a"))} {
-		b, err := proto.Marshal(list)
-		testkit.Must(f, err)
+		b := testkit.Get(proto.Marshal(list))(f)
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {

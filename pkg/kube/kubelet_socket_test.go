@@ -57,8 +57,7 @@ const quick = 20 * time.Millisecond // between polls
 // answerAll listens on a socket and calls with for each connection.
 func answerAll(t testing.TB, path string, with func(net.Conn)) {
 	t.Helper()
-	l, err := net.Listen("unix", path)
-	must(t, err)
+	l := testkit.Get(net.Listen("unix", path))(t)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -89,8 +88,7 @@ func TestWhatIsNoKubelet(t *testing.T) {
 		{ReasonNotASocket, "creates a directory", func(path string) { must(t, os.Mkdir(path, 0o750)) }},
 		{ReasonNotASocket, "not a socket", func(path string) { must(t, os.WriteFile(path, nil, 0o600)) }},
 		{ReasonNotASocket, "another kind", func(path string) {
-			c, err := net.ListenPacket("unixgram", path)
-			must(t, err)
+			c := testkit.Get(net.ListenPacket("unixgram", path))(t)
 			t.Cleanup(func() { c.Close() })
 		}},
 		{ReasonRefused, "mount its directory", func(path string) {

@@ -39,8 +39,7 @@ func TestReview(t *testing.T) {
 		must(t, json.NewEncoder(w).Encode(q))
 	}))
 	defer api.Close()
-	review, err := NewReview("gpu/warpgauge", "lists", &rest.Config{Host: api.URL})
-	must(t, err)
+	review := testkit.Get(NewReview("gpu/warpgauge", "lists", &rest.Config{Host: api.URL}))(t)
 	for token, want := range map[string]string{"warpgauge": "node n1", "other": "", "bad": ""} {
 		for range 2 {
 			if name, err := review(t.Context(), token); name != want || (err == nil) != (want != "") {

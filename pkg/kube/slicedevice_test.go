@@ -16,8 +16,7 @@ import (
 // readFile converts a file of testdata, which holds one slice as the API server sends it.
 func readFile(t *testing.T, file string) slice {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("testdata", file))
-	must(t, err)
+	text := testkit.Get(os.ReadFile(filepath.Join("testdata", file)))(t)
 	var o apiObject
 	must(t, decode(text, &o))
 	s, ok := readSlice(&o.Spec)
@@ -89,8 +88,7 @@ func FuzzSlice(f *testing.F) {
 		f.Fatalf("no examples: %v", err)
 	}
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		testkit.Must(f, err)
+		text := testkit.Get(os.ReadFile(file))(f)
 		f.Add(text)
 	}
 	f.Add([]byte(`{"spec":{"driver":"gpu.nvidia.com","pool":{"name":"n","generation":1e300,"resourceSliceCount":-1},"devices":[{"name":"gpu-0-mig-1g-1-1","attributes":{"index":{"int":1.5}}},3,null]}}`))

@@ -164,8 +164,7 @@ func (b *bench) wantCounts(t *testing.T, good bool, successes, unchanged, failed
 // serve proposes a list as a server does.
 func (b *bench) serve(t *testing.T, revision, csv string) error {
 	t.Helper()
-	turn, err := b.Begin(t.Context())
-	must(t, err)
+	turn := testkit.Get(b.Begin(t.Context()))(t)
 	defer turn.End()
 	if csv == "" {
 		return turn.Serve(t.Context(), nil)
@@ -379,12 +378,10 @@ func TestMetrics(t *testing.T) {
 		reg := prometheus.NewPedanticRegistry()
 		reg.MustRegister(b.Desk)
 		gather := func() string {
-			families, err := reg.Gather()
-			must(t, err)
+			families := testkit.Get(reg.Gather())(t)
 			var out strings.Builder
 			for _, f := range families {
-				_, err := expfmt.MetricFamilyToText(&out, f)
-				must(t, err)
+				testkit.Get(expfmt.MetricFamilyToText(&out, f))(t)
 			}
 			return out.String()
 		}
@@ -402,8 +399,7 @@ func TestMetrics(t *testing.T) {
 		_ = b.Reload(t.Context(), "test")
 		b.SetDelivery(Delivery{Status: Refused, Refused: []Refusal{{Text: "x"}}, Unkept: "full", Since: time.Now()})
 		has("config_last_reload_successful 0", `config_reloads_total{result="error"} 1`, `remote_config_status{status="refused"} 1`, "remote_refused_lines 1", "remote_unkept 1")
-		turn, err := b.Begin(t.Context())
-		must(t, err)
+		turn := testkit.Get(b.Begin(t.Context()))(t)
 		must(t, turn.Serve(t.Context(), &List{Hash: "x", Until: time.Now().Add(time.Hour)}))
 		turn.End()
 		has("list_until_timestamp_seconds 9.466884e+08")

@@ -33,8 +33,7 @@ type tree struct{ name, seen, file, own, want string }
 // trees returns the cases, with full IDs.
 func trees(tb testing.TB) (out []tree) {
 	tb.Helper()
-	text, err := os.ReadFile("testdata/cgroups.txt")
-	testkit.Must(tb, err)
+	text := testkit.Get(os.ReadFile("testdata/cgroups.txt"))(tb)
 	for _, block := range strings.Split(expand.Replace(string(text)), "\n\n")[1:] {
 		name, rest, _ := strings.Cut(block, "\n")
 		c := tree{name: name}

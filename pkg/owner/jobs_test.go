@@ -235,8 +235,7 @@ func wantErrors(t *testing.T, h *kube.Health, want map[string]int) {
 
 func socket(t *testing.T, path string) {
 	t.Helper()
-	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
-	must(t, err)
+	fd := testkit.Get(syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0))(t)
 	defer syscall.Close(fd)
 	must(t, syscall.Bind(fd, &syscall.SockaddrUnix{Name: path}))
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/golden"
 
 	"warpgauge/pkg/kube"
@@ -25,12 +26,10 @@ func TestMetrics(t *testing.T) {
 	r.Refresh(r.used.Load().Time)
 
 	var text bytes.Buffer
-	families, err := registry.Gather()
-	must(t, err)
+	families := testkit.Get(registry.Gather())(t)
 	for _, f := range families {
 		if f.GetName() != "warpgauge_owner_table_build_duration_seconds" {
-			_, err := expfmt.MetricFamilyToText(&text, f)
-			must(t, err)
+			testkit.Get(expfmt.MetricFamilyToText(&text, f))(t)
 		}
 	}
 	golden.Check(t, filepath.Join("testdata", "metrics.prom"), text.String())

@@ -18,8 +18,7 @@ import (
 
 func create(t *testing.T, words int) *ring.Region {
 	t.Helper()
-	r, err := ring.CreateRegion(words)
-	testkit.Must(t, err)
+	r := testkit.Get(ring.CreateRegion(words))(t)
 	t.Cleanup(func() { _ = r.CloseFD() })
 	return r
 }
@@ -27,8 +26,7 @@ func create(t *testing.T, words int) *ring.Region {
 // dup returns a second descriptor, as the other process gets one.
 func dup(t *testing.T, fd int) int {
 	t.Helper()
-	n, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
-	testkit.Must(t, err)
+	n := testkit.Get(unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0))(t)
 	return n
 }
 
@@ -86,8 +84,7 @@ func TestOpenRefusesOtherDescriptors(t *testing.T) {
 	f("not whole words", 4097, all, "size is 4097 bytes")
 	f("too large", (ring.MaxRegionWords+1)*8, all, "size is")
 
-	file, err := os.CreateTemp(t.TempDir(), "")
-	testkit.Must(t, err)
+	file := testkit.Get(os.CreateTemp(t.TempDir(), ""))(t)
 	defer file.Close()
 	if _, err := ring.OpenRegion(dup(t, int(file.Fd()))); err == nil {
 		t.Error("an ordinary file was taken for shared memory")
@@ -103,8 +100,7 @@ func TestProtectedMemoryCanBeReadOnly(t *testing.T) {
 	testkit.Must(t, err)
 	reader := ring.New(r.Words(), 4, 1, 1)
 	testkit.Must(t, r.Protect())
-	writer, err := ring.Attach(other.Words(), 4, 1, 1)
-	testkit.Must(t, err)
+	writer := testkit.Get(ring.Attach(other.Words(), 4, 1, 1))(t)
 	writer.Append(1, []int64{2}, []float64{3})
 	var row ring.Row
 	if !reader.Latest(&row) || row.Cells[0] != 3 {
@@ -118,8 +114,7 @@ func TestProtectedMemoryCanBeReadOnly(t *testing.T) {
 // maps returns the mappings of this process.
 func maps(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile("/proc/self/maps")
-	testkit.Must(t, err)
+	text := testkit.Get(os.ReadFile("/proc/self/maps"))(t)
 	return string(text)
 }
 
@@ -146,8 +141,7 @@ func mapped(t *testing.T) int {
 func TestMemoryLivesAsLongAsItsRing(t *testing.T) {
 	awaitMapped(t, 0) // garbage of earlier tests
 	follower := func() *ring.Follower {
-		region, err := ring.CreateRegion(ring.Words(4, 1, 1))
-		testkit.Must(t, err)
+		region := testkit.Get(ring.CreateRegion(ring.Words(4, 1, 1)))(t)
 		testkit.Must(t, region.CloseFD())
 		r := ring.New(region.Words(), 4, 1, 1)
 		r.Keep(region)
@@ -184,14 +178,12 @@ func awaitMapped(t *testing.T, want int) {
 func TestNothingIsLeftBehind(t *testing.T) {
 	awaitMapped(t, 0)
 	open := func() int {
-		fds, err := os.ReadDir("/proc/self/fd")
-		testkit.Must(t, err)
+		fds := testkit.Get(os.ReadDir("/proc/self/fd"))(t)
 		return len(fds)
 	}
 	descriptors := open()
 	for range 300 {
-		r, err := ring.CreateRegion(1000)
-		testkit.Must(t, err)
+		r := testkit.Get(ring.CreateRegion(1000))(t)
 		if _, err := ring.OpenRegion(dup(t, r.FD())); err != nil {
 			t.Fatal(err)
 		}

@@ -37,8 +37,7 @@ func TestWriter(t *testing.T) {
 	const passed = 3 // the first of exec.Cmd.ExtraFiles
 	region, err := ring.OpenRegion(passed)
 	testkit.Must(t, err)
-	r, err := ring.Attach(region.Words(), tornRows, tornStamps, tornCells)
-	testkit.Must(t, err)
+	r := testkit.Get(ring.Attach(region.Words(), tornRows, tornStamps, tornCells))(t)
 	r.Keep(region)
 	stamps, cells := make([]int64, tornStamps), make([]float64, tornCells)
 	for n := r.Head(); ; n++ {
@@ -87,8 +86,7 @@ func TestTornRows(t *testing.T) {
 	stop := make(chan struct{})
 	var checking, killing sync.WaitGroup
 	for range lanes {
-		region, err := ring.CreateRegion(ring.Words(tornRows, tornStamps, tornCells))
-		testkit.Must(t, err)
+		region := testkit.Get(ring.CreateRegion(ring.Words(tornRows, tornStamps, tornCells)))(t)
 		r := ring.New(region.Words(), tornRows, tornStamps, tornCells)
 		for i := range readers / lanes {
 			checking.Go(func() {
@@ -143,8 +141,7 @@ func TestTornRows(t *testing.T) {
 // duplicate returns the test's own descriptor of the memory.
 func duplicate(t *testing.T, region *ring.Region) *os.File {
 	t.Helper()
-	fd, err := unix.FcntlInt(uintptr(region.FD()), unix.F_DUPFD_CLOEXEC, 0)
-	testkit.Must(t, err)
+	fd := testkit.Get(unix.FcntlInt(uintptr(region.FD()), unix.F_DUPFD_CLOEXEC, 0))(t)
 	f := os.NewFile(uintptr(fd), "memory")
 	t.Cleanup(func() { f.Close() })
 	return f

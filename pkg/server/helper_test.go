@@ -75,8 +75,7 @@ func withDesk(d testDesk) Options { return Options{Desk: d, Reload: true, Releas
 // basicAuth writes a web config file with the user prometheus, whose password is "secret".
 func basicAuth(t *testing.T, cost int) string {
 	t.Helper()
-	hash, err := bcrypt.GenerateFromPassword([]byte("secret"), cost)
-	must(t, err)
+	hash := testkit.Get(bcrypt.GenerateFromPassword([]byte("secret"), cost))(t)
 	return webConfig(t, t.TempDir(), "basic_auth_users: {prometheus: "+string(hash)+"}\n")
 }
 
@@ -156,8 +155,7 @@ func post(t *testing.T, c *http.Client, url string) answer {
 
 func request(t *testing.T, c *http.Client, method, url string) answer {
 	t.Helper()
-	req, err := http.NewRequest(method, url, nil)
-	must(t, err)
+	req := testkit.Get(http.NewRequest(method, url, nil))(t)
 	return do(t, c, req)
 }
 
@@ -175,8 +173,7 @@ func do(t *testing.T, c *http.Client, req *http.Request) answer {
 
 func dial(t *testing.T, address string) net.Conn {
 	t.Helper()
-	c, err := net.Dial("tcp", address)
-	must(t, err)
+	c := testkit.Get(net.Dial("tcp", address))(t)
 	t.Cleanup(func() { c.Close() })
 	return c
 }

@@ -29,8 +29,7 @@ type loginRig struct {
 func newLoginRig(t *testing.T, password string) *loginRig {
 	t.Helper()
 	r := &loginRig{dir: t.TempDir()}
-	config, err := ReadWebConfig(r.is(t, password), zap.NewNop())
-	must(t, err)
+	config := testkit.Get(ReadWebConfig(r.is(t, password), zap.NewNop()))(t)
 	r.config, r.logins = config, config.logins
 	return r
 }
@@ -38,8 +37,7 @@ func newLoginRig(t *testing.T, password string) *loginRig {
 // is changes the password in the file.
 func (r *loginRig) is(t *testing.T, password string) (path string) {
 	t.Helper()
-	hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
-	must(t, err)
+	hash := testkit.Get(bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost))(t)
 	r.users = "basic_auth_users: {user: " + string(hash)
 	path = webConfig(t, r.dir, r.users+"}\n")
 	if r.config != nil {

@@ -148,8 +148,7 @@ func TestReloadOutlivesTheWriteTimeout(t *testing.T) {
 }
 
 func TestListenErrors(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	taken := testkit.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer taken.Close()
 	f := func(address string, is error, want string) {
 		t.Helper()
@@ -196,8 +195,7 @@ func TestMetricsOfTheServer(t *testing.T) {
 // gather returns the value of each series, or a histogram's count.
 func gather(t *testing.T, reg prometheus.Gatherer) map[string]float64 {
 	t.Helper()
-	families, err := reg.Gather()
-	must(t, err)
+	families := testkit.Get(reg.Gather())(t)
 	got := map[string]float64{}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
@@ -220,11 +218,9 @@ func TestSystemdSocket(t *testing.T) {
 	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	must(t, err)
 	defer l.Close()
-	file, err := l.File()
-	must(t, err)
+	file := testkit.Get(l.File())(t)
 	defer file.Close()
-	exe, err := filepath.Abs(os.Args[0])
-	must(t, err)
+	exe := testkit.Get(filepath.Abs(os.Args[0]))(t)
 	// systemd names the process that gets the sockets; exec keeps the shell's process id.
 	cmd := exec.Command("/bin/sh", "-c", `LISTEN_PID=$$ exec "$0" -test.run='^TestSystemdSocket$'`, exe)
 	cmd.Env = append(os.Environ(), "WARPGAUGE_TEST_SOCKET=1", "LISTEN_FDS=1")

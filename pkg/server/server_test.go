@@ -93,8 +93,7 @@ func gunzip(t *testing.T, r io.Reader) string {
 	t.Helper()
 	z, err := gzip.NewReader(r)
 	must(t, err)
-	text, err := io.ReadAll(z)
-	must(t, err)
+	text := testkit.Get(io.ReadAll(z))(t)
 	return string(text)
 }
 

@@ -29,8 +29,7 @@ func certificate(t *testing.T, dir string) *x509.CertPool {
 	from := httptest.NewTLSServer(nil) // which has a certificate
 	defer from.Close()
 	pair := from.TLS.Certificates[0]
-	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
-	must(t, err)
+	key := testkit.Get(x509.MarshalPKCS8PrivateKey(pair.PrivateKey))(t)
 	writePEM(t, filepath.Join(dir, "cert.pem"), "CERTIFICATE", pair.Certificate[0])
 	writePEM(t, filepath.Join(dir, "key.pem"), "PRIVATE KEY", key)
 	pool := x509.NewCertPool()
@@ -53,8 +52,7 @@ func webConfig(t *testing.T, dir, text string) string {
 func TestTLSWithBasicAuth(t *testing.T) {
 	dir := t.TempDir()
 	pool := certificate(t, dir)
-	hash, err := bcrypt.GenerateFromPassword([]byte("secret"), bcrypt.MinCost)
-	must(t, err)
+	hash := testkit.Get(bcrypt.GenerateFromPassword([]byte("secret"), bcrypt.MinCost))(t)
 	core, logs := observer.New(zap.InfoLevel)
 	_, address, _ := start(t, pagesOf(textPage), Options{
 		Logger: zap.New(core),
@@ -72,8 +70,7 @@ basic_auth_users: {prometheus: `+string(hash)+`}
 
 	f := func(address, path, user, password string, code int) answer {
 		t.Helper()
-		req, err := http.NewRequest(http.MethodGet, "https://"+address+path, nil)
-		must(t, err)
+		req := testkit.Get(http.NewRequest(http.MethodGet, "https://"+address+path, nil))(t)
 		if user != "" {
 			req.SetBasicAuth(user, password)
 		}
@@ -101,8 +98,7 @@ func TestWebConfigThatIsAFIFO(t *testing.T) {
 	s, address, _ := start(t, pagesOf(textPage), Options{WebConfigFile: path})
 	want := func(what string, code int) {
 		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/metrics", nil)
-		must(t, err)
+		req := testkit.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/metrics", nil))(t)
 		req.SetBasicAuth("prometheus", "secret")
 		testkit.Equal(t, what, code, do(t, client(t), req).code)
 	}

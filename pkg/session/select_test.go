@@ -24,8 +24,7 @@ import (
 func choose(t *testing.T, gpus, switches, cpus string) (out Selection) {
 	t.Helper()
 	for text, at := range map[*Selector]string{&out.GPUs: gpus, &out.Switches: switches, &out.CPUs: cpus} {
-		parsed, err := config.ParseSelector(at)
-		must(t, err)
+		parsed := testkit.Get(config.ParseSelector(at))(t)
 		*text = parsed
 	}
 	return out
@@ -278,8 +277,7 @@ func TestImpossibleSizes(t *testing.T) {
 	if b, _ := sel.bind(wide); len(b.columns) != MaxColumns || sel.cut != 5 || sel.leftOut != 10 {
 		t.Errorf("%d columns are bound, %d cut off, %d devices left out", len(b.columns), sel.cut, sel.leftOut)
 	}
-	_, err := s.bind([]collector.Source{&stub{devices: devices(1), columns: []collector.Column{{Field: 60001}}}})
-	must(t, err)
+	testkit.Get(s.bind([]collector.Source{&stub{devices: devices(1), columns: []collector.Column{{Field: 60001}}}}))(t)
 	if lines := logs.FilterMessageSnippet("skipping them").All(); len(lines) != 1 || lines[0].ContextMap()["devices"] != int64(44) || s.Costs().LeftOut != 44 {
 		t.Errorf("log %v, want that the collector has left out 44 devices", logs.All())
 	}
@@ -296,8 +294,7 @@ func FuzzIdentity(f *testing.F) {
 			src.columns = append(src.columns, collector.Column{Device: i, Field: 60001, Labels: []collector.Label{{Name: "text", Value: model}}})
 		}
 		s := New(newNode(t, 0).Open, oneField, Options{})
-		b, err := s.bind([]collector.Source{src})
-		must(t, err)
+		b := testkit.Get(s.bind([]collector.Source{src}))(t)
 		v := b.sources[0]
 		if len(v.Devices)+int(s.Costs().LeftOut) != 3 || len(v.Columns) != len(v.Devices) {
 			t.Errorf("devices %+v, columns %+v", v.Devices, v.Columns)

@@ -33,8 +33,7 @@ func TestSamplesOnTheGrid(t *testing.T) {
 				t.Errorf("%s: latest row is %+v, want 42, under a tick old", src.Devices[0].ID, row)
 			}
 		}
-		_, err := s.stop()
-		must(t, err)
+		testkit.Get(s.stop())(t)
 		testkit.Equal(t, "calls of Open and Close", [2]int{1, 1}, [2]int{n.Opens, n.Closes})
 	})
 }
@@ -288,8 +287,7 @@ func TestLastRowHasEvents(t *testing.T) {
 		s := start(t, n.Open, list(desc(60001, field.EachTick), xid, last), Options{})
 		time.Sleep(2300 * time.Millisecond) // between two ticks
 		n.Set(func() { n.Value["GPU-0"] = 79 })
-		_, err := s.stop()
-		must(t, err)
+		testkit.Get(s.stop())(t)
 		var row ring.Row
 		if !s.Sources()[0].Ring.Latest(&row) || row.Cells[1] != 79 || row.Cells[2] != 79 || row.Cells[0] != 42 {
 			t.Errorf("the last row is %v, want the value of before, the event and the last XID", row.Cells)

@@ -36,8 +36,7 @@ func devices(n int) (ds []collector.Device) {
 // bind binds sources in a session that does not run.
 func bind(t *testing.T, fields field.List, o Options, sources ...collector.Source) *binding {
 	t.Helper()
-	b, err := New(newNode(t, 0).Open, fields, o).bind(sources)
-	must(t, err)
+	b := testkit.Get(New(newNode(t, 0).Open, fields, o).bind(sources))(t)
 	return b
 }
 

@@ -34,8 +34,7 @@ func pair(tb testing.TB) (parent *receiver, child *net.UnixConn) {
 	must(tb, err)
 	ends := make([]*net.UnixConn, 2)
 	for i, fd := range fds {
-		ends[i], err = connOf(os.NewFile(uintptr(fd), "control"))
-		must(tb, err)
+		ends[i] = testkit.Get(connOf(os.NewFile(uintptr(fd), "control")))(tb)
 		tb.Cleanup(func() { _ = ends[i].Close() })
 	}
 	return &receiver{conn: ends[0], fd: -1}, ends[1]
@@ -56,8 +55,7 @@ func memory(tb testing.TB, m viewMessage) *ring.Region {
 	for _, s := range m {
 		words += ring.Words(s.Rows, len(s.Devices), len(s.Columns))
 	}
-	r, err := ring.CreateRegion(max(words, 1))
-	must(tb, err)
+	r := testkit.Get(ring.CreateRegion(max(words, 1)))(tb)
 	mem := r.Words()
 	for _, s := range m {
 		n := ring.Words(s.Rows, len(s.Devices), len(s.Columns))
@@ -120,8 +118,7 @@ func TestMessages(t *testing.T) {
 		testkit.Equal(t, fmt.Sprintf("source %d (-sent +received)", i), want.Source, got)
 	}
 	// The parent reads the child's rows and does not invent any.
-	r, err := ring.Attach(region.Words(), 16, 2, 2)
-	must(t, err)
+	r := testkit.Get(ring.Attach(region.Words(), 16, 2, 2))(t)
 	at := time.Now()
 	r.Append(at.UnixNano(), []int64{at.UnixNano(), 0}, []float64{1, 2})
 	all := c.states()
@@ -382,8 +379,7 @@ func FuzzReceiver(f *testing.F) {
 		if costs := c.costs(); costs != nil {
 			registry := prometheus.NewRegistry()
 			registry.MustRegister(described{costs})
-			_, err := registry.Gather()
-			must(t, err)
+			testkit.Get(registry.Gather())(t)
 		}
 	})
 }

@@ -354,8 +354,7 @@ func TestHangsOfTwoDeadlines(t *testing.T) {
 func startToy(t *testing.T, mode string) *child {
 	t.Helper()
 	o := Options{Name: "toy", Command: []string{"toy", "child", mode}}.withDefaults()
-	c, err := startChild(collectortest.Gauges(t, temperature), nil, &o, zap.NewNop())
-	must(t, err)
+	c := testkit.Get(startChild(collectortest.Gauges(t, temperature), nil, &o, zap.NewNop()))(t)
 	t.Cleanup(func() {
 		c.kill(ReasonHung, "the test is over")
 		<-c.done()
@@ -522,8 +521,7 @@ func TestForkedProcessesDieWithTheirChild(t *testing.T) {
 		}
 		return pids
 	}
-	f, err := os.OpenFile(device, os.O_CREATE|os.O_RDWR, 0o600)
-	must(t, err)
+	f := testkit.Get(os.OpenFile(device, os.O_CREATE|os.O_RDWR, 0o600))(t)
 	defer func() { _ = f.Close() }()
 	gone := func(when string, pids []int) {
 		t.Helper()
@@ -566,8 +564,7 @@ func TestEnvironmentOfAChild(t *testing.T) {
 	t.Setenv("NVIDIA_VISIBLE_DEVICES", "all")
 	v := supervise(t, "counting", Options{Environment: []string{"NVIDIA_"}})
 	v.await()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", v.pid()))
-	must(t, err)
+	text := testkit.Get(os.ReadFile(fmt.Sprintf("/proc/%d/environ", v.pid())))(t)
 	all := strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00")
 	marks := 0
 	for _, variable := range all {
@@ -617,8 +614,7 @@ func TestAChildWithoutAParent(t *testing.T) {
 			}, asItIs, session.Options{Interval: 10 * time.Millisecond})
 		}()
 		must(t, writeFrame(parent.conn, inputOf(collectortest.Gauges(t, temperature), nil), -1))
-		_, err = parent.next()
-		must(t, err)
+		testkit.Get(parent.next())(t)
 		eventually.True(t, "the call that hangs", func() (is bool) {
 			l.Set(func() { is = want == nil || l.Hanging > 0 })
 			return is

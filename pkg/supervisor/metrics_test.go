@@ -3,6 +3,8 @@ package supervisor
 import (
 	"testing"
 
+	"warpgauge/internal/testkit"
+
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 )
@@ -12,8 +14,7 @@ func gather(t *testing.T, s *Supervisor) map[string]*dto.MetricFamily {
 	t.Helper()
 	r := prometheus.NewRegistry()
 	r.MustRegister(s)
-	all, err := r.Gather()
-	must(t, err)
+	all := testkit.Get(r.Gather())(t)
 	out := make(map[string]*dto.MetricFamily)
 	for _, f := range all {
 		out[f.GetName()] = f

@@ -247,8 +247,7 @@ func TestTwoExporters(t *testing.T) {
 // with the operator's.
 func TestOperator(t *testing.T) {
 	n := newNode(t, nvmltest.Config{Preset: "h100-sxm"})
-	list, err := filepath.Abs("../../etc/dcp-metrics-included.csv")
-	testkit.Must(t, err)
+	list := testkit.Get(filepath.Abs("../../etc/dcp-metrics-included.csv"))(t)
 	for name, more := range map[string][]string{"embedded": nil, "dcgm.enabled": {"DCGM_REMOTE_HOSTENGINE_INFO=" + n.address}} {
 		t.Run(name, func(t *testing.T) {
 			env := append(slices.Concat(n.env, more), "DCGM_EXPORTER_LISTEN=127.0.0.1:0", "DCGM_EXPORTER_KUBERNETES=true", "DCGM_EXPORTER_COLLECTORS="+list, "NODE_NAME=worker-7", "WARPGAUGE_EXPORTER_METRICS=full",

@@ -51,8 +51,7 @@ func newNode(tb testing.TB, c nvmltest.Config) *node {
 	tb.Cleanup(func() {
 		testkit.Must(tb, n.Close())
 	})
-	port, err := loopback.Reserve()
-	testkit.Must(tb, err)
+	port := testkit.Get(loopback.Reserve())(tb)
 	tb.Cleanup(func() { _ = port.Close() })
 	out := &node{Node: n, tb: tb, config: c, address: port.Address()}
 	out.env = find(n)
@@ -68,8 +67,7 @@ func find(n *nvmltest.Node) []string {
 // startEngineOn starts the engine without access to the hidden GPUs.
 func (n *node) startEngineOn(hidden ...int) {
 	n.tb.Helper()
-	part, err := nvmltest.Write(n.tb.TempDir(), n.config, func(err error) { n.tb.Error(err) })
-	testkit.Must(n.tb, err)
+	part := testkit.Get(nvmltest.Write(n.tb.TempDir(), n.config, func(err error) { n.tb.Error(err) }))(n.tb)
 	n.tb.Cleanup(func() { _ = part.Close() })
 	for _, gpu := range hidden {
 		part.Remove(gpu)
@@ -121,13 +119,11 @@ func (n *node) serve(tb testing.TB, args ...string) *exporter {
 // killChildren kills the processes that have a vendor's library.
 func (e *exporter) killChildren(tb testing.TB) {
 	tb.Helper()
-	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", e.PID()))
-	testkit.Must(tb, err)
+	tasks := testkit.Get(filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", e.PID())))(tb)
 	for _, path := range tasks {
 		text, _ := os.ReadFile(path) // an ended thread has none
 		for word := range strings.FieldsSeq(string(text)) {
-			pid, err := strconv.Atoi(word)
-			testkit.Must(tb, err)
+			pid := testkit.Get(strconv.Atoi(word))(tb)
 			testkit.Must(tb, syscall.Kill(pid, syscall.SIGKILL))
 		}
 	}
@@ -135,8 +131,7 @@ func (e *exporter) killChildren(tb testing.TB) {
 
 func (n *node) binary(tb testing.TB) string {
 	tb.Helper()
-	exe, err := built()
-	testkit.Must(tb, err)
+	exe := testkit.Get(built())(tb)
 	return exe
 }
 

@@ -330,8 +330,7 @@ func TestNewVendor(t *testing.T) {
 		"sys/bus/pci/devices/0000:3b:00.0/vendor": "0x70e5\n", "sys/bus/pci/devices/0000:3b:00.0/class": "0x120000\n",
 		"dev/toy0": "", "dev/toy-control": "",
 	})}
-	apply, err := s.driver(toy, nil)(t.Context())
-	must(t, err)
+	apply := testkit.Get(s.driver(toy, nil)(t.Context()))(t)
 	f := &Facts{Drivers: map[string]*Driver{}}
 	f.exporter.devices = &apiv1.Devices{Collectors: []apiv1.Collector{{Name: "toy", Vendor: "Toy", Cause: "not_loaded", Reason: "no library"}}}
 	apply(f)

@@ -80,8 +80,7 @@ func plant(o *Options) map[string]string {
 // unpack returns the files of a bundle.
 func unpack(t *testing.T, bundle []byte) map[string]string {
 	t.Helper()
-	z, err := gzip.NewReader(bytes.NewReader(bundle))
-	must(t, err)
+	z := testkit.Get(gzip.NewReader(bytes.NewReader(bundle)))(t)
 	out := map[string]string{}
 	for r := tar.NewReader(z); ; {
 		h, err := r.Next()
@@ -89,8 +88,7 @@ func unpack(t *testing.T, bundle []byte) map[string]string {
 			return out
 		}
 		must(t, err)
-		text, err := io.ReadAll(r)
-		must(t, err)
+		text := testkit.Get(io.ReadAll(r))(t)
 		if h.Mode != 0o600 || !strings.HasPrefix(h.Name, "warpgauge-doctor/") || path.Clean(h.Name) != h.Name {
 			t.Errorf("file %q has mode %o", h.Name, h.Mode)
 		}

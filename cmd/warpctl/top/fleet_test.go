@@ -33,8 +33,7 @@ func serve(t *testing.T, n *fakeNode) *server {
 	fields, _ := n.Fields(t.Context(), nil, names())
 	devices, _ := n.Devices(t.Context())
 	for path, v := range map[string]any{"devices": devices, "fields": fields, "health": n.health} {
-		text, err := json.Marshal(v)
-		must(t, err)
+		text := testkit.Get(json.Marshal(v))(t)
 		mux.HandleFunc("/api/v1/"+path, func(w http.ResponseWriter, _ *http.Request) {
 			s.requests.Add(1)
 			w.Header().Set("Content-Type", "application/json")
@@ -56,8 +55,7 @@ func serve(t *testing.T, n *fakeNode) *server {
 
 func target(t *testing.T, url string) Target {
 	t.Helper()
-	c, err := apiv1.NewClient(url, apiv1.ClientOptions{UserAgent: "test"})
-	must(t, err)
+	c := testkit.Get(apiv1.NewClient(url, apiv1.ClientOptions{UserAgent: "test"}))(t)
 	return Target{Name: c.URL(), Node: c}
 }
 
@@ -145,7 +143,6 @@ func TestOnce(t *testing.T) {
 	got := strings.ReplaceAll(strings.ReplaceAll(b.String(), away.URL, "AWAY"), strings.Repeat(" ", len(away.URL)-len("AWAY")), "")
 	testkit.Outcome{Out: got}.Want(t, 0, "train/llm-0", "59.6/79.6", "AWAY does not answer: exporter at AWAY: it has no JSON API",
 		"gone:9400 does not answer: no route\n", "node-7: 3 faulty devices; GPU 3 is failed: rows cannot be remapped; action: replace\n", "node-7 (simulated)\n")
-	text, err := json.Marshal(r)
-	must(t, err)
+	text := testkit.Get(json.Marshal(r))(t)
 	testkit.Outcome{Out: string(text)}.Want(t, 0, `"utilization_percent":97`, `"memory_total_bytes":85520809984`, `"users":["train/llm-0"]`, `"error":"no route"`)
 }

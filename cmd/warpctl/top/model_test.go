@@ -107,8 +107,7 @@ func amd() *fakeNode {
 func TestQuantities(t *testing.T) {
 	f := func(n *fakeNode, device int, want map[quantity]float64) {
 		t.Helper()
-		s, err := n.Fields(t.Context(), nil, names())
-		must(t, err)
+		s := testkit.Get(n.Fields(t.Context(), nil, names()))(t)
 		r := rowsOf(&n.devices, s)[device]
 		for q := range quantities {
 			if v, ok := want[q]; ok && !near(r.of[q], v) || !ok && r.of[q] == r.of[q] {

@@ -43,8 +43,7 @@ func ours(b *testing.B, library string, names []string) (tick func(), columns in
 	list, _, err := field.Parse(strings.NewReader(strings.Join(names, ", gauge, text\n")+", gauge, text\n"), field.ParseOptions{})
 	testkit.Must(b, err)
 	c := dcgm.New(dcgm.Options{Library: library, Engine: "/near"}) // like an embedded engine: up to 1024 values per call
-	sources, err := c.Open(b.Context(), list)
-	testkit.Must(b, err)
+	sources := testkit.Get(c.Open(b.Context(), list))(b)
 	b.Cleanup(func() { _ = c.Close() })
 	n := len(sources[0].Columns())
 	row, due := make([]float64, n), slices.Repeat([]bool{true}, n)

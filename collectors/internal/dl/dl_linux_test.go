@@ -21,8 +21,7 @@ const (
 
 // TestLibrary opens the first of several names, looks symbols up and closes twice.
 func TestLibrary(t *testing.T) {
-	l, err := Open([]string{missing, libm, libc})
-	testkit.Must(t, err)
+	l := testkit.Get(Open([]string{missing, libm, libc}))(t)
 	if !filepath.IsAbs(l.Path()) || !strings.HasPrefix(filepath.Base(l.Path()), "libm") {
 		t.Errorf("Path() = %q, want the absolute path of libm", l.Path())
 	}
@@ -66,8 +65,7 @@ func TestOpenNamesAllThatFailed(t *testing.T) {
 
 // The loader's error is per thread: without pinning, a goroutine would read another one's text.
 func TestErrorsBelongToTheirCall(t *testing.T) {
-	l, err := Open([]string{libm})
-	testkit.Must(t, err)
+	l := testkit.Get(Open([]string{libm}))(t)
 	defer l.Close()
 	var wg sync.WaitGroup
 	for _, symbol := range []string{"absent_a", "absent_b", "absent_c", "absent_d"} {

@@ -40,8 +40,7 @@ func TestKept(t *testing.T) {
 	l := tiny(t)
 	first, err := l.Build(nil)
 	must(t, err)
-	before, err := os.Stat(first)
-	must(t, err)
+	before := testkit.Get(os.Stat(first))(t)
 	if again, err := l.Build(nil); err != nil || again != first {
 		t.Errorf("the same library is at %s and at %s", first, again)
 	}
@@ -53,8 +52,7 @@ func TestKept(t *testing.T) {
 		t.Helper()
 		other := tiny(t)
 		change(other, other.Sources.(fstest.MapFS))
-		file, err := other.Build(exports)
-		must(t, err)
+		file := testkit.Get(other.Build(exports))(t)
 		file = filepath.Base(filepath.Dir(file))
 		if twin, ok := seen[file]; ok {
 			t.Errorf("a change of %s makes the library of a change of %s", what, twin)

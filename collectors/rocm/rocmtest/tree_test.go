@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"testing"
+
+	"warpgauge/internal/testkit"
 )
 
 // TestMetricsSizes checks the files' sizes against the kernel's structures in a C compiler's layout.
@@ -14,8 +16,7 @@ func TestMetricsSizes(t *testing.T) {
 		"2.0": 120, "2.1": 120, "2.2": 128, "2.3": 152, "2.4": 168, "3.0": 264,
 	} {
 		tr := NewTree(t, Options{Model: MI300X, GPUs: 1, Metrics: revision})
-		b, err := os.ReadFile(tr.GPUs[0].Path("gpu_metrics"))
-		must(t, err)
+		b := testkit.Get(os.ReadFile(tr.GPUs[0].Path("gpu_metrics")))(t)
 		if len(b) != want || int(binary.LittleEndian.Uint16(b)) != want || fmt.Sprintf("%d.%d", b[2], b[3]) != revision {
 			t.Errorf("revision %s: %d bytes, header % x, want %d", revision, len(b), b[:4], want)
 		}

@@ -23,8 +23,7 @@ func TestInstalled(t *testing.T) {
 			if err := d.check(root); err != nil {
 				t.Errorf("home %q, as the source %v: %v", home, asSource, err)
 			}
-			page, err := os.ReadFile(filepath.Join(root, d.installed["README.md"]))
-			must(t, err)
+			page := testkit.Get(os.ReadFile(filepath.Join(root, d.installed["README.md"])))(t)
 			if home != "" && !strings.Contains(string(page), home+"/blob/v1.4.0/") {
 				t.Errorf("as the source %v: README.md has no link to %s", asSource, home)
 			}

@@ -44,8 +44,7 @@ func newJudgedNode(t *testing.T, profile, csv string, args ...string) *judgedNod
 func newFaultyNode(t *testing.T, o fake.Options, csv string, args ...string) *judgedNode {
 	t.Helper()
 	o.Devices, o.Seed = cmp.Or(o.Devices, 2), 1
-	w, err := fake.NewWorld(o)
-	must(t, err)
+	w := testkit.Get(fake.NewWorld(o))(t)
 	e := New()
 	node := exportertest.Node{
 		Vendors: []exporter.Vendor{{Name: "fake", Simulated: true, Open: w.Collector}}, Extensions: []exporter.Extension{e}, CSV: csv,
@@ -99,8 +98,7 @@ func (n *judgedNode) inject(f fake.Fault) (heal func()) {
 	if f.Kind != fake.Devices && f.Kind != fake.OpenFails && len(f.Switches) == 0 {
 		f.GPUs = []fake.Span{{First: 1, Last: 1}}
 	}
-	heal, err := n.world.Inject(f)
-	must(n.T, err)
+	heal = testkit.Get(n.world.Inject(f))(n.T)
 	return heal
 }
 
@@ -360,8 +358,7 @@ func TestReadingsOfHealthAreNotShown(t *testing.T) {
 				for line := range strings.Lines(string(n.Renderer.Page(exposition.Text, false))) {
 					out = append(out, line[:strings.LastIndexByte(line, ' ')+1])
 				}
-				families, err := n.Registry.Gather()
-				must(t, err)
+				families := testkit.Get(n.Registry.Gather())(t)
 				for _, f := range families {
 					if strings.HasPrefix(f.GetName(), "warpgauge_sign_") { // the result of these readings
 						continue

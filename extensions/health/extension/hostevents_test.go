@@ -71,8 +71,7 @@ func TestXIDsCountOnce(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		seq := 0
 		line := func(format string, args ...any) {
-			f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
-			must(t, err)
+			f := testkit.Get(os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0))(t)
 			seq++
 			var up unix.Timespec
 			must(t, unix.ClockGettime(unix.CLOCK_MONOTONIC, &up)) // the kernel's clock
@@ -81,8 +80,7 @@ func TestXIDsCountOnce(t *testing.T) {
 		}
 		address := func(gpu string) string { return n.verdict(field.GPU, gpu).Device.PCIBusID[4:14] }
 		xid := func(code int) { // an XID of GPU 1
-			_, err := n.world.Inject(fake.Fault{Kind: fake.XID, XID: code, GPUs: []fake.Span{{First: 1, Last: 1}}})
-			must(t, err)
+			testkit.Get(n.world.Inject(fake.Fault{Kind: fake.XID, XID: code, GPUs: []fake.Span{{First: 1, Last: 1}}}))(t)
 		}
 		line("NVRM: Xid (PCI:%s): 94, pid=7, name=train, Contained: SM (0x1). RST: No, D-RST: No", address("1"))
 		time.Sleep(8 * time.Second) // at most ten: the file's clock and the next sample may add a second each
@@ -185,9 +183,7 @@ func TestHiddenVendors(t *testing.T) {
 		t.Helper()
 		lookup := func(name string) (string, bool) { return visible, visible != "-" && name == "NVIDIA_VISIBLE_DEVICES" }
 		var cfg config.Config
-		var err error
-		cfg.GPUs, err = config.ParseSelector(devices)
-		must(t, err)
+		cfg.GPUs = testkit.Get(config.ParseSelector(devices))(t)
 		if got := hiddenVendors(&cfg, lookup); got[field.VendorNVIDIA] != nvidia || got[field.VendorAMD] != amd {
 			t.Errorf("--devices=%s NVIDIA_VISIBLE_DEVICES=%s: %v", devices, visible, got)
 		}

@@ -82,8 +82,7 @@ func (m *machine) want(what string, after time.Duration, series ...string) {
 	m.pass(after)
 	r := prometheus.NewRegistry()
 	r.MustRegister(m.missing)
-	families, err := r.Gather()
-	must(m, err)
+	families := testkit.Get(r.Gather())(m)
 	var got []string
 	for _, f := range families {
 		for _, s := range f.GetMetric() {

@@ -16,8 +16,7 @@ import (
 // TestSimulatedNodesAreWell runs each simulated node for two hours, a DGX H100 for a day, seven GPUs under load and one idle, with the
 // recommended list, a release, reloads and application XIDs. No verdict except ok and no sign may appear.
 func TestSimulatedNodesAreWell(t *testing.T) {
-	csv, err := etc.Files().ReadFile("recommended-counters.csv")
-	must(t, err)
+	csv := testkit.Get(etc.Files().ReadFile("recommended-counters.csv"))(t)
 	profiles := fake.Profiles()
 	ecc, _ := field.ByID(field.CorrectedErrors)
 	links, _ := field.ByID(field.NVLinksReplays)

@@ -40,8 +40,7 @@ func newServer(path string) (*grpcsocket.Server, error) {
 // serve starts a server. stop ends it.
 func serve(t *testing.T, path string) (stop func()) {
 	t.Helper()
-	s, err := newServer(path)
-	must(t, err)
+	s := testkit.Get(newServer(path))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
@@ -60,8 +59,8 @@ func client(t *testing.T, path string) grpc_health_v1.HealthClient {
 
 func connection(t *testing.T, path string) *grpc.ClientConn {
 	t.Helper()
-	c, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy())
-	must(t, err)
+	c := testkit.Get(grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithNoProxy()))(t)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -82,8 +81,7 @@ func TestServe(t *testing.T) {
 	if left, _ := filepath.Glob(filepath.Join(dir, "made", ".w*")); len(left) > 0 {
 		t.Errorf("left behind: %q", left)
 	}
-	watch, err := client(t, path).Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{})
-	must(t, err)
+	watch := testkit.Get(client(t, path).Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{}))(t)
 	if m, err := watch.Recv(); err != nil || m.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING {
 		t.Errorf("received %v, %v", m, err)
 	}
@@ -113,8 +111,7 @@ func TestStalledCalls(t *testing.T) {
 		})
 	}
 	time.Sleep(100 * time.Millisecond) // or they come later, and the call is easier
-	_, err := client(t, path).Check(ctx, &grpc_health_v1.HealthCheckRequest{}, grpc.WaitForReady(true))
-	must(t, err)
+	testkit.Get(client(t, path).Check(ctx, &grpc_health_v1.HealthCheckRequest{}, grpc.WaitForReady(true)))(t)
 	cancel()
 	stalled.Wait()
 }
@@ -179,8 +176,7 @@ func TestListen(t *testing.T) {
 
 func listen(t *testing.T, path string) *net.UnixListener {
 	t.Helper()
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	must(t, err)
+	l := testkit.Get(net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"}))(t)
 	t.Cleanup(func() { _ = l.Close() })
 	return l
 }

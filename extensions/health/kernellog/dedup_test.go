@@ -128,8 +128,7 @@ func TestOtherEvents(t *testing.T) {
 	}
 	r := prometheus.NewRegistry()
 	r.MustRegister(b.Deduplicator)
-	families, err := r.Gather()
-	must(t, err)
+	families := testkit.Get(r.Gather())(t)
 	var got []string
 	for _, m := range families[0].GetMetric() {
 		var labels []string

@@ -19,8 +19,7 @@ var update = flag.Bool("update", false, "rewrite testdata/golden.txt")
 // corpus returns lines from public reports, without comments.
 func corpus(t testing.TB) (lines []string) {
 	t.Helper()
-	text, err := os.ReadFile("testdata/lines.txt")
-	must(t, err)
+	text := testkit.Get(os.ReadFile("testdata/lines.txt"))(t)
 	source := false
 	for l := range strings.Lines(string(text)) {
 		l = strings.TrimSuffix(l, "\n")
@@ -71,8 +70,7 @@ func TestCorpus(t *testing.T) {
 	if *update {
 		must(t, os.WriteFile("testdata/golden.txt", []byte(got.String()), 0o644))
 	}
-	want, err := os.ReadFile("testdata/golden.txt")
-	must(t, err)
+	want := testkit.Get(os.ReadFile("testdata/golden.txt"))(t)
 	testkit.Equal(t, "lines are read otherwise, if that is right run with -update", string(want), got.String())
 	for _, k := range []Kind{
 		XID, SXidFatal, SXidNonFatal, FellOffBus, RmInitFailed, GSPTimeout, NVLinkError, AERCorrected, AERUncorrected, AERFatal, AMDReset, AMDResetDone,

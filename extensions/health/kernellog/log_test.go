@@ -56,8 +56,7 @@ func (r *rig) write(text string) {
 	r.t.Helper()
 	f, err := os.OpenFile(r.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
 	must(r.t, err)
-	_, err = f.WriteString(text)
-	must(r.t, err)
+	testkit.Get(f.WriteString(text))(r.t)
 	must(r.t, f.Close())
 }
 

@@ -127,8 +127,7 @@ func TestBoards(t *testing.T) {
 	m.file("proc/driver/nvidia/gpus/0000:18:00.0/information", "Device Minor:\t 3\nGPU Excluded:\t No")
 	m.file("dev/nvidia3", "")
 	m.file("proc/driver/nvidia/gpus/0000:3b:00.0/information", "Device Minor:\t 4\nGPU Excluded:\t No") // hidden from the container
-	got, err := NewBus(m.root).Boards()
-	must(t, err)
+	got := testkit.Get(NewBus(m.root).Boards())(t)
 	want := []Board{
 		{Address: Address{Bus: 0, Device: 2}, Vendor: field.VendorAMD, Display: true},
 		{Address: Address{Bus: 0x05}, Vendor: field.VendorNVIDIA, Switch: true, Driver: "nvidia-nvswitch"},

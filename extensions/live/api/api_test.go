@@ -194,8 +194,7 @@ func TestCompression(t *testing.T) {
 func TestMetricOfADialect(t *testing.T) {
 	w := newWorld(t, 2, 0)
 	w.gpus[0].Fields.Dialect, w.gpus[0].Devices[0].Texts = &field.Dialect{InPlace: true}, []collector.Label{{Name: "x"}}
-	all, err := New(w.options).Fields(nil, []string{"DCGM_FI_DEV_GPU_TEMP"})
-	must(t, err)
+	all := testkit.Get(New(w.options).Fields(nil, []string{"DCGM_FI_DEV_GPU_TEMP"}))(t)
 	if a, b := all.Devices[0].Fields[0].Metric, all.Devices[1].Fields[0].Metric; a != "" || b != "DCGM_FI_DEV_GPU_TEMP" {
 		t.Errorf("metrics are %q and %q", a, b)
 	}

@@ -261,8 +261,7 @@ func TestGolden(t *testing.T) {
 	} {
 		var indented any
 		must(t, json.Unmarshal(get(t, a, Prefix+target).Body.Bytes(), &indented))
-		got, err := json.MarshalIndent(indented, "", "  ")
-		must(t, err)
+		got := testkit.Get(json.MarshalIndent(indented, "", "  "))(t)
 		golden.Check(t, filepath.Join("testdata", name+".json"), string(got)+"\n")
 	}
 }

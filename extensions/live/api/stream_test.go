@@ -304,8 +304,7 @@ func streamsOverHTTP(t *testing.T, two bool) {
 	})
 	const dead = 4
 	for range dead { // send a request and never read
-		conn, err := net.Dial("tcp", h.Listener.Addr().String())
-		must(t, err)
+		conn := testkit.Get(net.Dial("tcp", h.Listener.Addr().String()))(t)
 		defer func() { _ = conn.Close() }()
 		if two {
 			conn = tls.Client(conn, &tls.Config{RootCAs: trust.RootCAs, ServerName: "example.com"})

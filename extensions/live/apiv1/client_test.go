@@ -27,8 +27,7 @@ func exporter(t *testing.T, f http.HandlerFunc) *Client {
 
 func newTestClient(t *testing.T, address string) *Client {
 	t.Helper()
-	c, err := NewClient(address, ClientOptions{UserAgent: "warpgauge/test"})
-	testkit.Must(t, err)
+	c := testkit.Get(NewClient(address, ClientOptions{UserAgent: "warpgauge/test"}))(t)
 	t.Cleanup(c.http.CloseIdleConnections)
 	return c
 }

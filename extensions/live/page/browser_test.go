@@ -91,8 +91,7 @@ func TestBrowserViews(t *testing.T) {
 			}
 			client, err := apiv1.NewClient(url, apiv1.ClientOptions{})
 			must(t, err)
-			answer, err := client.Devices(t.Context())
-			must(t, err)
+			answer := testkit.Get(client.Devices(t.Context()))(t)
 			for _, d := range answer.Devices {
 				if d.Status.Word != "up" {
 					p.Wait(fmt.Sprintf("[...document.querySelectorAll('.tile')].some((e) => [%q, %q, %q].every((text) => e.innerText.includes(text)))", "GPU "+d.GPU, d.Status.Word, d.Status.Why))

@@ -52,8 +52,7 @@ func TestNothingFromElsewhere(t *testing.T) {
 	address := regexp.MustCompile(`(https?:)?//[a-z0-9.-]+\.[a-z]{2,}|url\(|@import|<style|style=|\son[a-z]+=|<script(?:[^>]*)>[^<]`)
 	page := ask(h, "/", "text/html", "")
 	bodies := map[string]string{"/": page.Body.String()}
-	entries, err := web.ReadDir("web")
-	must(t, err)
+	entries := testkit.Get(web.ReadDir("web"))(t)
 	for _, e := range entries {
 		name := e.Name()
 		if name == "index.html" {

@@ -40,8 +40,8 @@ cohorts:
 `
 
 func TestReadDirectory(t *testing.T) {
-	p, err := ReadDirectory(writeDirectory(t, map[string]string{FleetFile: twoCohorts, "a.csv": listA, "b.csv": listB + "NO_SUCH_FIELD, gauge, x\n"}), nil)
-	must(t, err)
+	p := testkit.Get(ReadDirectory(writeDirectory(t, map[string]string{FleetFile: twoCohorts, "a.csv": listA,
+		"b.csv": listB + "NO_SUCH_FIELD, gauge, x\n"}), nil))(t)
 	first, rest := p.Cohorts[0], p.Cohorts[1]
 	if first.Name != "h100" || first.Policy.Tolerance.Value != 0.05 || first.Policy.Timeout != minTimeout || len(first.Policy.Stages) != 2 {
 		t.Errorf("cohort %+v", first)

@@ -116,8 +116,7 @@ func (s *sim) open() {
 func (s *sim) take() {
 	s.t.Helper()
 	s.lists[FleetFile] = s.yaml
-	p, err := ReadDirectory(writeDirectory(s.t, s.lists), nil)
-	must(s.t, err)
+	p := testkit.Get(ReadDirectory(writeDirectory(s.t, s.lists), nil))(s.t)
 	s.core.applyPlan(p, nil, s.now)
 }
 

@@ -67,8 +67,7 @@ func serveFleet(t *testing.T, agentToken, token string) *served {
 		}
 		login, err := NewLogin(path)
 		must(t, err)
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		must(t, err)
+		l := testkit.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 		return &Endpoint{Listener: l, Login: login, Serve: (*http.Server).Serve}
 	}
 	a, o := endpoint(agentToken), endpoint(token)
@@ -100,8 +99,7 @@ func (s *served) send(method, to, token string, body []byte, header http.Header)
 	response, err := c.Do(r)
 	must(s.t, err)
 	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	must(s.t, err)
+	text := testkit.Get(io.ReadAll(response.Body))(s.t)
 	return answered{string(text), response.StatusCode}
 }
 
@@ -177,8 +175,7 @@ func TestForeignClient(t *testing.T) {
 // TestDocumentedMetrics compares the metrics table in docs/fleet.md with the metrics that the source names.
 func TestDocumentedMetrics(t *testing.T) {
 	names := func(file, pattern string) (out []string) {
-		text, err := os.ReadFile(file)
-		must(t, err)
+		text := testkit.Get(os.ReadFile(file))(t)
 		for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(string(text), -1) {
 			out = append(out, m[1])
 		}
@@ -242,8 +239,7 @@ func TestSlowBodies(t *testing.T) {
 	}{{"secret", "another", 1, maxOfOne}, {"many", "many", 1, maxOfMany}, {"many", "another", 15, maxHTTPRequests/2 - maxOfMany}} {
 		for i := range maxHTTPRequests {
 			from := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, byte(c.networks), 0, byte(i%c.networks+2))}}
-			c2, err := from.DialContext(t.Context(), "tcp", s.agentsAt)
-			must(t, err)
+			c2 := testkit.Get(from.DialContext(t.Context(), "tcp", s.agentsAt))(t)
 			defer c2.Close()
 			fmt.Fprintf(c2, "POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: 400000\r\n\r\n", OpAMPPath, c.token)
 		}
@@ -265,8 +261,7 @@ func TestEndpointEnds(t *testing.T) {
 				time.Sleep(lasts)
 			})}
 			go func() { ended <- (&Endpoint{Serve: (*http.Server).Serve}).serve(ctx, l, srv) }()
-			c, err := l.DialContext(t.Context())
-			must(t, err)
+			c := testkit.Get(l.DialContext(t.Context()))(t)
 			io.WriteString(c, "GET / HTTP/1.0\r\n\r\n")
 			if text, _ := io.ReadAll(c); (len(text) > 0) != answers {
 				t.Errorf("the answer of a request that lasts %v is %q", lasts, text)
@@ -284,8 +279,7 @@ func TestEndpointEnds(t *testing.T) {
 func TestTokenRotation(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "token")
 	must(t, os.WriteFile(path, []byte("old"), 0o600))
-	l, err := NewLogin(path)
-	must(t, err)
+	l := testkit.Get(NewLogin(path))(t)
 	check := func(text, allowed string) {
 		t.Helper()
 		must(t, os.WriteFile(path, []byte(text), 0o600))
@@ -311,8 +305,7 @@ func TestTokenRotation(t *testing.T) {
 func TestWho(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens")
 	must(t, os.WriteFile(path, []byte("own\nshared many\n"), 0o600))
-	l, err := NewLogin(path)
-	must(t, err)
+	l := testkit.Get(NewLogin(path))(t)
 	asked := 0
 	l.Review = func(_ context.Context, token string) (string, error) {
 		asked++
@@ -350,7 +343,7 @@ func TestWho(t *testing.T) {
 // FuzzMessages: whatever agents send, the core answers, keeps its bounds and offers only lists that it has.
 func FuzzMessages(f *testing.F) {
 	hash := newList("", []byte(listA)).Hash
-	seed, err := proto.Marshal(&protobufs.AgentToServer{
+	seed := testkit.Get(proto.Marshal(&protobufs.AgentToServer{
 		InstanceUid: bytes.Repeat([]byte{1}, 16), Capabilities: takesLists,
 		AgentDescription:   &protobufs.AgentDescription{IdentifyingAttributes: []*protobufs.KeyValue{keyValue("host.name", "a"), keyValue(opamp.LabelPrefix+"rack", "r1")}},
 		RemoteConfigStatus: &protobufs.RemoteConfigStatus{LastRemoteConfigHash: []byte(hash), Status: applied},
@@ -358,8 +351,7 @@ func FuzzMessages(f *testing.F) {
 			opamp.HealthGates: {ComponentHealthMap: map[string]*protobufs.ComponentHealth{opamp.GateStalled: {Status: "1"}}}, opamp.HealthList: {LastError: "x"},
 		}},
 		EffectiveConfig: &protobufs.EffectiveConfig{ConfigMap: &protobufs.AgentConfigMap{ConfigMap: map[string]*protobufs.AgentConfigFile{"": {Body: []byte(listB)}}}},
-	})
-	must(f, err)
+	}))(f)
 	f.Add(seed, seed[:20])
 	f.Add([]byte{}, seed)
 	totals := newTotals(prometheus.NewRegistry())

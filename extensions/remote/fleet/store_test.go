@@ -35,8 +35,7 @@ func TestStateDamaged(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(s.dir, "."+stateFile), []byte("{"), 0o600))
 	s.stable()
 	name := filepath.Join(s.dir, stateFile)
-	text, err := os.ReadFile(name)
-	must(t, err)
+	text := testkit.Get(os.ReadFile(name))(t)
 	for i := 0; i < len(text); i += 17 { // one byte
 		text[i] ^= 1
 		must(t, os.WriteFile(name, text, 0o600))

@@ -27,8 +27,7 @@ import (
 // answer returns a handler that sends a message.
 func answer(t *testing.T, m *protobufs.ServerToAgent) http.HandlerFunc {
 	t.Helper()
-	b, err := proto.Marshal(m)
-	must(t, err)
+	b := testkit.Get(proto.Marshal(m))(t)
 	return func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		_, _ = w.Write(b)
@@ -282,8 +281,7 @@ func FuzzReceive(f *testing.F) {
 		{ErrorResponse: &protobufs.ServerErrorResponse{ErrorMessage: "no", Details: &protobufs.ServerErrorResponse_RetryInfo{RetryInfo: &protobufs.RetryInfo{RetryAfterNanoseconds: 5}}}},
 		{Command: &protobufs.ServerToAgentCommand{}, CustomMessage: &protobufs.CustomMessage{Data: []byte("x")}},
 	} {
-		b, err := proto.Marshal(m)
-		must(f, err)
+		b := testkit.Get(proto.Marshal(m))(f)
 		f.Add(b, b)
 	}
 	f.Fuzz(func(t *testing.T, first, second []byte) {
@@ -291,8 +289,7 @@ func FuzzReceive(f *testing.F) {
 		for _, b := range [][]byte{first, second} {
 			a.receive(b)
 			m, _ := a.message()
-			_, err := proto.Marshal(m)
-			must(t, err)
+			testkit.Get(proto.Marshal(m))(t)
 			testkit.AtMost(t, "bytes of reason", maxReason+200, len(m.GetRemoteConfigStatus().GetErrorMessage()))
 			if a.waiting != nil && (a.waiting.list == nil || !bytes.Contains(slices.Concat(first, []byte{0}, second), a.waiting.list.Content)) {
 				t.Fatalf("%+v is to be delivered", a.waiting)

@@ -41,15 +41,12 @@ func certify(t *testing.T, dir, name string, until time.Time) (certFile, keyFile
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: until,
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	must(t, err)
-	encoded, err := x509.MarshalECPrivateKey(key)
-	must(t, err)
+	der := testkit.Get(x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key))(t)
+	encoded := testkit.Get(x509.MarshalECPrivateKey(key))(t)
 	certFile, keyFile = filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
 	must(t, os.WriteFile(certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
 	must(t, os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: encoded}), 0o600))
-	pair, err = tls.LoadX509KeyPair(certFile, keyFile)
-	must(t, err)
+	pair = testkit.Get(tls.LoadX509KeyPair(certFile, keyFile))(t)
 	return certFile, keyFile, pair
 }
 

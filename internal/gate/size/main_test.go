@@ -61,8 +61,7 @@ func TestTree(t *testing.T) {
 	t.Chdir("../../..")
 	files, err := readTree()
 	testkit.Must(t, err)
-	counts, err := files.counts()
-	testkit.Must(t, err)
+	counts := testkit.Get(files.counts())(t)
 	if counts[coreLines] < 10_000 || counts[testLines] < 10_000 || counts["packages of the core"] < 10 {
 		t.Errorf("counts of this tree: %v", counts)
 	}

@@ -52,8 +52,7 @@ func file(t testing.TB, revision string) []byte {
 	}
 	tree := rocmtest.NewTree(t, o)
 	tree.GPUs[0].Update(t, odd)
-	b, err := os.ReadFile(tree.GPUs[0].Path("gpu_metrics"))
-	must(t, err)
+	b := testkit.Get(os.ReadFile(tree.GPUs[0].Path("gpu_metrics")))(t)
 	return b
 }
 
@@ -184,8 +183,7 @@ func TestNoEnergy(t *testing.T) {
 	d, m := gm.New(), new(gm.Metrics)
 	for energy, want := range map[uint64]uint64{math.MaxUint32: gm.NA, math.MaxUint64: gm.NA, math.MaxUint32 + 1: math.MaxUint32 + 1, 0: 0} {
 		tree.GPUs[0].Update(t, func(s *rocmtest.State) { s.Energy = energy })
-		b, err := os.ReadFile(tree.GPUs[0].Path("gpu_metrics"))
-		must(t, err)
+		b := testkit.Get(os.ReadFile(tree.GPUs[0].Path("gpu_metrics")))(t)
 		must(t, d.Decode(b, m))
 		testkit.Equal(t, fmt.Sprintf("energy %#x is read as", energy), want, m.Raw(gm.EnergyByASIC, 0))
 	}

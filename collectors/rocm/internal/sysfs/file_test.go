@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"warpgauge/internal/testkit"
 )
 
 func TestFile(t *testing.T) {
@@ -52,8 +54,7 @@ func TestFile(t *testing.T) {
 // TestFileErrors checks that system errors are returned, except those that mean a removed device.
 func TestFileErrors(t *testing.T) {
 	dir := t.TempDir()
-	socket, err := new(net.ListenConfig).Listen(t.Context(), "unix", filepath.Join(dir, "socket"))
-	must(t, err)
+	socket := testkit.Get(new(net.ListenConfig).Listen(t.Context(), "unix", filepath.Join(dir, "socket")))(t)
 	defer socket.Close()
 	for name, want := range map[string]error{
 		dir:                                  syscall.EISDIR,

@@ -20,8 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func find(t testing.TB, tree *rocmtest.Tree) []GPU {
 	t.Helper()
-	found, err := New(Options{Root: tree.Root}).Find(context.Background())
-	must(t, err)
+	found := testkit.Get(New(Options{Root: tree.Root}).Find(context.Background()))(t)
 	if found.Driver != "6.8.5" || len(found.LeftOut) > 0 {
 		t.Errorf("driver %q, left out %q", found.Driver, found.LeftOut)
 	}

@@ -169,8 +169,7 @@ func TestMetrics(t *testing.T) {
 		must(t, f.h.Metrics(m))
 		testkit.Equal(t, "energy", g.State.Energy, m.Raw(gpumetrics.EnergyByASIC, 0))
 	}
-	file, err := os.ReadFile(g.Path("gpu_metrics"))
-	must(t, err)
+	file := testkit.Get(os.ReadFile(g.Path("gpu_metrics")))(t)
 	refuse := func(text string, want error) {
 		t.Helper()
 		g.Set(t, "gpu_metrics", text)

@@ -38,8 +38,7 @@ func newWitness(t *testing.T, tree *rocmtest.Tree) *witness {
 	w.script = filepath.Join(dir, "libexec/rocm_smi/rocm_smi.py")
 	must(t, os.MkdirAll(filepath.Dir(w.script), 0o755))
 	for _, name := range []string{"rocm_smi.py", "rsmiBindings.py"} {
-		text, err := os.ReadFile(filepath.Join(from, name))
-		must(t, err)
+		text := testkit.Get(os.ReadFile(filepath.Join(from, name)))(t)
 		text = []byte(strings.ReplaceAll(string(text), "/sys/module/", "fsys/module/"))
 		must(t, os.WriteFile(filepath.Join(filepath.Dir(w.script), name), text, 0o644))
 	}

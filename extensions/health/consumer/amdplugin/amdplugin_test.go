@@ -83,9 +83,8 @@ func TestList(t *testing.T) {
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(wire) }()
 	t.Cleanup(func() { server.Stop(); <-served })
-	conn, err := grpc.NewClient("passthrough:///amd", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return wire.DialContext(ctx) }))
-	testkit.Must(t, err)
+	conn := testkit.Get(grpc.NewClient("passthrough:///amd", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return wire.DialContext(ctx) })))(t)
 	t.Cleanup(func() { _ = conn.Close() })
 	call := func(service, method string, request proto.Message) ([]*gpumetricssvc.GPUState, error) {
 		var answer gpumetricssvc.GPUStateResponse

@@ -34,8 +34,7 @@ func TestWrites(t *testing.T) {
 // TestMoves checks that values change while the command runs, that it leaves a pipe
 // alone, and that a removed GPU does not stop the others.
 func TestMoves(t *testing.T) {
-	tree, err := rocmtest.Build(t.TempDir(), rocmtest.Options{})
-	must(t, err)
+	tree := testkit.Get(rocmtest.Build(t.TempDir(), rocmtest.Options{}))(t)
 	first, second := tree.GPUs[0], tree.GPUs[1]
 	pipe := second.Path("hwmon/temp2_input")
 	must(t, os.Remove(pipe))
