@@ -23,6 +23,7 @@ import (
 // Jobs is the latest content of the job directory. It is immutable.
 type Jobs struct {
 	Version  uint64                       // grows when a member other than Time changes
+	Changed  time.Time                    // when that was: of the directory, else of the read that found it
 	Time     time.Time                    // when the directory was last read; zero: never
 	ByDevice map[string][]string          // "0" or "3.0" → job ids in file order, unique; devices without jobs are absent
 	About    map[string][]collector.Label // by job ID: cluster_name, job_partition, job_user, where known
@@ -138,8 +139,12 @@ func (j *JobDirectory) readDirectory(now time.Time) {
 		return
 	}
 	j.gone = time.Time{}
+	changed := now // files that come or go change the directory's time
+	if info, err := root.Stat("."); err == nil && info.ModTime().After(j.Snapshot().Time) && info.ModTime().Before(now) {
+		changed = info.ModTime()
+	}
 	ready := true
-	files, next := map[string]*jobFile{}, Jobs{ByDevice: map[string][]string{}, About: map[string][]collector.Label{}}
+	files, next := map[string]*jobFile{}, Jobs{Changed: changed, ByDevice: map[string][]string{}, About: map[string][]collector.Label{}}
 	for _, name := range names {
 		f := cmp.Or(j.files[name], &jobFile{})
 		c := readJobFile(root, name)
@@ -178,7 +183,7 @@ func (j *JobDirectory) unreadable(err error, now time.Time) {
 	}
 	if now.Sub(j.gone) >= jobGrace {
 		clear(j.files)
-		j.publish(Jobs{ByDevice: map[string][]string{}}, time.Time{})
+		j.publish(Jobs{Changed: now, ByDevice: map[string][]string{}}, time.Time{})
 	}
 }
 
@@ -190,7 +195,7 @@ func (j *JobDirectory) publish(said Jobs, confirmed time.Time) {
 	}
 	changed := !maps.EqualFunc(next.ByDevice, said.ByDevice, slices.Equal[[]string]) || !maps.EqualFunc(next.About, said.About, slices.Equal[[]collector.Label])
 	if changed {
-		next.Version, next.ByDevice, next.About = next.Version+1, said.ByDevice, said.About
+		next.Version, next.Changed, next.ByDevice, next.About = next.Version+1, said.Changed, said.ByDevice, said.About
 	}
 	j.snapshot.Store(&next)
 	if changed {

@@ -207,6 +207,13 @@ type Owner struct {
 // Users returns the users of a device, each once.
 func (k *Keeper) Users(d *collector.Device) []Owner { return k.current().users(d) }
 
+// Change identifies what Users were last found from: they are the same while it is. at is when that changed, as well as it is
+// known; complete is false until all clients have answered.
+func (k *Keeper) Change() (id uint64, at time.Time, complete bool) {
+	t := k.current()
+	return t.builds, t.at, k.answered()
+}
+
 // Pod returns the name of the pod with a UID, "namespace/pod"; "" if it is unknown.
 func (k *Keeper) Pod(uid string) string {
 	pod, known := k.findPod(k.current(), uid)

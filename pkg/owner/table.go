@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -53,6 +54,8 @@ func (in *inputs) source(v *view.View) source {
 type table struct {
 	from    source
 	version uint64
+	builds  uint64
+	at      time.Time         // when its inputs changed, as well as that is known
 	answers map[string]answer // by device ID; non-empty ones only
 
 	devices   *devices
@@ -100,7 +103,12 @@ func (k *Keeper) build(v *view.View, in inputs, last *table) *table {
 	if len(t.crowded) > 0 && !slices.Equal(t.crowded, last.crowded) {
 		k.log.Warn("devices have too many users; their series show none", zap.Int("most", maxOwners), zap.Strings("devices", t.crowded))
 	}
-	t.version = last.version
+	t.version, t.builds, t.at = last.version, last.builds+1, time.Now()
+	if other := t.from; in.jobs.Version != last.from.jobs {
+		if other.jobs = last.from.jobs; other == last.from { // nothing else has changed
+			t.at = in.jobs.Changed
+		}
+	}
 	if !maps.EqualFunc(t.answers, last.answers, func(a, b answer) bool {
 		return a.split == b.split && slices.EqualFunc(a.owners, b.owners, equalOwners)
 	}) {

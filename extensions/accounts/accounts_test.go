@@ -1,0 +1,372 @@
+package accounts
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"warpgauge/internal/testkit"
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/owner"
+	"warpgauge/pkg/ring"
+	"warpgauge/pkg/rows"
+	"warpgauge/pkg/view"
+)
+
+var start = time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+
+// columns of a board, and of an instance.
+var (
+	ofBoard    = []field.ID{field.TotalEnergy, field.PowerUsage, field.GPUUtilization, framebuffer, field.TensorActive, field.SMClock, field.ClockEventReasons}
+	ofInstance = []field.ID{field.EngineActive, framebuffer}
+)
+
+// node is a node with boards whose readings and owners a test sets.
+type node struct {
+	board  view.Board
+	rows   *rows.Reader
+	ledger *Ledger
+	now    time.Time
+	every  time.Duration
+	source *view.Source
+	cells  []float64
+
+	id      uint64
+	changed time.Time
+	unknown bool
+	users   map[string][]owner.Owner
+}
+
+func (n *node) Change() (id uint64, at time.Time, complete bool) { return n.id, n.changed, !n.unknown }
+
+func (n *node) Users(d *collector.Device) []owner.Owner { return n.users[d.ID] }
+
+// newNode returns a node with so many boards, of which the first has instances of these profiles.
+func newNode(boards int, every time.Duration, profiles ...string) *node {
+	n := &node{now: start, every: every, users: map[string][]owner.Owner{}}
+	n.rows, n.ledger = rows.New(&n.board, nil), New(n)
+	n.rows.Follow(n.ledger)
+	n.layout(boards, profiles...)
+	return n
+}
+
+// layout makes a new View.
+func (n *node) layout(boards int, profiles ...string) {
+	s := &view.Source{Collector: "test", Interval: n.every}
+	add := func(d collector.Device, fields []field.ID) {
+		for _, id := range fields {
+			s.Columns = append(s.Columns, collector.Column{Device: len(s.Devices), Field: id})
+		}
+		s.Devices = append(s.Devices, d)
+	}
+	for i := range boards {
+		id := fmt.Sprint("GPU-", i)
+		add(collector.Device{ID: id, GPU: fmt.Sprint(i), UUID: id, Model: "NVIDIA H100 80GB HBM3", Level: field.GPU}, ofBoard)
+	}
+	for i, p := range profiles {
+		add(collector.Device{ID: fmt.Sprint("GPU-0/", i+1), Parent: "GPU-0", Model: "NVIDIA H100 80GB HBM3", Level: field.Instance, Instance: collector.Instance{ID: fmt.Sprint(i + 1), Profile: p}}, ofInstance)
+	}
+	s.Ring = ring.Make(1024, len(s.Devices), len(s.Columns))
+	n.source, n.cells = s, make([]float64, len(s.Columns))
+	n.board.Store(&view.View{Sources: []*view.Source{s}})
+}
+
+// cell returns a reading of a device.
+func (n *node) cell(device string, id field.ID) *float64 {
+	for i, c := range n.source.Columns {
+		if n.source.Devices[c.Device].ID == device && c.Field == id {
+			return &n.cells[i]
+		}
+	}
+	panic(device)
+}
+
+// use gives a device to owners, at a time since the last row.
+func (n *node) use(after time.Duration, device string, users ...owner.Owner) {
+	n.users[device] = users
+	n.id, n.changed = n.id+1, n.now.Add(after)
+}
+
+// tick writes a row.
+func (n *node) tick() {
+	n.now = n.now.Add(n.every)
+	stamps := make([]int64, len(n.source.Devices))
+	for i := range stamps {
+		stamps[i] = n.now.UnixNano()
+	}
+	n.source.Ring.Append(n.now.UnixNano(), stamps, n.cells)
+	n.rows.Sync(n.now)
+}
+
+// settle counts everything.
+func (n *node) settle() {
+	n.ledger.mu.Lock()
+	defer n.ledger.mu.Unlock()
+	for _, b := range n.ledger.boards {
+		b.commit(math.MaxInt64)
+		b.hold(n.now.UnixNano())
+	}
+}
+
+// of returns the account of an owner of a board.
+func (n *node) of(o Owner, board string) *account { return n.ledger.account(o, board) }
+
+func job(name string) owner.Owner     { return owner.Owner{Job: name} }
+func ofJob(name string) Owner         { return Owner{Kind: KindJob, Job: name} }
+func joules(a *account) float64       { return float64(a.joules()) / 1e6 }
+func near(got, want, by float64) bool { return math.Abs(got-want) <= by*math.Abs(want) }
+
+// TestTruth: the energy of owners of ten seconds is known within 1 %, while the power changes from row to row.
+func TestTruth(t *testing.T) {
+	n := newNode(1, 100*time.Millisecond)
+	r := rand.New(rand.NewPCG(1, 2))
+	truth, current := map[string]float64{}, ""
+	*n.cell("GPU-0", field.GPUUtilization) = 100
+	for i := range 1200 {
+		watts := 100 + 600*r.Float64()
+		*n.cell("GPU-0", field.PowerUsage) = watts
+		*n.cell("GPU-0", field.TotalEnergy) += watts * 100
+		truth[current] += watts / 10
+		if n.tick(); i%100 == 99 { // it is noticed at the next row, and later
+			current = fmt.Sprint(i)
+			n.use(0, "GPU-0", job(current))
+		}
+	}
+	n.settle()
+	for name, want := range truth {
+		if name == "" {
+			continue
+		}
+		a := n.of(ofJob(name), "GPU-0")
+		if got := joules(a); !near(got, want, 0.01) || !near(a.held, 10, 0.01) || !near(a.busy, 10, 0.01) {
+			t.Errorf("job %s: %.1f J in %.2f s, busy %.2f, want %.1f J in 10 s", name, got, a.held, a.busy, want)
+		}
+	}
+}
+
+// TestConservation: whatever happens, the accounts of a board have all that its counter has counted.
+func TestConservation(t *testing.T) {
+	for seed := range uint64(20) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		n := newNode(2, time.Second)
+		counted, began := map[string]float64{}, map[string]float64{}
+		n.tick()
+		for range 400 {
+			for _, id := range []string{"GPU-0", "GPU-1"} {
+				e := n.cell(id, field.TotalEnergy)
+				*e += float64(r.IntN(700_000))
+				if r.IntN(150) == 0 { // its driver was loaded again
+					n.tick()
+					counted[id] += *e - began[id]
+					began[id], *e = 0, float64(r.IntN(1000))
+					for range 12 {
+						n.tick()
+					}
+				}
+			}
+			switch r.IntN(8) {
+			case 0:
+				n.use(-time.Duration(r.IntN(1500))*time.Millisecond, "GPU-1", job(fmt.Sprint(r.IntN(5))))
+			case 1:
+				n.use(0, "GPU-1", job("a"), job("b"), job("c"))
+			case 2:
+				n.use(0, "GPU-1")
+			case 3:
+				n.use(0, fmt.Sprint("GPU-0/", 1+r.IntN(2)), job(fmt.Sprint(r.IntN(5))))
+			case 4:
+				was := []float64{*n.cell("GPU-0", field.TotalEnergy), *n.cell("GPU-1", field.TotalEnergy)}
+				n.layout(2, []string{"3g.40gb", "2g.20gb", "1g.10gb"}[:r.IntN(4)]...)
+				*n.cell("GPU-0", field.TotalEnergy), *n.cell("GPU-1", field.TotalEnergy) = was[0], was[1]
+			case 5:
+				n.now = n.now.Add(time.Duration(r.IntN(60)) * time.Second) // no rows
+			case 6:
+				n.unknown = !n.unknown
+				n.id++
+			}
+			for i, c := range n.source.Columns {
+				if c.Field == field.EngineActive || c.Field == field.GPUUtilization {
+					n.cells[i] = []float64{0, 0.5, math.NaN(), 1}[r.IntN(4)]
+				}
+			}
+			n.tick()
+		}
+		n.unknown = false
+		n.id++
+		for range 15 {
+			n.tick()
+		}
+		n.settle()
+		for _, id := range []string{"GPU-0", "GPU-1"} {
+			b, sum := n.ledger.boards[id], int64(0)
+			for k, a := range n.ledger.accounts {
+				if k.board == id {
+					sum += a.joules()
+				}
+			}
+			testkit.Equal(t, fmt.Sprintf("seed %d, %s: accounts", seed, id), b.total, sum)
+			if want := micro(counted[id] + *n.cell(id, field.TotalEnergy) - began[id]); want != b.total {
+				t.Errorf("seed %d, %s: %d µJ of %d are counted", seed, id, b.total, want)
+			}
+		}
+	}
+}
+
+// TestParts: MIG instances have their part by activity, or by size if nothing runs; several owners equal parts or by use.
+func TestParts(t *testing.T) {
+	n := newNode(2, time.Second, "3g.40gb", "2g.20gb")
+	n.use(0, "GPU-0/1", job("three"))
+	n.use(0, "GPU-0/2", job("two"))
+	n.use(0, "GPU-1", job("a"), job("b"))
+	n.tick()
+	run := func(seconds int, one, two float64) {
+		*n.cell("GPU-0/1", field.EngineActive), *n.cell("GPU-0/2", field.EngineActive) = one, two
+		for range seconds {
+			*n.cell("GPU-0", field.TotalEnergy) += 70_000
+			*n.cell("GPU-1", field.TotalEnergy) += 100_000
+			n.tick()
+		}
+		n.settle()
+	}
+	*n.cell("GPU-0/1", framebuffer), *n.cell("GPU-1", framebuffer), *n.cell("GPU-1", field.GPUUtilization) = 1000, 4000, 50
+	run(10, 0, 0)
+	for o, want := range map[Owner]float64{ofJob("three"): 300, ofJob("two"): 200, nobody: 200} {
+		a := n.of(o, "GPU-0")
+		if got := float64(a.energy[fromCounter][methodSlices][stateIdle]) / 1e6; !near(got, want, 1e-6) || a.busy != 0 {
+			t.Errorf("%v: %v J by slices, busy %v, want %v J", o, got, a.busy, want)
+		}
+	}
+	run(10, 0.5, 0.75)
+	for o, want := range map[Owner]float64{ofJob("three"): 350, ofJob("two"): 350, nobody: 0} {
+		if got := float64(n.of(o, "GPU-0").energy[fromCounter][methodActivity][stateBusy]) / 1e6; !near(got, want, 1e-6) {
+			t.Errorf("%v: %v J by activity, want %v", o, got, want)
+		}
+	}
+	three := n.of(ofJob("three"), "GPU-0")
+	if !near(three.busy, 10*0.5*3/7, 1e-6) || !near(three.memory, 20*1000*(1<<20), 1e-6) || three.peak != 1000*(1<<20) {
+		t.Errorf("busy %v s, memory %v, at most %v", three.busy, three.memory, three.peak)
+	}
+	shared := n.of(ofJob("a"), "GPU-1")
+	if got := float64(shared.energy[fromCounter][methodEqual][stateBusy]) / 1e6; !near(got, 1000, 1e-6) || !near(shared.busy, 5, 1e-6) {
+		t.Errorf("an owner of two has %v J, busy %v s, want half of 2,000 and of 10", got, shared.busy)
+	}
+	shared.use, n.of(ofJob("b"), "GPU-1").use = Use{Busy: 0.3, Memory: 1}, Use{Busy: 0.1, Memory: 2}
+	run(10, 0, 0)
+	if got := float64(shared.energy[fromCounter][methodActivity][stateBusy]) / 1e6; !near(got, 750, 1e-6) {
+		t.Errorf("with three quarters of the activity it has %v J of 1,000", got)
+	}
+}
+
+// TestBias: OFU is the mean of products, not the product of means: clocks fall when tensor work rises.
+func TestBias(t *testing.T) {
+	n := newNode(1, time.Second)
+	n.use(0, "GPU-0", job("a"))
+	n.tick()
+	for i := range 100 {
+		*n.cell("GPU-0", field.TensorActive), *n.cell("GPU-0", field.SMClock) = 0, 1830
+		if i%2 == 0 {
+			*n.cell("GPU-0", field.TensorActive), *n.cell("GPU-0", field.SMClock) = 0.8, 1098
+		}
+		*n.cell("GPU-0", field.ClockEventReasons) = 4
+		n.tick()
+	}
+	n.settle()
+	a := n.of(ofJob("a"), "GPU-0")
+	if ofu, product := a.ofu/a.clocked, a.tensor/a.profiled*0.8; !near(ofu, 0.24, 0.02) || !near(product, 0.32, 0.02) {
+		t.Errorf("OFU %v, by means %v, want 0.24 and 0.32", ofu, product)
+	}
+	if !near(a.throttled[2], 100, 0.02) || !near(a.held, 100, 0.02) {
+		t.Errorf("%v s under the power limit of %v", a.throttled[2], a.held)
+	}
+}
+
+// TestCounters: a counter that is lower for a moment continues, one that stands still is replaced by power, and XIDs count.
+func TestCounters(t *testing.T) {
+	n := newNode(1, time.Second)
+	n.use(0, "GPU-0", job("a"))
+	e := n.cell("GPU-0", field.TotalEnergy)
+	*e, *n.cell("GPU-0", field.PowerUsage) = 1e6, 100
+	for range 20 {
+		*e += 100_000
+		n.tick()
+	}
+	*e -= 50_000 // of another library, which is behind
+	n.tick()
+	for range 10 {
+		*e += 100_000
+		n.tick()
+	}
+	n.settle()
+	a := n.of(ofJob("a"), "GPU-0")
+	testkit.Equal(t, "J by the counter", *e/1e3-1100, joules(a))
+	for range 120 {
+		n.tick()
+	}
+	n.settle()
+	if got := float64(a.energy[fromPower][methodWhole][stateIdle]) / 1e6; got < 5500 || got > 6100 {
+		t.Errorf("%v J by power in the minute after a minute without counting, want about 6,000", got)
+	}
+}
+
+// TestPage: an owner that has left stays on the page for ten minutes and two scrapes, and a bounded number of them.
+func TestPage(t *testing.T) {
+	n := newNode(1, time.Second)
+	reg := prometheus.NewPedanticRegistry()
+	reg.MustRegister(n.ledger)
+	n.now = time.Now()
+	*n.cell("GPU-0", field.TensorActive) = 0.5
+	series := func() int {
+		t.Helper()
+		got, err := testutil.GatherAndCount(reg, "warpgauge_owner_gpu_seconds_total")
+		testkit.Must(t, err)
+		return got
+	}
+	n.tick()
+	for _, o := range []string{"a", "b", ""} {
+		n.use(0, "GPU-0", owner.Owner{Namespace: "n", Pod: "p" + o, Container: "c", PodUID: "u"})
+		n.now = n.now.Add(50 * time.Millisecond)
+		n.tick()
+	}
+	testkit.Equal(t, "owners on the page", 5, series()) // unattributed, too
+	later := func(after time.Duration) {
+		n.ledger.mu.Lock()
+		n.ledger.retire(n.now.Add(after))
+		n.ledger.mu.Unlock()
+	}
+	later(time.Hour)
+	testkit.Equal(t, "owners after an hour with one scrape", 5, series())
+	later(9 * time.Minute)
+	testkit.Equal(t, "owners after two scrapes and nine minutes", 5, series())
+	later(11 * time.Minute)
+	testkit.Equal(t, "owners after two scrapes and eleven minutes", 3, series())
+	for i := range 2 * maxEnded {
+		n.use(0, "GPU-0", job(fmt.Sprint(i)))
+		n.now = n.now.Add(50 * time.Millisecond)
+		n.tick()
+	}
+	testkit.AtMost(t, "accounts", maxEnded+3, len(n.ledger.accounts))
+	testkit.Equal(t, "owners dropped", uint64(maxEnded), n.ledger.dropped)
+}
+
+// TestAllocations: a row allocates nothing.
+func TestAllocations(t *testing.T) {
+	n := newNode(2, 10*time.Millisecond, "3g.40gb")
+	n.use(0, "GPU-0/1", job("a"))
+	n.use(0, "GPU-1", job("a"), job("b"))
+	var row rows.Row
+	for range 300 {
+		n.tick()
+	}
+	row.Source, row.Devices, row.Row.Stamps, row.Row.Cells = 0, []rows.Device{{Sampled: true, Millis: 10}, {Sampled: true, Millis: 10}, {Sampled: true, Millis: 10}}, make([]int64, 3), n.cells
+	row.Read = n.now
+	testkit.Equal(t, "allocations", 0.0, testing.AllocsPerRun(500, func() {
+		row.Stamps[0] += int64(10 * time.Millisecond)
+		*n.cell("GPU-0", field.TotalEnergy) += 1000
+		n.ledger.Row(&row)
+	}))
+}

@@ -1,0 +1,335 @@
+package accounts
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/owner"
+	"warpgauge/pkg/rows"
+	"warpgauge/pkg/view"
+)
+
+// Owners knows who uses which device; owner.Keeper does.
+type Owners interface {
+	Change() (id uint64, at time.Time, complete bool)
+	Users(d *collector.Device) []owner.Owner
+}
+
+// Limits of what is kept.
+const (
+	maxEnded  = 1024             // accounts of owners that have left; the oldest go first
+	keepEnded = 10 * time.Minute // and until they were scraped twice
+
+	// A row is counted when it is so old that a change of owners at its time has been noticed: the job directory is read once a second.
+	lag          = 1500 * time.Millisecond
+	refreshEvery = 50 * time.Millisecond
+)
+
+// throttling are the clock event reasons that are counted: power_cap, hw_slowdown, sync_boost, sw_thermal, hw_thermal, hw_power_brake.
+const throttling = 1<<2 | 1<<3 | 1<<4 | 1<<5 | 1<<6 | 1<<7
+
+// Ledger keeps the accounts of all boards. It is a rows.Follower. Any goroutine may call its methods.
+type Ledger struct {
+	owners Owners
+
+	mu       sync.Mutex // its holder only computes
+	view     *view.View
+	change   uint64
+	complete bool // owners are known
+	checked  time.Time
+	boards   map[string]*board
+	accounts map[key]*account
+	taps     [][]tap // by source of the View
+	dropped  uint64  // accounts
+}
+
+// key names an account.
+type key struct {
+	Owner
+	board string
+}
+
+// New returns a Ledger without accounts.
+func New(owners Owners) *Ledger {
+	return &Ledger{owners: owners, boards: map[string]*board{}, accounts: map[key]*account{}}
+}
+
+// tap holds the cells of a source about a board; -1: there is none.
+type tap struct {
+	*board
+	device                      int // index in the source
+	energy, power, clock, masks int
+	whole                       cells
+	parts                       []cells
+	instances                   []string // their IDs
+	peak                        float64  // MHz
+}
+
+// cells are the readings of a board or of an instance.
+type cells struct {
+	instance                    string
+	util, engine, tensor, frame int
+}
+
+func newCells(instance string) cells { return cells{instance, -1, -1, -1, -1} }
+
+// Bind implements rows.Follower.
+func (l *Ledger) Bind(v *view.View, from []rows.Source, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.view, l.taps = v, make([][]tap, len(from))
+	for i := range from {
+		l.taps[i] = l.tap(&from[i], now)
+	}
+	l.refresh(now, true)
+}
+
+// tap returns the taps of a source.
+func (l *Ledger) tap(s *rows.Source, now time.Time) (out []tap) {
+	at := make([]*cells, len(s.Devices)) // by device
+	of := make([]int, len(s.Devices))    // the board's tap
+	for i := range s.Devices {
+		if d := &s.Devices[i]; s.Supplies[i] && d.Level == field.GPU && !d.Unshown {
+			b := l.boards[d.ID]
+			if b == nil {
+				b = &board{held: now.UnixNano(), lost: l.account(unattributed, d.ID)}
+				b.spans = []span{{from: now.UnixNano(), holders: []holder{{account: b.lost, size: 1, among: 1}}}}
+				b.shares, b.parts, b.lost.board = make([]float64, 1), make([]part, 1), b
+				l.boards[d.ID] = b
+			}
+			b.device = *d
+			of[i] = len(out)
+			out = append(out, tap{board: b, device: i, energy: -1, power: -1, clock: -1, masks: -1, whole: newCells(""), peak: peakClock(d.Model)})
+		}
+	}
+	for n := range out {
+		at[out[n].device] = &out[n].whole
+		for i := range s.Devices {
+			if d := &s.Devices[i]; d.Level == field.Instance && d.Parent == out[n].board.device.ID {
+				out[n].parts, out[n].instances = append(out[n].parts, newCells(d.Instance.ID)), append(out[n].instances, d.Instance.ID)
+			}
+		}
+		for i, next := 0, 0; i < len(s.Devices); i++ {
+			if d := &s.Devices[i]; d.Level == field.Instance && d.Parent == out[n].board.device.ID {
+				at[i] = &out[n].parts[next]
+				next++
+			}
+		}
+	}
+	for i := range s.Columns {
+		c := &s.Columns[i]
+		to := at[c.Device]
+		if to == nil || c.Buffer > 0 || len(c.Labels) > 0 {
+			continue
+		}
+		cell := map[field.ID]*int{field.GPUUtilization: &to.util, field.EngineActive: &to.engine, field.TensorActive: &to.tensor, framebuffer: &to.frame}
+		if to.instance == "" {
+			t := &out[of[c.Device]]
+			cell[field.TotalEnergy], cell[field.PowerUsage], cell[field.SMClock], cell[field.ClockEventReasons] = &t.energy, &t.power, &t.clock, &t.masks
+		}
+		if p := cell[c.Field]; p != nil && *p < 0 {
+			*p = i
+		}
+	}
+	return out
+}
+
+// framebuffer is memory in use, MiB.
+const framebuffer field.ID = 252
+
+// account returns an account, and makes it if there is none.
+func (l *Ledger) account(o Owner, board string) *account {
+	k := key{o, board}
+	a := l.accounts[k]
+	if a == nil {
+		a = &account{owner: o, use: Use{unknown, unknown}}
+		l.accounts[k] = a
+	}
+	return a
+}
+
+// refresh gives the boards to their owners if these have changed.
+func (l *Ledger) refresh(now time.Time, bound bool) {
+	l.checked = now
+	change, at, complete := l.owners.Change()
+	if change == l.change && complete == l.complete && !bound {
+		return
+	}
+	if at.After(now) || bound || complete != l.complete {
+		at = now
+	}
+	l.change, l.complete = change, complete
+	present := map[string][]*collector.Device{} // instances by board
+	for _, s := range l.view.Sources {
+		for i := range s.Devices {
+			switch d := &s.Devices[i]; d.Level {
+			case field.GPU:
+				present[d.ID] = append([]*collector.Device{}, present[d.ID]...)
+			case field.Instance:
+				if !slices.ContainsFunc(present[d.Parent], func(o *collector.Device) bool { return o.ID == d.ID }) {
+					present[d.Parent] = append(present[d.Parent], d)
+				}
+			}
+		}
+	}
+	for id, b := range l.boards {
+		parts, there := present[id]
+		l.give(b, id, l.holders(b, id, parts, there), max(at.UnixNano(), b.held))
+	}
+	l.retire(now)
+}
+
+// holders returns who has a board.
+func (l *Ledger) holders(b *board, id string, parts []*collector.Device, there bool) (out []holder) {
+	if !l.complete || !there {
+		return []holder{{account: b.lost, size: 1, among: 1}}
+	}
+	add := func(instance string, size float64, users []Owner) {
+		if len(users) == 0 {
+			users = []Owner{nobody}
+		}
+		for _, u := range users {
+			out = append(out, holder{l.account(u, id), instance, size / float64(len(users)), len(users)})
+		}
+	}
+	if len(parts) == 0 {
+		add("", 1, l.users(&b.device))
+		return out
+	}
+	rest := 1.0
+	for _, d := range parts {
+		size := cmp.Or(d.Share(len(parts)), 1/float64(len(parts)))
+		rest -= size
+		add(d.Instance.ID, size, l.users(d))
+	}
+	if rest > 1e-9 {
+		add("", rest, nil)
+	}
+	return out
+}
+
+func (l *Ledger) users(d *collector.Device) (out []Owner) {
+	for _, u := range l.owners.Users(d) {
+		o := Owner{Kind: KindPod, Namespace: u.Namespace, Pod: u.Pod, UID: u.PodUID, Container: u.Container}
+		if u.Job != "" {
+			o = Owner{Kind: KindJob, Job: u.Job}
+		}
+		out = append(out, o)
+	}
+	slices.SortFunc(out, func(a, b Owner) int { return a.compare(&b) })
+	return slices.Compact(out)
+}
+
+// give lets the holders have a board from a time on.
+func (l *Ledger) give(b *board, id string, next []holder, at int64) {
+	last := b.now().holders
+	if slices.Equal(last, next) {
+		return
+	}
+	b.hold(at)
+	for _, h := range last {
+		h.left, h.scrapes = at, 0
+	}
+	for _, h := range next {
+		if h.came == 0 {
+			h.came, h.board = at, b
+		}
+		h.left = 0
+	}
+	b.spans = append(b.spans, span{at, next})
+	b.shares, b.parts = make([]float64, max(len(b.shares), len(next))), make([]part, max(len(b.parts), len(next)))
+}
+
+// retire forgets owners that left long ago, and the oldest if they are too many.
+func (l *Ledger) retire(now time.Time) {
+	var ended []key
+	for k, a := range l.accounts {
+		if a.left > 0 && (k.Kind == KindPod || k.Kind == KindJob) {
+			ended = append(ended, k)
+		}
+	}
+	slices.SortFunc(ended, func(a, b key) int { return cmp.Compare(l.accounts[a].left, l.accounts[b].left) })
+	for i, k := range ended {
+		a := l.accounts[k]
+		over := len(ended)-i > maxEnded
+		if over || a.scrapes >= 2 && now.Sub(time.Unix(0, a.left)) > keepEnded {
+			delete(l.accounts, k)
+			if over {
+				l.dropped++
+			}
+		}
+	}
+}
+
+// Row implements rows.Follower.
+func (l *Ledger) Row(row *rows.Row) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if row.Read.Sub(l.checked).Abs() >= refreshEvery {
+		l.refresh(row.Read, false)
+	}
+	until := row.Read.Add(-lag).UnixNano()
+	for i := range l.taps[row.Source] {
+		t := &l.taps[row.Source][i]
+		t.push(row)
+		t.commit(until)
+	}
+	for _, x := range row.XIDs {
+		for i := range l.taps[row.Source] {
+			if t := &l.taps[row.Source][i]; t.device == x.Device {
+				for _, h := range t.now().holders {
+					h.xids++
+				}
+			}
+		}
+	}
+}
+
+// at returns a cell between 0 and a limit, else NaN: another process can write to the rings.
+func at(row *rows.Row, cell int, limit float64) float64 {
+	if cell < 0 || !(row.Cells[cell] >= 0 && row.Cells[cell] <= limit) {
+		return unknown
+	}
+	return row.Cells[cell]
+}
+
+// Limits of values that are counted.
+const (
+	maxEnergy = 1e15 // mJ
+	maxPower  = 1e5  // W
+	maxMemory = 1e9  // MiB
+	maxRow    = time.Hour
+)
+
+// push queues what a row says of the board.
+func (t *tap) push(row *rows.Row) {
+	d := &row.Devices[t.device]
+	if !d.Sampled || d.Millis > float64(maxRow.Milliseconds()) {
+		return
+	}
+	s := t.board.push()
+	s.until = row.Stamps[t.device]
+	s.from = s.until - int64(d.Millis*float64(time.Millisecond))
+	s.energy, s.power, s.clock = at(row, t.energy, maxEnergy), at(row, t.power, maxPower), at(row, t.clock, 1e4)/t.peak
+	s.reasons = 0
+	if m := at(row, t.masks, 1<<32); m >= 0 {
+		s.reasons = uint64(m) & throttling
+	}
+	s.whole, s.instances, s.parts = t.whole.read(row), t.instances, s.parts[:0]
+	for i := range t.parts {
+		s.parts = append(s.parts, t.parts[i].read(row))
+	}
+}
+
+func (c *cells) read(row *rows.Row) reading {
+	busy := at(row, c.util, 100) / 100
+	if math.IsNaN(busy) {
+		busy = min(at(row, c.engine, 1.1), 1)
+	}
+	return reading{busy, min(at(row, c.tensor, 1.1), 1), at(row, c.frame, maxMemory) * (1 << 20)}
+}

@@ -1,0 +1,52 @@
+package accounts
+
+import "time"
+
+// meter follows a board's energy counter, mJ.
+type meter struct {
+	started bool
+	last    float64
+	at      int64 // when it was read first with this value, ns
+	low     float64
+	lowAt   int64 // since when the counter is below last; 0: it is not
+	stuck   bool  // it stands still, so energy is counted from power
+}
+
+const (
+	// resetAfter is how long a counter must be lower to have begun again: after a takeover the first values of the other
+	// library can be older than the last ones.
+	resetAfter = int64(10 * time.Second)
+	// stuckAfter is how long a counter must stand still, at some power, to be none.
+	stuckAfter = int64(time.Minute)
+)
+
+// advance reads the counter. It returns by how much it has grown since the time from, in µJ, and how much it has grown since it
+// began again, of which nobody knows when: both together are all that the counter has counted.
+func (m *meter) advance(v, power float64, at int64) (grown int64, from int64, lost int64) {
+	switch {
+	case !m.started:
+		m.started, m.last, m.at = true, v, at
+		return 0, at, 0
+	case v < m.last && m.lowAt == 0:
+		m.low, m.lowAt = v, at
+		return 0, at, 0
+	case v < m.last && at-m.lowAt < resetAfter:
+		return 0, at, 0
+	case v < m.last:
+		lost = micro(m.low)
+		m.last, m.at = m.low, m.lowAt
+	}
+	m.lowAt = 0
+	if v == m.last {
+		m.stuck = m.stuck || at-m.at > stuckAfter && power > 0
+		return 0, at, lost
+	}
+	grown, from = micro(v)-micro(m.last), m.at
+	if m.last, m.at = v, at; m.stuck { // what it counts now was counted from power
+		m.stuck, grown = false, 0
+	}
+	return grown, from, lost
+}
+
+// micro converts mJ to µJ.
+func micro(v float64) int64 { return int64(v * 1000) }

@@ -1,0 +1,20 @@
+package accounts
+
+import "strings"
+
+// peaks holds the clocks, MHz, of which a board's stated tensor throughput is computed, by a part of the model's name: dense FP16 =
+// SMs × FLOP per clock and SM × clock. H100 and H200: 132 × 4096 × 1,830 MHz = 989 TFLOP/s; A100: 108 × 2048 × 1,410 MHz = 312.
+var peaks = []struct {
+	model string
+	clock float64
+}{{"H100", 1830}, {"H200", 1830}, {"A100", 1410}}
+
+// peakClock returns a model's clock, NaN if it is unknown.
+func peakClock(model string) float64 {
+	for _, p := range peaks {
+		if strings.Contains(model, p.model) {
+			return p.clock
+		}
+	}
+	return unknown
+}
