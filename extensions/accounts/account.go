@@ -11,34 +11,17 @@ import (
 	"math"
 	"time"
 
+	"warpgauge/extensions/accounts/report"
 	"warpgauge/pkg/field"
 )
 
-// Owner is who uses a board. It is comparable.
-type Owner struct {
-	Kind      string `json:"kind"` // a constant below
-	Namespace string `json:"namespace,omitempty"`
-	Pod       string `json:"pod,omitempty"`
-	UID       string `json:"uid,omitempty"` // the pod's, if known
-	Container string `json:"container,omitempty"`
-	Job       string `json:"job,omitempty"`
-}
-
-// Kinds of owners.
-const (
-	KindPod          = "pod"
-	KindJob          = "job"
-	KindNobody       = "nobody"
-	KindUnattributed = "unattributed"
-)
-
 var (
-	nobody       = Owner{Kind: KindNobody}
-	unattributed = Owner{Kind: KindUnattributed}
+	nobody       = report.Owner{Kind: report.KindNobody}
+	unattributed = report.Owner{Kind: report.KindUnattributed}
 )
 
 // compare orders owners.
-func (o *Owner) compare(p *Owner) int {
+func compare(o, p report.Owner) int {
 	return cmp.Or(cmp.Compare(o.Kind, p.Kind), cmp.Compare(o.Namespace, p.Namespace), cmp.Compare(o.Pod, p.Pod), cmp.Compare(o.UID, p.UID),
 		cmp.Compare(o.Container, p.Container), cmp.Compare(o.Job, p.Job))
 }
@@ -75,71 +58,116 @@ var sourceNames = [sources]string{"counter", "power"}
 
 // account holds what an owner has used of a board.
 type account struct {
-	owner Owner
+	owner report.Owner
 	board *board
 
-	came, left int64 // ns; left is 0 while the owner has the board
-	scrapes    int   // since it left
+	came, left int64  // ns; left is 0 while the owner has the board
+	made       uint64 // gatherings until one certainly has its last values; 0: not made
+	before     uint64 // scrapes before that, and one; 0: not yet
+	scrapes    int    // with its last values, 2 at most
+	hidden     bool   // it is on the page no more
+	idle       bool   // for so long that it was told
 
 	energy    [sources][methods][states]int64 // µJ
-	held      float64                         // seconds that the owner had the board, times its part of it
-	observed  float64                         // of them with a known utilisation
-	busy      float64                         // of them at which something ran
-	profiled  float64                         // with a known activity of the tensor pipe
-	tensor    float64                         // times that activity
-	clocked   float64                         // with a known activity and clock
-	ofu       float64                         // times activity and the clock's part of its peak
+	busy      report.Histogram                // activity of the part, weighted with its seconds
+	tensor    report.Histogram                // activity of the tensor pipe
+	ofu       report.Histogram                // times the clock's part of its peak
+	spent     [kinds]float64                  // seconds that the owner had the board, times its part of it, by what they were spent on
 	memory    float64                         // byte seconds
 	peak      float64                         // bytes
+	size      float64                         // bytes that it could use; 0: unknown, and so is peak
 	throttled [field.ClockReasons]float64
 	xids      int
+	verdicts  []report.Verdict
 	used      int64 // ns, when something ran last
+	seen      int64 // ns, until when it is known whether something ran
 
-	use Use // newest, of a board that it shares
+	use usage // newest
 }
 
-// Use is what the processes of an owner do on a board that several owners share. NaN is unknown.
-type Use struct {
-	Busy   float64 // share of the board, 0 to 1
-	Memory float64 // bytes
+// What time is spent on.
+const (
+	spentComputing = iota
+	spentMemory
+	spentWaiting
+	spentThrottled
+	spentRunning
+	spentIdle
+	spentUnknown
+	kinds
+)
+
+var kindNames = [kinds]string{report.Compute, report.Memory, report.Waiting, report.Throttled, report.Running, report.Idle, report.Unknown}
+
+// usage is what the processes of an owner do on a board.
+type usage struct {
+	processes int     // -1: unknown
+	busy      float64 // share of the board, 0 to 1; NaN: unknown
+	memory    float64 // bytes; NaN: unknown
 }
 
-// part is what a row says of an owner's part of a board.
+var noUsage = usage{-1, unknown, unknown}
+
+// part is what a row says of an owner's part of a board, 0 to 1 of the part. NaN is unknown.
 type part struct {
-	size     float64 // of the board
-	activity float64 // of the part, 0 to 1; NaN: unknown
-	tensor   float64 // of the part, 0 to 1; NaN: unknown
-	clock    float64 // as a share of its peak; NaN: unknown
-	memory   float64 // bytes; NaN: unknown
-	reasons  uint64  // why clocks are held down
+	size      float64 // of the board
+	activity  float64 // above 1 if an owner of several uses more than an equal part
+	tensor    float64 // likewise
+	computing float64 // of the activity: the busiest pipe
+	traffic   float64 // of the activity: memory
+	clock     float64 // as a share of its peak
+	memory    float64 // bytes
+	capacity  float64 // of the board or instance, bytes
+	reasons   uint64  // why clocks are held down
 }
 
 // add counts some seconds of a row until the time at.
 func (a *account) add(seconds float64, at int64, p *part) {
 	seconds *= p.size
 	if p.activity >= 0 {
-		a.observed += seconds
-		a.busy += seconds * p.activity
+		a.busy.Add(p.activity, seconds)
+		a.seen = at
+		a.spend(seconds, p)
+	} else {
+		a.spent[spentUnknown] += seconds
 	}
 	if p.activity > 0 {
 		a.used = at
 	}
 	if p.tensor >= 0 {
-		a.profiled += seconds
-		a.tensor += seconds * p.tensor
+		a.tensor.Add(p.tensor, seconds)
 		if p.clock >= 0 {
-			a.clocked += seconds
-			a.ofu += seconds * p.tensor * p.clock
+			a.ofu.Add(p.tensor*p.clock, seconds)
 		}
 	}
 	if p.memory >= 0 {
 		a.memory += seconds / p.size * p.memory
-		a.peak = max(a.peak, p.memory)
+		a.peak, a.size = max(a.peak, p.memory), max(a.size, p.capacity, p.memory)
 	}
 	for bit := range a.throttled {
 		if p.reasons>>bit&1 == 1 {
 			a.throttled[bit] += seconds
 		}
+	}
+}
+
+// spend divides seconds by what they were spent on.
+func (a *account) spend(seconds float64, p *part) {
+	running := seconds * min(p.activity, 1)
+	a.spent[spentIdle] += seconds - running
+	switch {
+	case p.reasons != 0:
+		a.spent[spentThrottled] += running
+	case p.computing >= 0:
+		traffic := 0.0
+		if p.traffic >= 0 {
+			traffic = min(p.traffic, 1-p.computing)
+		}
+		a.spent[spentComputing] += running * p.computing
+		a.spent[spentMemory] += running * traffic
+		a.spent[spentWaiting] += running * (1 - p.computing - traffic)
+	default:
+		a.spent[spentRunning] += running
 	}
 }
 
@@ -154,16 +182,20 @@ func (p *part) state() int {
 	return stateUnknown
 }
 
-// joules returns all energy of the account, µJ.
-func (a *account) joules() (sum int64) {
-	for _, of := range a.energy {
-		for _, by := range of {
-			for _, e := range by {
-				sum += e
-			}
-		}
+// held returns the seconds that the owner has had the board, times its part of it.
+func (a *account) held() (sum float64) {
+	for _, s := range a.spent {
+		sum += s
 	}
 	return sum
+}
+
+// unused returns for how long nothing ran, as far as is known; negative: unknown, or the owner has left.
+func (a *account) unused() time.Duration {
+	if a.left > 0 || a.seen <= a.came {
+		return -1
+	}
+	return time.Duration(a.seen - max(a.used, a.came))
 }
 
 // unknown is the value of what no reading says.

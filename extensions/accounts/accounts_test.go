@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"warpgauge/extensions/accounts/report"
 	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
@@ -23,8 +24,8 @@ var start = time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
 
 // columns of a board, and of an instance.
 var (
-	ofBoard    = []field.ID{field.TotalEnergy, field.PowerUsage, field.GPUUtilization, framebuffer, field.TensorActive, field.SMClock, field.ClockEventReasons}
-	ofInstance = []field.ID{field.EngineActive, framebuffer}
+	ofBoard    = []field.ID{field.TotalEnergy, field.PowerUsage, field.GPUUtilization, memoryUsed, field.TensorActive, field.SMClock, field.ClockEventReasons}
+	ofInstance = []field.ID{field.EngineActive, memoryUsed}
 )
 
 // node is a node with boards whose readings and owners a test sets.
@@ -41,16 +42,23 @@ type node struct {
 	changed time.Time
 	unknown bool
 	users   map[string][]owner.Owner
+
+	processes map[string]owner.DeviceUse
+	scrapes   uint64
 }
 
 func (n *node) Change() (id uint64, at time.Time, complete bool) { return n.id, n.changed, !n.unknown }
 
 func (n *node) Users(d *collector.Device) []owner.Owner { return n.users[d.ID] }
 
+func (n *node) Pod(uid string) string { return map[string]string{"u": "n/p"}[uid] }
+
+func (n *node) Snapshot() *owner.Usage { return &owner.Usage{Devices: n.processes} }
+
 // newNode returns a node with so many boards, of which the first has instances of these profiles.
 func newNode(boards int, every time.Duration, profiles ...string) *node {
 	n := &node{now: start, every: every, users: map[string][]owner.Owner{}}
-	n.rows, n.ledger = rows.New(&n.board, nil), New(n)
+	n.rows, n.ledger = rows.New(&n.board, nil), New(Options{Owners: n, Processes: n, IdleAfter: time.Minute, Node: "node1", Scrapes: func() uint64 { return n.scrapes }})
 	n.rows.Follow(n.ledger)
 	n.layout(boards, profiles...)
 	return n
@@ -110,17 +118,28 @@ func (n *node) settle() {
 	defer n.ledger.mu.Unlock()
 	for _, b := range n.ledger.boards {
 		b.commit(math.MaxInt64)
-		b.hold(n.now.UnixNano())
 	}
 }
 
 // of returns the account of an owner of a board.
-func (n *node) of(o Owner, board string) *account { return n.ledger.account(o, board) }
+func (n *node) of(o report.Owner, board string) *account { return n.ledger.account(o, board) }
 
 func job(name string) owner.Owner     { return owner.Owner{Job: name} }
-func ofJob(name string) Owner         { return Owner{Kind: KindJob, Job: name} }
-func joules(a *account) float64       { return float64(a.joules()) / 1e6 }
+func ofJob(name string) report.Owner  { return report.Owner{Kind: report.KindJob, Job: name} }
+func joules(a *account) float64       { return float64(micros(a)) / 1e6 }
 func near(got, want, by float64) bool { return math.Abs(got-want) <= by*math.Abs(want) }
+
+// micros returns all energy of an account, µJ.
+func micros(a *account) (sum int64) {
+	for _, of := range a.energy {
+		for _, by := range of {
+			for _, e := range by {
+				sum += e
+			}
+		}
+	}
+	return sum
+}
 
 // TestTruth: the energy of owners of ten seconds is known within 1 %, while the power changes from row to row.
 func TestTruth(t *testing.T) {
@@ -144,8 +163,8 @@ func TestTruth(t *testing.T) {
 			continue
 		}
 		a := n.of(ofJob(name), "GPU-0")
-		if got := joules(a); !near(got, want, 0.01) || !near(a.held, 10, 0.01) || !near(a.busy, 10, 0.01) {
-			t.Errorf("job %s: %.1f J in %.2f s, busy %.2f, want %.1f J in 10 s", name, got, a.held, a.busy, want)
+		if got := joules(a); !near(got, want, 0.01) || !near(a.held(), 10, 0.01) || !near(a.busy.Sum(), 10, 0.01) {
+			t.Errorf("job %s: %.1f J in %.2f s, busy %.2f, want %.1f J in 10 s", name, got, a.held(), a.busy.Sum(), want)
 		}
 	}
 }
@@ -206,7 +225,7 @@ func TestConservation(t *testing.T) {
 			b, sum := n.ledger.boards[id], int64(0)
 			for k, a := range n.ledger.accounts {
 				if k.board == id {
-					sum += a.joules()
+					sum += micros(a)
 				}
 			}
 			testkit.Equal(t, fmt.Sprintf("seed %d, %s: accounts", seed, id), b.total, sum)
@@ -233,29 +252,29 @@ func TestParts(t *testing.T) {
 		}
 		n.settle()
 	}
-	*n.cell("GPU-0/1", framebuffer), *n.cell("GPU-1", framebuffer), *n.cell("GPU-1", field.GPUUtilization) = 1000, 4000, 50
+	*n.cell("GPU-0/1", memoryUsed), *n.cell("GPU-1", memoryUsed), *n.cell("GPU-1", field.GPUUtilization) = 1000, 4000, 50
 	run(10, 0, 0)
-	for o, want := range map[Owner]float64{ofJob("three"): 300, ofJob("two"): 200, nobody: 200} {
+	for o, want := range map[report.Owner]float64{ofJob("three"): 300, ofJob("two"): 200, nobody: 200} {
 		a := n.of(o, "GPU-0")
-		if got := float64(a.energy[fromCounter][methodSlices][stateIdle]) / 1e6; !near(got, want, 1e-6) || a.busy != 0 {
-			t.Errorf("%v: %v J by slices, busy %v, want %v J", o, got, a.busy, want)
+		if got := float64(a.energy[fromCounter][methodSlices][stateIdle]) / 1e6; !near(got, want, 1e-6) || a.busy.Sum() != 0 {
+			t.Errorf("%v: %v J by slices, busy %v, want %v J", o, got, a.busy.Sum(), want)
 		}
 	}
 	run(10, 0.5, 0.75)
-	for o, want := range map[Owner]float64{ofJob("three"): 350, ofJob("two"): 350, nobody: 0} {
+	for o, want := range map[report.Owner]float64{ofJob("three"): 350, ofJob("two"): 350, nobody: 0} {
 		if got := float64(n.of(o, "GPU-0").energy[fromCounter][methodActivity][stateBusy]) / 1e6; !near(got, want, 1e-6) {
 			t.Errorf("%v: %v J by activity, want %v", o, got, want)
 		}
 	}
 	three := n.of(ofJob("three"), "GPU-0")
-	if !near(three.busy, 10*0.5*3/7, 1e-6) || !near(three.memory, 20*1000*(1<<20), 1e-6) || three.peak != 1000*(1<<20) {
-		t.Errorf("busy %v s, memory %v, at most %v", three.busy, three.memory, three.peak)
+	if !near(three.busy.Sum(), 10*0.5*3/7, 1e-6) || !near(three.memory, 20*1000*(1<<20), 1e-6) || three.peak != 1000*(1<<20) {
+		t.Errorf("busy %v s, memory %v, at most %v", three.busy.Sum(), three.memory, three.peak)
 	}
 	shared := n.of(ofJob("a"), "GPU-1")
-	if got := float64(shared.energy[fromCounter][methodEqual][stateBusy]) / 1e6; !near(got, 1000, 1e-6) || !near(shared.busy, 5, 1e-6) {
-		t.Errorf("an owner of two has %v J, busy %v s, want half of 2,000 and of 10", got, shared.busy)
+	if got := float64(shared.energy[fromCounter][methodEqual][stateBusy]) / 1e6; !near(got, 1000, 1e-6) || !near(shared.busy.Sum(), 5, 1e-6) {
+		t.Errorf("an owner of two has %v J, busy %v s, want half of 2,000 and of 10", got, shared.busy.Sum())
 	}
-	shared.use, n.of(ofJob("b"), "GPU-1").use = Use{Busy: 0.3, Memory: 1}, Use{Busy: 0.1, Memory: 2}
+	shared.use, n.of(ofJob("b"), "GPU-1").use = usage{2, 0.3, 1}, usage{1, 0.1, 2}
 	run(10, 0, 0)
 	if got := float64(shared.energy[fromCounter][methodActivity][stateBusy]) / 1e6; !near(got, 750, 1e-6) {
 		t.Errorf("with three quarters of the activity it has %v J of 1,000", got)
@@ -277,11 +296,11 @@ func TestBias(t *testing.T) {
 	}
 	n.settle()
 	a := n.of(ofJob("a"), "GPU-0")
-	if ofu, product := a.ofu/a.clocked, a.tensor/a.profiled*0.8; !near(ofu, 0.24, 0.02) || !near(product, 0.32, 0.02) {
+	if ofu, product := a.ofu.Sum()/a.ofu.Seconds(), a.tensor.Sum()/a.tensor.Seconds()*0.8; !near(ofu, 0.24, 0.02) || !near(product, 0.32, 0.02) {
 		t.Errorf("OFU %v, by means %v, want 0.24 and 0.32", ofu, product)
 	}
-	if !near(a.throttled[2], 100, 0.02) || !near(a.held, 100, 0.02) {
-		t.Errorf("%v s under the power limit of %v", a.throttled[2], a.held)
+	if !near(a.throttled[2], 100, 0.02) || !near(a.held(), 100, 0.02) {
+		t.Errorf("%v s under the power limit of %v", a.throttled[2], a.held())
 	}
 }
 
@@ -313,42 +332,41 @@ func TestCounters(t *testing.T) {
 	}
 }
 
-// TestPage: an owner that has left stays on the page for ten minutes and two scrapes, and a bounded number of them.
+// TestPage: an owner that has left stays on the page for ten minutes and two scrapes, its report for a day, and a bounded number of
+// them.
 func TestPage(t *testing.T) {
 	n := newNode(1, time.Second)
 	reg := prometheus.NewPedanticRegistry()
 	reg.MustRegister(n.ledger)
-	n.now = time.Now()
 	*n.cell("GPU-0", field.TensorActive) = 0.5
-	series := func() int {
+	series := func(after time.Duration) int {
 		t.Helper()
-		got, err := testutil.GatherAndCount(reg, "warpgauge_owner_gpu_seconds_total")
-		testkit.Must(t, err)
-		return got
+		n.ledger.publish(n.now.Add(after))
+		return testkit.Get(testutil.GatherAndCount(reg, "warpgauge_owner_gpu_seconds_total"))(t)
 	}
 	n.tick()
 	for _, o := range []string{"a", "b", ""} {
 		n.use(0, "GPU-0", owner.Owner{Namespace: "n", Pod: "p" + o, Container: "c", PodUID: "u"})
-		n.now = n.now.Add(50 * time.Millisecond)
+		n.tick()
 		n.tick()
 	}
-	testkit.Equal(t, "owners on the page", 5, series()) // unattributed, too
-	later := func(after time.Duration) {
-		n.ledger.mu.Lock()
-		n.ledger.retire(n.now.Add(after))
-		n.ledger.mu.Unlock()
-	}
-	later(time.Hour)
-	testkit.Equal(t, "owners after an hour with one scrape", 5, series())
-	later(9 * time.Minute)
-	testkit.Equal(t, "owners after two scrapes and nine minutes", 5, series())
-	later(11 * time.Minute)
-	testkit.Equal(t, "owners after two scrapes and eleven minutes", 3, series())
+	testkit.Equal(t, "owners on the page", 3, series(2*time.Second)) // without unattributed and nobody, who had no time
+	testkit.Equal(t, "owners after an hour, before the page was made twice", 3, series(time.Hour))
+	testkit.Equal(t, "owners after that", 3, series(time.Hour))
+	n.scrapes++
+	testkit.Equal(t, "owners after an hour with one scrape", 3, series(time.Hour))
+	n.scrapes++
+	testkit.Equal(t, "owners after two scrapes and nine minutes", 3, series(9*time.Minute))
+	testkit.Equal(t, "owners after two scrapes and eleven minutes", 1, series(11*time.Minute))
+	testkit.Equal(t, "reports", 5, len(n.ledger.Reports("")))
+	n.ledger.retire(n.now.Add(25 * time.Hour))
+	testkit.Equal(t, "reports after a day", 3, len(n.ledger.Reports("")))
 	for i := range 2 * maxEnded {
 		n.use(0, "GPU-0", job(fmt.Sprint(i)))
 		n.now = n.now.Add(50 * time.Millisecond)
 		n.tick()
 	}
+	n.ledger.retire(n.now)
 	testkit.AtMost(t, "accounts", maxEnded+3, len(n.ledger.accounts))
 	testkit.Equal(t, "owners dropped", uint64(maxEnded), n.ledger.dropped)
 }

@@ -1,9 +1,12 @@
 package accounts
 
 import (
+	"iter"
 	"math"
 	"slices"
+	"time"
 
+	"warpgauge/extensions/accounts/report"
 	"warpgauge/pkg/collector"
 )
 
@@ -12,9 +15,10 @@ type board struct {
 	device collector.Device
 	counts meter
 	spans  []span // ascending; the last one is open. Never empty
-	held   int64  // until when the time of owners is counted, ns
+	until  int64  // until when the time of owners is counted, ns
 	total  int64  // µJ of all accounts
 	lost   *account
+	resume []report.Owner // who had the board when the exporter was stopped, until it is known who has it now
 
 	queue       [256]sample // wait until it is known who had the board; a ring
 	first, many int
@@ -35,13 +39,14 @@ type sample struct {
 
 // reading is what a row says of a board or an instance.
 type reading struct {
-	busy, tensor, memory float64 // 0 to 1; 0 to 1; bytes
+	busy, tensor, pipes, traffic float64 // 0 to 1
+	memory, size                 float64 // bytes
 }
 
 // push returns the sample to fill. If the queue is full, the oldest one does not wait any longer.
 func (b *board) push() *sample {
 	if b.many == len(b.queue) {
-		b.commit(b.queue[b.first].until)
+		b.countFirst()
 	}
 	b.many++
 	return &b.queue[(b.first+b.many-1)%len(b.queue)]
@@ -49,21 +54,45 @@ func (b *board) push() *sample {
 
 // commit counts the samples until a time.
 func (b *board) commit(until int64) {
-	for b.many > 0 && b.queue[b.first].until <= until {
-		b.count(&b.queue[b.first])
-		b.first, b.many = (b.first+1)%len(b.queue), b.many-1
+	for b.many > 0 && b.queue[b.first].until <= until && b.resume == nil {
+		b.countFirst()
 	}
 }
 
-func (b *board) count(s *sample) {
-	b.during(s.from, s.until, func(holders []holder, share float64, end int64) {
-		b.divide(s, holders)
-		for i := range holders {
-			holders[i].add(share*float64(s.until-s.from)/second, end, &b.parts[i])
+// countFirst counts the oldest sample.
+func (b *board) countFirst() {
+	s := &b.queue[b.first]
+	b.first, b.many = (b.first+1)%len(b.queue), b.many-1
+	if s.until < b.until-int64(maxOverlap) { // the clock was set back
+		b.until, b.spans = s.from, append(b.spans[:0], span{s.from, b.now().holders})
+	}
+	if s.until > b.until { // else another collector was ahead
+		b.pass(s.from)
+		from := max(s.from, b.until)
+		b.during(from, s.until, func(holders []holder, share float64, end int64) {
+			b.divide(s, holders)
+			for i := range holders {
+				holders[i].add(share*float64(s.until-from)/second, end, &b.parts[i])
+			}
+		})
+		b.until = s.until
+	}
+	b.countEnergy(s)
+	b.forget(min(b.until, b.counts.at))
+}
+
+// pass counts time of which no row says anything.
+func (b *board) pass(until int64) {
+	if until <= b.until {
+		return
+	}
+	from := max(b.until, until-int64(maxGap))
+	b.during(from, until, func(holders []holder, share float64, _ int64) {
+		for _, h := range holders {
+			h.spent[spentUnknown] += share * float64(until-from) / second * h.size
 		}
 	})
-	b.countEnergy(s)
-	b.forget(min(s.from, b.counts.at))
+	b.until = until
 }
 
 func (b *board) countEnergy(s *sample) {
@@ -99,13 +128,17 @@ func (b *board) divide(s *sample, holders []holder) (method int) {
 	for i := range holders {
 		h, p := &holders[i], &b.parts[i]
 		r := s.of(h.instance)
-		*p = part{size: h.size, activity: r.busy, tensor: r.tensor, clock: s.clock, memory: r.memory / float64(h.among), reasons: s.reasons}
+		*p = part{h.size, r.busy, r.tensor, min(r.pipes/r.busy, 1), min(r.traffic/r.busy, 1), s.clock, r.memory / float64(h.among), r.size, s.reasons}
 		if len(s.parts) > 0 && h.instance == "" { // the rest of a divided board
-			p.activity, p.tensor, p.memory = 0, 0, 0
+			*p = part{size: h.size, clock: s.clock}
 		}
 		if h.among > 1 {
-			if known = known && h.use.Busy >= 0; h.use.Busy >= 0 {
-				p.activity, p.memory = min(h.use.Busy/h.size, 1), h.use.Memory
+			known = known && h.use.busy >= 0
+			if h.use.busy >= 0 {
+				p.activity = h.use.busy / h.size
+			}
+			if h.use.memory >= 0 {
+				p.memory = h.use.memory
 			}
 		}
 		divided = divided || h.instance != ""
@@ -119,7 +152,9 @@ func (b *board) divide(s *sample, holders []holder) (method int) {
 		return methodWhole
 	case known && sum > 0:
 		for i := range holders {
-			b.shares[i] /= sum
+			if b.shares[i] /= sum; holders[i].among > 1 && !divided {
+				b.parts[i].tensor *= b.shares[i] / holders[i].size
+			}
 		}
 		return methodActivity
 	case divided:
@@ -150,25 +185,32 @@ type span struct {
 // holder is an owner that has a board, an instance of it, or a share of either.
 type holder struct {
 	*account
+	device   string  // ID of the board or of the instance
 	instance string  // ID of the MIG instance or partition; "" for the board
 	size     float64 // of the board
 	among    int     // owners that share the board or the instance
 }
+
+const (
+	maxOverlap = 10 * time.Minute // a row further back means that the clock was set back
+	maxGap     = 24 * time.Hour   // without rows that counts as time of owners
+)
 
 // maxSpans bounds the spans that wait for the rows of their time.
 const maxSpans = 64
 
 func (b *board) now() *span { return &b.spans[len(b.spans)-1] }
 
-// hold counts the time of the present owners.
-func (b *board) hold(until int64) {
-	if until <= b.held {
-		return
+// present returns each present owner once.
+func (b *board) present() iter.Seq[*holder] {
+	return func(yield func(*holder) bool) {
+		all := b.now().holders
+		for i := range all {
+			if !slices.ContainsFunc(all[:i], func(o holder) bool { return o.account == all[i].account }) && !yield(&all[i]) {
+				return
+			}
+		}
 	}
-	for _, h := range b.now().holders {
-		h.held += float64(until-b.held) / second * h.size
-	}
-	b.held = until
 }
 
 // during calls f with the holders of each span in [from, to], and the part of that time which the span covers. What is before the

@@ -1,28 +1,72 @@
 package accounts
 
 import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/exporter"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/file"
+	"warpgauge/pkg/owner"
 )
 
 // Extension implements exporter.Extension.
 type Extension struct{ Settings }
 
 // Settings holds the extension's flags.
-type Settings struct{ Accounts bool }
+type Settings struct {
+	Accounts  bool
+	IdleAfter time.Duration
+	Names     string
+	Directory string
+}
+
+// NewExtension returns the extension with the defaults of its flags.
+func NewExtension() *Extension { return &Extension{Settings{IdleAfter: time.Hour, Names: NamesOwn}} }
+
+// Values of --account-names.
+const (
+	NamesOwn      = "own"
+	NamesJobstats = "jobstats"
+)
+
+const flagDirectory = "account-directory"
 
 var _ interface {
 	exporter.Extension
 	exporter.Reader
+	exporter.ProcessViewer
 } = (*Extension)(nil)
 
 // Flags adds the extension's flags.
 func (s *Settings) Flags(set *config.Set) {
 	set.Add(config.Section{Origin: config.Own, Flags: []config.Flag{{
 		Name: "accounts", Env: "WARPGAUGE_ACCOUNTS", Group: "Accounts", Value: config.Bool(&s.Accounts),
-		Usage: "Count what each pod and job has used of each GPU, in energy, time and memory: warpgauge_owner_… Needs --kubernetes or --hpc-job-mapping-dir.",
-	}}})
+		Usage: "Count what each pod and job has used of each GPU, in energy, time and memory: warpgauge_owner_…, /api/v1/owners and warpctl job. Needs --kubernetes or --hpc-job-mapping-dir.",
+	}, {
+		Name: "account-idle-after", Env: "WARPGAUGE_ACCOUNT_IDLE_AFTER", Group: "Accounts", Value: config.Duration(&s.IdleAfter), Metavar: "DURATION", Needs: "accounts",
+		Usage: "How long an owner must hold a GPU without use for an event and the series warpgauge_owner_idle.",
+	}, {
+		Name: "account-names", Env: "WARPGAUGE_ACCOUNT_NAMES", Group: "Accounts", Value: config.OneOf(&s.Names, NamesOwn, NamesJobstats), Metavar: "own|jobstats", Needs: "accounts",
+		Usage: "jobstats: also the families of the exporter that Princeton's jobstats queries, with the labels jobid and userid.",
+	}, {
+		Name: flagDirectory, Env: "WARPGAUGE_ACCOUNT_DIRECTORY", Group: "Accounts", Value: config.Text(&s.Directory), Metavar: "DIRECTORY", Needs: "accounts", ShownDefault: "accounts in $STATE_DIRECTORY, if systemd sets it",
+		Usage: "Keep the accounts here across restarts.",
+	}}, Check: s.check})
+}
+
+func (s *Settings) check(*config.Config) error {
+	var errs []error
+	if s.IdleAfter < time.Second {
+		errs = append(errs, fmt.Errorf("--account-idle-after is %v: write 1s or more", s.IdleAfter))
+	}
+	if s.Directory != "" && !filepath.IsAbs(s.Directory) {
+		errs = append(errs, fmt.Errorf("--%s is %q: write an absolute path", flagDirectory, s.Directory))
+	}
+	return errors.Join(errs...)
 }
 
 // Readings implements exporter.Reader.
@@ -30,7 +74,7 @@ func (e *Extension) Readings(*config.Config, field.List) (out []field.Reading) {
 	if !e.Accounts {
 		return nil
 	}
-	for _, id := range []field.ID{field.TotalEnergy, field.PowerUsage, field.GPUUtilization, framebuffer, field.SMClock, field.ClockEventReasons, field.XIDEvent} {
+	for _, id := range []field.ID{field.TotalEnergy, field.PowerUsage, field.GPUUtilization, memoryUsed, memoryTotal, field.SMClock, field.ClockEventReasons, field.XIDEvent} {
 		if d, known := field.ByID(id); known {
 			out = append(out, field.Reading{Desc: d, Default: true})
 		}
@@ -38,17 +82,34 @@ func (e *Extension) Readings(*config.Config, field.List) (out []field.Reading) {
 	return out
 }
 
+// ViewsProcesses implements exporter.ProcessViewer.
+func (e *Extension) ViewsProcesses() bool { return e.Accounts }
+
 // Start implements exporter.Extension.
 func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, error) {
 	if !e.Accounts {
 		return nil, nil, nil
 	}
 	if c.Owners == nil {
-		c.Log.Warn("no accounts without owners: set --kubernetes or --hpc-job-mapping-dir")
-		return nil, nil, nil
+		return nil, nil, fmt.Errorf("--accounts has no owners: set --kubernetes or --hpc-job-mapping-dir")
 	}
-	l := New(c.Owners)
+	o := Options{Owners: c.Owners, IdleAfter: e.IdleAfter, Jobstats: e.Names == NamesJobstats, Node: c.Hostname, Scrapes: func() uint64 { return c.Page.Scrapes() }, Events: c.Events, Log: c.Log.Named("accounts")}
+	if c.Config.Source(flagDirectory) == config.FromDefault {
+		e.Directory = file.StateDirectory(c.Lookup, "accounts")
+	}
+	o.Store = NewStore(e.Directory)
+	var stages []exporter.Stage
+	if board := c.Engine.Processes(); board != nil {
+		p := owner.NewProcesses(board, func() {}, o.Log)
+		c.Engine.ReadProcesses(true)
+		o.Processes, stages = p, append(stages, exporter.Stage{Name: "processes of accounts", Run: p.Run})
+	}
+	l := New(o)
+	l.Restore(time.Now())
 	c.Rows.Follow(l)
 	c.Registry.MustRegister(l)
-	return nil, nil, nil
+	api := NewAPI(l)
+	return append(stages, exporter.Stage{Name: "accounts", Run: l.Run}), []exporter.Route{
+		{Pattern: Prefix, Handler: api, Labels: []string{Prefix}}, {Pattern: Prefix + "/", Handler: api, Labels: []string{Prefix + "/"}},
+	}, nil
 }

@@ -5,9 +5,15 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"warpgauge/extensions/accounts/report"
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/owner"
 	"warpgauge/pkg/rows"
@@ -18,16 +24,37 @@ import (
 type Owners interface {
 	Change() (id uint64, at time.Time, complete bool)
 	Users(d *collector.Device) []owner.Owner
+	Pod(uid string) string
+}
+
+// Processes knows the processes on devices; owner.Processes does.
+type Processes interface{ Snapshot() *owner.Usage }
+
+// Options configure New.
+type Options struct {
+	Owners    Owners
+	Processes Processes // nil: unknown
+	IdleAfter time.Duration
+	Jobstats  bool                                       // add the families of jobstats' exporter
+	About     func(job string) (label []collector.Label) // of a job
+	Node      string                                     // in reports
+	Scrapes   func() uint64                              // of the page so far
+	Store     *Store                                     // nil: accounts end with the process
+	Events    *events.Bus
+	Log       *zap.Logger
 }
 
 // Limits of what is kept.
 const (
-	maxEnded  = 1024             // accounts of owners that have left; the oldest go first
-	keepEnded = 10 * time.Minute // and until they were scraped twice
+	maxEnded    = 1024             // accounts of owners that have left; the oldest go first
+	maxAccounts = 1 << 16          // in the file
+	keepEnded   = 10 * time.Minute // on the page, and until they were scraped twice
+	keepReport  = 24 * time.Hour
 
 	// A row is counted when it is so old that a change of owners at its time has been noticed: the job directory is read once a second.
 	lag          = 1500 * time.Millisecond
 	refreshEvery = 50 * time.Millisecond
+	silentAfter  = 10 * time.Second // without a row, time passes for which no reading says anything
 )
 
 // throttling are the clock event reasons that are counted: power_cap, hw_slowdown, sync_boost, sw_thermal, hw_thermal, hw_power_brake.
@@ -35,13 +62,17 @@ const throttling = 1<<2 | 1<<3 | 1<<4 | 1<<5 | 1<<6 | 1<<7
 
 // Ledger keeps the accounts of all boards. It is a rows.Follower. Any goroutine may call its methods.
 type Ledger struct {
-	owners Owners
+	o       Options
+	page    atomic.Pointer[[]prometheus.Metric]
+	gathers atomic.Uint64 // of the page
+	failed  bool          // the file could not be written; Run's
 
 	mu       sync.Mutex // its holder only computes
 	view     *view.View
 	change   uint64
 	complete bool // owners are known
 	checked  time.Time
+	restored time.Time // when accounts were restored; zero: not, or all boards have their owners
 	boards   map[string]*board
 	accounts map[key]*account
 	taps     [][]tap // by source of the View
@@ -50,13 +81,14 @@ type Ledger struct {
 
 // key names an account.
 type key struct {
-	Owner
+	report.Owner
 	board string
 }
 
 // New returns a Ledger without accounts.
-func New(owners Owners) *Ledger {
-	return &Ledger{owners: owners, boards: map[string]*board{}, accounts: map[key]*account{}}
+func New(o Options) *Ledger {
+	o.Log = cmp.Or(o.Log, zap.NewNop())
+	return &Ledger{o: o, boards: map[string]*board{}, accounts: map[key]*account{}}
 }
 
 // tap holds the cells of a source about a board; -1: there is none.
@@ -72,11 +104,24 @@ type tap struct {
 
 // cells are the readings of a board or of an instance.
 type cells struct {
-	instance                    string
-	util, engine, tensor, frame int
+	instance                                                      string
+	util, engine, tensor, fp64, fp32, fp16, traffic, memory, size int
 }
 
-func newCells(instance string) cells { return cells{instance, -1, -1, -1, -1} }
+func newCells(instance string) cells { return cells{instance, -1, -1, -1, -1, -1, -1, -1, -1, -1} }
+
+// board returns a board, and makes it if there is none.
+func (l *Ledger) board(id string, since int64) *board {
+	b := l.boards[id]
+	if b == nil {
+		b = &board{until: since, lost: l.account(unattributed, id)}
+		b.spans = []span{{from: since, holders: []holder{{account: b.lost, size: 1, among: 1}}}}
+		b.shares, b.parts = make([]float64, 1), make([]part, 1)
+		b.lost.board, b.lost.came = b, since
+		l.boards[id] = b
+	}
+	return b
+}
 
 // Bind implements rows.Follower.
 func (l *Ledger) Bind(v *view.View, from []rows.Source, now time.Time) {
@@ -95,13 +140,7 @@ func (l *Ledger) tap(s *rows.Source, now time.Time) (out []tap) {
 	of := make([]int, len(s.Devices))    // the board's tap
 	for i := range s.Devices {
 		if d := &s.Devices[i]; s.Supplies[i] && d.Level == field.GPU && !d.Unshown {
-			b := l.boards[d.ID]
-			if b == nil {
-				b = &board{held: now.UnixNano(), lost: l.account(unattributed, d.ID)}
-				b.spans = []span{{from: now.UnixNano(), holders: []holder{{account: b.lost, size: 1, among: 1}}}}
-				b.shares, b.parts, b.lost.board = make([]float64, 1), make([]part, 1), b
-				l.boards[d.ID] = b
-			}
+			b := l.board(d.ID, now.UnixNano())
 			b.device = *d
 			of[i] = len(out)
 			out = append(out, tap{board: b, device: i, energy: -1, power: -1, clock: -1, masks: -1, whole: newCells(""), peak: peakClock(d.Model)})
@@ -127,7 +166,10 @@ func (l *Ledger) tap(s *rows.Source, now time.Time) (out []tap) {
 		if to == nil || c.Buffer > 0 || len(c.Labels) > 0 {
 			continue
 		}
-		cell := map[field.ID]*int{field.GPUUtilization: &to.util, field.EngineActive: &to.engine, field.TensorActive: &to.tensor, framebuffer: &to.frame}
+		cell := map[field.ID]*int{
+			field.GPUUtilization: &to.util, field.EngineActive: &to.engine, field.TensorActive: &to.tensor, memoryActive: &to.traffic,
+			fp64Active: &to.fp64, fp32Active: &to.fp32, fp16Active: &to.fp16, memoryUsed: &to.memory, memoryTotal: &to.size,
+		}
 		if to.instance == "" {
 			t := &out[of[c.Device]]
 			cell[field.TotalEnergy], cell[field.PowerUsage], cell[field.SMClock], cell[field.ClockEventReasons] = &t.energy, &t.power, &t.clock, &t.masks
@@ -139,15 +181,22 @@ func (l *Ledger) tap(s *rows.Source, now time.Time) (out []tap) {
 	return out
 }
 
-// framebuffer is memory in use, MiB.
-const framebuffer field.ID = 252
+// Readings that only accounts need.
+const (
+	memoryTotal  field.ID = 250 // MiB
+	memoryUsed   field.ID = 252 // MiB
+	memoryActive field.ID = 1005
+	fp64Active   field.ID = 1006
+	fp32Active   field.ID = 1007
+	fp16Active   field.ID = 1008
+)
 
 // account returns an account, and makes it if there is none.
-func (l *Ledger) account(o Owner, board string) *account {
+func (l *Ledger) account(o report.Owner, board string) *account {
 	k := key{o, board}
 	a := l.accounts[k]
 	if a == nil {
-		a = &account{owner: o, use: Use{unknown, unknown}}
+		a = &account{owner: o, use: noUsage}
 		l.accounts[k] = a
 	}
 	return a
@@ -156,8 +205,9 @@ func (l *Ledger) account(o Owner, board string) *account {
 // refresh gives the boards to their owners if these have changed.
 func (l *Ledger) refresh(now time.Time, bound bool) {
 	l.checked = now
-	change, at, complete := l.owners.Change()
-	if change == l.change && complete == l.complete && !bound {
+	change, at, complete := l.o.Owners.Change()
+	late := !l.restored.IsZero() && now.Sub(l.restored) > restoreWithin
+	if change == l.change && complete == l.complete && !bound && !late {
 		return
 	}
 	if at.After(now) || bound || complete != l.complete {
@@ -179,9 +229,18 @@ func (l *Ledger) refresh(now time.Time, bound bool) {
 	}
 	for id, b := range l.boards {
 		parts, there := present[id]
-		l.give(b, id, l.holders(b, id, parts, there), max(at.UnixNano(), b.held))
+		if b.resume != nil {
+			if !(complete && there) && !late {
+				continue
+			}
+			l.takeUp(b, l.holders(b, id, parts, there), at.UnixNano())
+			continue
+		}
+		give(b, l.holders(b, id, parts, there), max(at.UnixNano(), b.until))
 	}
-	l.retire(now)
+	if late || complete {
+		l.restored = time.Time{}
+	}
 }
 
 // holders returns who has a board.
@@ -189,77 +248,81 @@ func (l *Ledger) holders(b *board, id string, parts []*collector.Device, there b
 	if !l.complete || !there {
 		return []holder{{account: b.lost, size: 1, among: 1}}
 	}
-	add := func(instance string, size float64, users []Owner) {
+	add := func(device, instance string, size float64, users []report.Owner) {
 		if len(users) == 0 {
-			users = []Owner{nobody}
+			users = []report.Owner{nobody}
 		}
 		for _, u := range users {
-			out = append(out, holder{l.account(u, id), instance, size / float64(len(users)), len(users)})
+			a := l.account(u, id)
+			a.board = b
+			out = append(out, holder{a, device, instance, size / float64(len(users)), len(users)})
 		}
 	}
 	if len(parts) == 0 {
-		add("", 1, l.users(&b.device))
+		add(id, "", 1, l.users(&b.device))
 		return out
 	}
 	rest := 1.0
 	for _, d := range parts {
 		size := cmp.Or(d.Share(len(parts)), 1/float64(len(parts)))
 		rest -= size
-		add(d.Instance.ID, size, l.users(d))
+		add(d.ID, d.Instance.ID, size, l.users(d))
 	}
 	if rest > 1e-9 {
-		add("", rest, nil)
+		add(id, "", rest, nil)
 	}
 	return out
 }
 
-func (l *Ledger) users(d *collector.Device) (out []Owner) {
-	for _, u := range l.owners.Users(d) {
-		o := Owner{Kind: KindPod, Namespace: u.Namespace, Pod: u.Pod, UID: u.PodUID, Container: u.Container}
+func (l *Ledger) users(d *collector.Device) (out []report.Owner) {
+	for _, u := range l.o.Owners.Users(d) {
+		o := report.Owner{Kind: report.KindPod, Namespace: u.Namespace, Pod: u.Pod, UID: u.PodUID, Container: u.Container}
 		if u.Job != "" {
-			o = Owner{Kind: KindJob, Job: u.Job}
+			o = report.Owner{Kind: report.KindJob, Job: u.Job}
 		}
 		out = append(out, o)
 	}
-	slices.SortFunc(out, func(a, b Owner) int { return a.compare(&b) })
+	slices.SortFunc(out, compare)
 	return slices.Compact(out)
 }
 
 // give lets the holders have a board from a time on.
-func (l *Ledger) give(b *board, id string, next []holder, at int64) {
+func give(b *board, next []holder, at int64) {
 	last := b.now().holders
 	if slices.Equal(last, next) {
 		return
 	}
-	b.hold(at)
 	for _, h := range last {
 		h.left, h.scrapes = at, 0
 	}
-	for _, h := range next {
-		if h.came == 0 {
-			h.came, h.board = at, b
-		}
-		h.left = 0
-	}
+	b.take(next, at)
 	b.spans = append(b.spans, span{at, next})
+}
+
+// take marks the holders as present.
+func (b *board) take(next []holder, at int64) {
+	for _, h := range next {
+		h.came, h.left, h.hidden = cmp.Or(h.came, at), 0, false
+	}
 	b.shares, b.parts = make([]float64, max(len(b.shares), len(next))), make([]part, max(len(b.parts), len(next)))
 }
 
-// retire forgets owners that left long ago, and the oldest if they are too many.
+// retire takes owners off the page that left long ago, and forgets the oldest.
 func (l *Ledger) retire(now time.Time) {
 	var ended []key
 	for k, a := range l.accounts {
-		if a.left > 0 && (k.Kind == KindPod || k.Kind == KindJob) {
+		if a.left > 0 && (k.Kind == report.KindPod || k.Kind == report.KindJob) {
 			ended = append(ended, k)
 		}
 	}
 	slices.SortFunc(ended, func(a, b key) int { return cmp.Compare(l.accounts[a].left, l.accounts[b].left) })
 	for i, k := range ended {
 		a := l.accounts[k]
-		over := len(ended)-i > maxEnded
-		if over || a.scrapes >= 2 && now.Sub(time.Unix(0, a.left)) > keepEnded {
+		gone := now.Sub(time.Unix(0, a.left))
+		a.hidden = a.hidden || a.scrapes >= 2 && gone > keepEnded
+		if over := len(ended)-i > maxEnded; over || a.hidden && gone > keepReport {
 			delete(l.accounts, k)
-			if over {
+			if over && !a.hidden {
 				l.dropped++
 			}
 		}
@@ -282,7 +345,7 @@ func (l *Ledger) Row(row *rows.Row) {
 	for _, x := range row.XIDs {
 		for i := range l.taps[row.Source] {
 			if t := &l.taps[row.Source][i]; t.device == x.Device {
-				for _, h := range t.now().holders {
+				for h := range t.present() {
 					h.xids++
 				}
 			}
@@ -329,7 +392,16 @@ func (t *tap) push(row *rows.Row) {
 func (c *cells) read(row *rows.Row) reading {
 	busy := at(row, c.util, 100) / 100
 	if math.IsNaN(busy) {
-		busy = min(at(row, c.engine, 1.1), 1)
+		busy = share(row, c.engine)
 	}
-	return reading{busy, min(at(row, c.tensor, 1.1), 1), at(row, c.frame, maxMemory) * (1 << 20)}
+	r := reading{busy, share(row, c.tensor), unknown, share(row, c.traffic), at(row, c.memory, maxMemory) * (1 << 20), at(row, c.size, maxMemory) * (1 << 20)}
+	for _, v := range [...]float64{r.tensor, share(row, c.fp64), share(row, c.fp32), share(row, c.fp16)} {
+		if v >= 0 && !(r.pipes >= v) {
+			r.pipes = v
+		}
+	}
+	return r
 }
+
+// share returns a cell that is a share of time. Libraries exceed 1 by their rounding.
+func share(row *rows.Row, cell int) float64 { return min(at(row, cell, 1.1), 1) }

@@ -1,11 +1,13 @@
 package accounts
 
 import (
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"warpgauge/extensions/accounts/report"
 	"warpgauge/pkg/field"
 )
 
@@ -21,83 +23,83 @@ var (
 		"Energy that a board has used while the owner had it, by source (counter: differences of the board's counter; power: power times time), by how the owner's part was found (whole: it had the board alone; activity: of processes or MIG instances; slices: sizes of MIG instances, none of which was active; equal), and by what the part did (busy, idle, unknown). The sum over owners, nobody and unattributed is the board's.",
 		"source", "method", "state")
 	descHeld      = desc("gpu_seconds_total", "Seconds that the owner has had the board, times its part of the board.")
-	descObserved  = desc("observed_seconds_total", "GPU seconds of the owner for which the utilisation is known.")
-	descBusy      = desc("busy_seconds_total", "GPU seconds of the owner in which something ran, by the utilisation of each sample.")
-	descTensor    = desc("tensor_seconds_total", "GPU seconds of the owner times the activity of the tensor pipe. Only if DCGM_FI_PROF_PIPE_TENSOR_ACTIVE is read.")
-	descOFU       = desc("ofu_seconds_total", "GPU seconds of the owner times the activity of the tensor pipe and, in the same sample, the clock as a share of its peak. Only for models whose peak is known.")
+	descTime      = desc("time_seconds_total", "warpgauge_owner_gpu_seconds_total by what they were spent on: compute (the busiest pipe of the SMs), memory (the memory was active, and no pipe), waiting (a kernel ran, and neither was active), throttled (a kernel ran, and the clocks were held down), running (a kernel ran, and the list has no readings of pipes), idle (no kernel ran), unknown (no reading says).", "activity")
+	descBusy      = desc("busy_seconds_total", "Seconds in which something of the owner ran, by the utilisation of each sample.")
+	descTensor    = desc("tensor_seconds_total", "Seconds of the owner times the activity of the tensor pipe. Only if DCGM_FI_PROF_PIPE_TENSOR_ACTIVE is read.")
+	descOFU       = desc("ofu_seconds_total", "Seconds of the owner times the activity of the tensor pipe and, in the same sample, the clock as a share of its peak. Only for models whose peak is known.")
 	descMemory    = desc("memory_byte_seconds_total", "Memory in use by the owner, times seconds.")
 	descPeak      = desc("memory_peak_bytes", "Largest memory in use by the owner.")
 	descThrottled = desc("throttled_seconds_total", "GPU seconds of the owner in which the clocks were held down, by reason.", "clock_event")
 	descXIDs      = desc("xids_total", "XIDs of the board while the owner had it.")
-	descUnused    = desc("unused_seconds", "Seconds since something ran last in the owner's part of the board, or since the owner came. Absent once it has left.")
+	descUnused    = desc("unused_seconds", "Seconds in which nothing has run in the owner's part of the board, since something did or since the owner came. Absent if no reading says, and once the owner has left.")
+	descIdle      = desc("idle", "1 if warpgauge_owner_unused_seconds is at least --account-idle-after, by what is known of the owner's processes on the board: no_process, process (they do nothing), unknown.", "reason")
 	descDropped   = prometheus.NewDesc("warpgauge_owners_dropped_total", "Owners that have left and are on the page no more, although they were not scraped twice, because others came after them.", nil, nil)
 )
 
-// Describe implements prometheus.Collector.
-func (l *Ledger) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descEnergy, descHeld, descObserved, descBusy, descTensor, descOFU, descMemory, descPeak, descThrottled, descXIDs, descUnused, descDropped} {
-		to <- d
-	}
+var descs = []*prometheus.Desc{
+	descEnergy, descHeld, descTime, descBusy, descTensor, descOFU, descMemory, descPeak, descThrottled, descXIDs, descUnused, descIdle, descDropped,
 }
 
-// Collect implements prometheus.Collector. It counts as a scrape.
-func (l *Ledger) Collect(to chan<- prometheus.Metric) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now := time.Now()
-	if l.view != nil {
-		l.refresh(now, false)
-	}
-	for _, b := range l.boards {
-		b.commit(now.Add(-lag).UnixNano())
-		b.hold(now.UnixNano())
-	}
+// metrics returns the page. The lock must be held.
+func (l *Ledger) metrics() (out []prometheus.Metric) {
 	for _, a := range l.accounts {
-		if a.board != nil {
-			a.send(to, now)
-		}
-		if a.left > 0 {
-			a.scrapes++
+		if !a.hidden && (a.held() > 0 || a.energy != [sources][methods][states]int64{}) {
+			out = a.metrics(out)
 		}
 	}
-	to <- prometheus.MustNewConstMetric(descDropped, prometheus.CounterValue, float64(l.dropped))
+	return append(out, prometheus.MustNewConstMetric(descDropped, prometheus.CounterValue, float64(l.dropped)))
 }
 
-func (a *account) send(to chan<- prometheus.Metric, now time.Time) {
+func (a *account) metrics(out []prometheus.Metric) []prometheus.Metric {
 	values := []string{a.board.device.GPU, a.board.device.UUID, a.owner.Kind, a.owner.Namespace, a.owner.Pod, a.owner.UID, a.owner.Container, a.owner.Job}
 	for i := range values {
 		values[i] = strings.ToValidUTF8(values[i], "\uFFFD")
 	}
-	one := func(d *prometheus.Desc, kind prometheus.ValueType, v float64, more ...string) {
-		to <- prometheus.MustNewConstMetric(d, kind, v, append(append([]string{}, values...), more...)...)
+	came := time.Unix(0, a.came)
+	gauge := func(d *prometheus.Desc, v float64, more ...string) {
+		out = append(out, prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, slices.Concat(values, more)...))
+	}
+	counter := func(d *prometheus.Desc, v float64, more ...string) {
+		out = append(out, prometheus.MustNewConstMetricWithCreatedTimestamp(d, prometheus.CounterValue, v, came, slices.Concat(values, more)...))
 	}
 	for source := range a.energy {
 		for method := range a.energy[source] {
 			for state, e := range a.energy[source][method] {
 				if e > 0 {
-					one(descEnergy, prometheus.CounterValue, float64(e)/1e6, sourceNames[source], methodNames[method], stateNames[state])
+					counter(descEnergy, float64(e)/1e6, sourceNames[source], methodNames[method], stateNames[state])
 				}
 			}
 		}
 	}
-	one(descHeld, prometheus.CounterValue, a.held)
-	one(descObserved, prometheus.CounterValue, a.observed)
-	one(descBusy, prometheus.CounterValue, a.busy)
-	if a.profiled > 0 {
-		one(descTensor, prometheus.CounterValue, a.tensor)
-	}
-	if a.clocked > 0 {
-		one(descOFU, prometheus.CounterValue, a.ofu)
-	}
-	one(descMemory, prometheus.CounterValue, a.memory)
-	one(descPeak, prometheus.GaugeValue, a.peak)
-	for bit, seconds := range a.throttled {
-		if reason, known := field.ClockReason(bit); known && seconds > 0 {
-			one(descThrottled, prometheus.CounterValue, seconds, reason)
+	counter(descHeld, a.held())
+	for kind, seconds := range a.spent {
+		if seconds > 0 {
+			counter(descTime, seconds, kindNames[kind])
 		}
 	}
-	one(descXIDs, prometheus.CounterValue, float64(a.xids))
-	if a.left == 0 && a.owner.Kind != KindUnattributed {
-		one(descUnused, prometheus.GaugeValue, now.Sub(time.Unix(0, max(a.used, a.came))).Seconds())
+	for _, m := range []struct {
+		desc *prometheus.Desc
+		of   *report.Histogram
+	}{{descBusy, &a.busy}, {descTensor, &a.tensor}, {descOFU, &a.ofu}} {
+		if m.of.Seconds() > 0 {
+			counter(m.desc, m.of.Sum())
+		}
 	}
+	if a.size > 0 {
+		counter(descMemory, a.memory)
+		gauge(descPeak, a.peak)
+	}
+	for bit, seconds := range a.throttled {
+		if reason, known := field.ClockReason(bit); known && seconds > 0 {
+			counter(descThrottled, seconds, reason)
+		}
+	}
+	counter(descXIDs, float64(a.xids))
+	if unused := a.unused(); unused >= 0 {
+		gauge(descUnused, unused.Seconds())
+		if a.idle {
+			gauge(descIdle, 1, a.idleReason())
+		}
+	}
+	return out
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,15 +34,6 @@ func Booted() time.Time {
 	var up unix.Sysinfo_t
 	_ = unix.Sysinfo(&up) // always available
 	return time.Now().Add(-time.Duration(up.Uptime) * time.Second)
-}
-
-// BootID returns the kernel's id of the current boot, or "" if it is unknown.
-func BootID() string {
-	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil || len(b) > 64 {
-		return ""
-	}
-	return strings.TrimSpace(string(b))
 }
 
 // saved is the content of the file.

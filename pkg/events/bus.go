@@ -30,6 +30,7 @@ const (
 	Failover       Kind = "failover"
 	Recording      Kind = "recording"
 	Health         Kind = "health"
+	Idle           Kind = "idle" // an owner holds a GPU without use
 )
 
 // Event is one event. It is immutable.

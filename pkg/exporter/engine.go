@@ -6,7 +6,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -32,6 +34,7 @@ type Engine struct {
 	processes  *view.Board                                   // of the process readers; nil if there are none
 	listed     func(name string, list field.List) field.List // a collector's list, with the readings of extensions
 	takenOver  func(text string)                             // receives failovers; set before Run
+	viewers    atomic.Int32                                  // of processes
 }
 
 // processReader reads the processes on a collector's devices. It is released and resumed with that collector.
@@ -263,10 +266,15 @@ func (e *Engine) Standby(name string, rest bool) <-chan error {
 	return nil
 }
 
-// ReadProcesses starts or stops the process readers that are not always needed.
+// ReadProcesses starts the process readers that are not always needed, or stops them after as many calls with false as with true.
 func (e *Engine) ReadProcesses(wanted bool) {
+	n := int32(-1)
+	if wanted {
+		n = 1
+	}
+	unwanted := e.viewers.Add(n) <= 0
 	for _, s := range e.readers {
-		s.Change(func(w *supervisor.Wanted) { w.Standby = !wanted })
+		s.Change(func(w *supervisor.Wanted) { w.Standby = unwanted })
 	}
 }
 

@@ -99,4 +99,5 @@ type Page interface {
 	Counts() []exposition.Count // series that count events
 	Sync(now time.Time)         // brings the layout up to date
 	Series() int                // as of the last Sync
+	Scrapes() uint64            // pages that scrapers were given
 }

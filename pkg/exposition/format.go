@@ -62,6 +62,7 @@ func Negotiate(accept string) Format {
 // Negotiated returns the newest page for a scraper's Accept and Accept-Encoding headers.
 func (r *Renderer) Negotiated(accept, acceptEncoding string) (page []byte, contentType string, gzip bool) {
 	f, gzip := Negotiate(accept), AcceptsGzip(acceptEncoding)
+	r.scrapes.Add(1)
 	return r.Page(f, gzip), f.ContentType(), gzip
 }
 

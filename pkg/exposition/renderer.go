@@ -85,6 +85,7 @@ type Renderer struct {
 	pages        [formats]atomic.Pointer[page] // the newest page, by Format
 	storeVersion atomic.Uint64                 // number of series after the last Sync
 	generation   atomic.Uint64                 // version of the values: grows when rows are read
+	scrapes      atomic.Uint64                 // calls of Negotiated
 
 	// mu guards what follows. Its holder only computes.
 	mu      sync.Mutex
@@ -368,6 +369,9 @@ func (r *Renderer) Counts() (out []Count) {
 	}
 	return out
 }
+
+// Scrapes returns how many pages scrapers have been given.
+func (r *Renderer) Scrapes() uint64 { return r.scrapes.Load() }
 
 // Series returns how many series the page has room for, as of the last Sync or page; a histogram counts once.
 func (r *Renderer) Series() int {

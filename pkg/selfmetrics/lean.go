@@ -1,6 +1,9 @@
 package selfmetrics
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // lean lists the families that alerts and most dashboards need: at most 48 samples on a healthy node of 8 GPUs, without
 // the families of owners and mappings. Samples make a page expensive, and most of our own metrics only help to debug
@@ -36,5 +39,7 @@ var lean = []string{
 	"warpgauge_sign_active",
 }
 
-// IsLean reports whether the family of that name is in the lean set.
-func IsLean(name string) bool { return slices.Contains(lean, name) }
+// IsLean reports whether the family of that name is in the lean set. Accounts are, because a flag adds them.
+func IsLean(name string) bool {
+	return slices.Contains(lean, name) || strings.HasPrefix(name, "warpgauge_owner") || strings.HasPrefix(name, "nvidia_gpu_")
+}

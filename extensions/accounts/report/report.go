@@ -4,6 +4,7 @@ package report
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
@@ -94,15 +95,16 @@ type Use struct {
 // What the time was spent on.
 const (
 	Compute   = "compute"   // a pipe of the SMs worked
-	MemoryIO  = "memory"    // the memory was busy, and no pipe was
-	Waiting   = "waiting"   // a kernel ran, and neither was: it waits for others, or the readings do not tell
+	Memory    = "memory"    // the memory was busy, and no pipe was
+	Waiting   = "waiting"   // a kernel ran, and neither was
 	Throttled = "throttled" // a kernel ran, and the clocks were held down
+	Running   = "running"   // a kernel ran, and no reading says what it did
 	Idle      = "idle"      // no kernel ran
 	Unknown   = "unknown"   // no reading says
 )
 
 // Kinds of time in the order of tables.
-var Kinds = []string{Compute, MemoryIO, Waiting, Throttled, Idle, Unknown}
+var Kinds = []string{Compute, Memory, Waiting, Throttled, Running, Idle, Unknown}
 
 // buckets of a Spread: 0, then steps of a fiftieth.
 const buckets = 51
@@ -123,7 +125,40 @@ type Histogram struct {
 	sum     float64
 }
 
-// Add counts a value from 0 to 1 for some seconds.
+// MarshalJSON writes exactly what UnmarshalJSON reads.
+func (h *Histogram) MarshalJSON() ([]byte, error) {
+	n := slices.IndexFunc(h.weights[:], func(w float64) bool { return w > 0 })
+	if n < 0 {
+		return []byte("null"), nil
+	}
+	last := len(h.weights)
+	for h.weights[last-1] == 0 {
+		last--
+	}
+	return json.Marshal(storedHistogram{n, h.weights[n:last], h.sum})
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (h *Histogram) UnmarshalJSON(text []byte) error {
+	var s storedHistogram
+	if err := json.Unmarshal(text, &s); err != nil {
+		return err
+	}
+	if s.First < 0 || s.First+len(s.Weights) > buckets {
+		return fmt.Errorf("%d weights from %d on, of %d", len(s.Weights), s.First, buckets)
+	}
+	*h = Histogram{sum: s.Sum}
+	copy(h.weights[s.First:], s.Weights)
+	return nil
+}
+
+type storedHistogram struct {
+	First   int       `json:"first"`
+	Weights []float64 `json:"weights"`
+	Sum     float64   `json:"sum"`
+}
+
+// Add counts a value for some seconds. Values above 1 are in the mean only.
 func (h *Histogram) Add(v, seconds float64) {
 	h.weights[int(math.Round(min(max(v, 0), 1)*(buckets-1)))] += seconds
 	h.sum += v * seconds

@@ -4,8 +4,6 @@
 package extension
 
 import (
-	"path/filepath"
-	"strings"
 	"time"
 
 	"warpgauge/extensions/health"
@@ -13,6 +11,7 @@ import (
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/exporter"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/file"
 )
 
 // Extension implements exporter.Extension.
@@ -55,7 +54,7 @@ func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, 
 	}
 	e.watch = health.New(health.Options{
 		Rows: c.Rows, Status: c.Engine.Status, Rules: rules, Derived: signs.New(c.Rows, owners), Board: c.Verdicts,
-		Store: store, BootID: health.BootID(), Booted: health.Booted(),
+		Store: store, BootID: file.BootID(), Booted: health.Booted(),
 		Scope:  cfg.GPUs.String() + " " + cfg.Switches.String() + " " + cfg.CPUs.String(),
 		Events: c.Events, Logger: c.Log,
 	})
@@ -77,9 +76,5 @@ func (s *Settings) directory(cfg *config.Config, lookup func(string) (string, bo
 	if cfg.Source(flagDirectory) != config.FromDefault {
 		return s.Directory
 	}
-	state, _ := lookup("STATE_DIRECTORY")
-	if state, _, _ = strings.Cut(state, ":"); !filepath.IsAbs(state) { // systemd may pass several
-		return ""
-	}
-	return filepath.Join(state, "health")
+	return file.StateDirectory(lookup, "health")
 }

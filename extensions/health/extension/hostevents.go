@@ -17,6 +17,7 @@ import (
 	"warpgauge/pkg/events"
 	"warpgauge/pkg/exporter"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/file"
 	"warpgauge/pkg/session"
 )
 
@@ -66,7 +67,7 @@ func newHostEvents(settings *Settings, c exporter.Core, watch *health.Watch, sto
 	if settings.KernelLog == KernelLogOff || auto && c.Engine.Simulated() { // the kernel has no simulated GPUs
 		return w
 	}
-	o := kernellog.Options{Path: settings.KernelLog, BootID: health.BootID(), Event: w.addKernelEvent, Logger: c.Log}
+	o := kernellog.Options{Path: settings.KernelLog, BootID: file.BootID(), Event: w.addKernelEvent, Logger: c.Log}
 	if auto {
 		o.Path = kernellog.Device
 	}
