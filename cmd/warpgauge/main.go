@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"warpgauge/etc"
-
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/exporter"
 	"warpgauge/pkg/kube"

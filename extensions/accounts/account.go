@@ -142,7 +142,10 @@ func (a *account) add(seconds float64, at int64, p *part) {
 	}
 	if p.memory >= 0 {
 		a.memory += seconds / p.size * p.memory
-		a.peak, a.size = max(a.peak, p.memory), max(a.size, p.capacity, p.memory)
+		a.peak, a.size = max(a.peak, p.memory), max(a.size, p.memory)
+	}
+	if p.capacity >= 0 {
+		a.size = max(a.size, p.capacity)
 	}
 	for bit := range a.throttled {
 		if p.reasons>>bit&1 == 1 {
@@ -188,6 +191,17 @@ func (a *account) held() (sum float64) {
 		sum += s
 	}
 	return sum
+}
+
+// idleReason tells a GPU without a process of its owner from a process that does nothing.
+func (a *account) idleReason() string {
+	switch {
+	case a.use.processes > 0:
+		return "process"
+	case a.use.processes == 0:
+		return "no_process"
+	}
+	return "unknown"
 }
 
 // unused returns for how long nothing ran, as far as is known; negative: unknown, or the owner has left.

@@ -58,9 +58,9 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	id := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, Prefix), "/")
 	var answer any
 	if id == "" {
-		answer = map[string]any{"owners": a.ledger.Reports("")}
+		answer = map[string]any{"owners": reports(a.ledger, "")}
 	} else {
-		found := a.ledger.Reports(id)
+		found := reports(a.ledger, id)
 		if len(found) == 0 {
 			fail(http.StatusNotFound, fmt.Sprintf("no owner %q has used a GPU of this node within a day; %s lists them", id, Prefix))
 			return
@@ -76,12 +76,11 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Reports returns the reports of all owners without their boards, the newest first, or the report of one.
-func (l *Ledger) Reports(id string) (out []*report.Report) {
-	now := time.Now()
+// reports returns the reports of all owners without their boards, the newest first, or the report of one.
+func reports(l *Ledger, id string) (out []*report.Report) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.settle(now)
+	l.settle(time.Now())
 	of := map[string]*report.Report{}
 	for _, a := range l.accounts {
 		name := a.owner.ID()
@@ -95,7 +94,7 @@ func (l *Ledger) Reports(id string) (out []*report.Report) {
 			of[name] = r
 			out = append(out, r)
 		}
-		r.Boards = append(r.Boards, a.report(l.o.Node))
+		r.Boards = append(r.Boards, boardOfReport(a, l.o.Node))
 	}
 	for _, r := range out {
 		if r.Finish(); id == "" {
@@ -106,7 +105,7 @@ func (l *Ledger) Reports(id string) (out []*report.Report) {
 	return out
 }
 
-func (a *account) report(node string) report.Board {
+func boardOfReport(a *account, node string) report.Board {
 	d := &a.board.device
 	b := report.Board{Node: node, GPU: d.GPU, UUID: d.UUID, Model: d.Model, Container: a.owner.Container, Came: time.Unix(0, a.came), Verdicts: slices.Clone(a.verdicts)}
 	if a.left > 0 {

@@ -43,9 +43,10 @@ type reading struct {
 	memory, size                 float64 // bytes
 }
 
-// push returns the sample to fill. If the queue is full, the oldest one does not wait any longer.
-func (b *board) push() *sample {
-	if b.many == len(b.queue) {
+// push returns the sample to fill. If the queue is full, the oldest one does not wait any longer, and none does if the clock was
+// set back.
+func (b *board) push(until int64) *sample {
+	for b.many == len(b.queue) || b.many > 0 && b.queue[(b.first+b.many-1)%len(b.queue)].until > until {
 		b.countFirst()
 	}
 	b.many++

@@ -12,7 +12,7 @@ import (
 )
 
 // check looks at the processes of owners, and returns an event for each owner that begins or ends to hold a GPU without use.
-func (l *Ledger) check(now time.Time) (out []events.Event) {
+func check(l *Ledger, now time.Time) (out []events.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	used := &owner.Usage{}
@@ -28,28 +28,28 @@ func (l *Ledger) check(now time.Time) (out []events.Event) {
 			if !known {
 				u, known = used.Devices[b.device.ID]
 			}
-			h.use = l.usage(h.owner, &u, known)
+			h.use = usageOf(l.o.Owners, h.owner, &u, known)
 			idle := h.unused() >= l.o.IdleAfter
 			if idle == h.idle {
 				continue
 			}
 			h.idle = idle
 			d := b.device
-			out = append(out, events.Event{Kind: events.Idle, Time: now, Device: &d, Source: "accounts", Bad: idle, Text: h.idleText()})
+			out = append(out, events.Event{Kind: events.Idle, Time: now, Device: &d, Source: "accounts", Bad: idle, Text: idleText(h.account)})
 		}
 	}
 	return out
 }
 
-// usage adds up what the processes of an owner do on a device.
-func (l *Ledger) usage(o report.Owner, u *owner.DeviceUse, known bool) usage {
+// usageOf adds up what the processes of an owner do on a device.
+func usageOf(owners Owners, o report.Owner, u *owner.DeviceUse, known bool) usage {
 	if !known {
 		return noUsage
 	}
 	out, unplaced := usage{}, !u.Complete
 	for i := range u.Processes {
 		p := &u.Processes[i]
-		if mine := o.Kind == report.KindJob && p.Job == o.Job || o.Kind == report.KindPod && l.o.Owners.Pod(p.PodUID) == o.Namespace+"/"+o.Pod; !mine {
+		if mine := o.Kind == report.KindJob && p.Job == o.Job || o.Kind == report.KindPod && owners.Pod(p.PodUID) == o.Namespace+"/"+o.Pod; !mine {
 			continue
 		}
 		out.processes++
@@ -65,7 +65,7 @@ func (l *Ledger) usage(o report.Owner, u *owner.DeviceUse, known bool) usage {
 	return out
 }
 
-func (a *account) idleText() string {
+func idleText(a *account) string {
 	name := "job " + a.owner.Job
 	if a.owner.Kind == report.KindPod {
 		name = "pod " + a.owner.Namespace + "/" + a.owner.Pod
@@ -80,19 +80,8 @@ var idleReasons = map[string]string{
 	"no_process": "it has no process on it", "process": "its processes do nothing", "unknown": "whether it has a process on it is not known",
 }
 
-// idleReason tells a GPU without a process of its owner from a process that does nothing.
-func (a *account) idleReason() string {
-	switch {
-	case a.use.processes > 0:
-		return "process"
-	case a.use.processes == 0:
-		return "no_process"
-	}
-	return "unknown"
-}
-
 // noteVerdict notes a change of a board's health with its owners.
-func (l *Ledger) noteVerdict(e events.Event) {
+func noteVerdict(l *Ledger, e events.Event) {
 	if e.Device == nil {
 		return
 	}

@@ -375,10 +375,13 @@ func (t *tap) push(row *rows.Row) {
 	if !d.Sampled || d.Millis > float64(maxRow.Milliseconds()) {
 		return
 	}
-	s := t.board.push()
+	s := t.board.push(row.Stamps[t.device])
 	s.until = row.Stamps[t.device]
 	s.from = s.until - int64(d.Millis*float64(time.Millisecond))
 	s.energy, s.power, s.clock = at(row, t.energy, maxEnergy), at(row, t.power, maxPower), at(row, t.clock, 1e4)/t.peak
+	if c := &t.board.counts; !c.started && s.energy >= 0 {
+		*c = meter{started: true, last: s.energy, at: s.until}
+	}
 	s.reasons = 0
 	if m := at(row, t.masks, 1<<32); m >= 0 {
 		s.reasons = uint64(m) & throttling

@@ -23,10 +23,8 @@ const (
 // advance reads the counter. It returns by how much it has grown since the time from, in µJ, and how much it has grown since it
 // began again, of which nobody knows when: both together are all that the counter has counted.
 func (m *meter) advance(v, power float64, at int64) (grown int64, from int64, lost int64) {
+	m.at, m.lowAt = min(m.at, at), min(m.lowAt, at) // the clock may have been set back
 	switch {
-	case !m.started:
-		m.started, m.last, m.at = true, v, at
-		return 0, at, 0
 	case v < m.last && m.lowAt == 0:
 		m.low, m.lowAt = v, at
 		return 0, at, 0

@@ -41,7 +41,7 @@ var descs = []*prometheus.Desc{
 }
 
 // metrics returns the page. The lock must be held.
-func (l *Ledger) metrics() (out []prometheus.Metric) {
+func metrics(l *Ledger) (out []prometheus.Metric) {
 	for _, a := range l.accounts {
 		if !a.hidden && (a.held() > 0 || a.energy != [sources][methods][states]int64{}) {
 			out = a.metrics(out)

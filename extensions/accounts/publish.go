@@ -27,9 +27,9 @@ func (l *Ledger) Run(ctx context.Context) error {
 	var last time.Time
 	err := view.Every(ctx, checkEvery, func(now time.Time) {
 		for len(verdicts.C) > 0 {
-			l.noteVerdict(<-verdicts.C)
+			noteVerdict(l, <-verdicts.C)
 		}
-		told := l.check(now)
+		told := check(l, now)
 		for _, e := range told {
 			l.o.Events.Publish(e)
 		}
@@ -47,7 +47,7 @@ func (l *Ledger) publish(now time.Time) {
 	l.mu.Lock()
 	l.countScrapes()
 	l.settle(now)
-	page, content := l.metrics(), l.save()
+	page, content := metrics(l), l.save()
 	l.mu.Unlock()
 	if l.o.Store != nil {
 		text, err := json.Marshal(content)
