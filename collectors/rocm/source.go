@@ -26,7 +26,7 @@ type reader interface {
 	// Read stores the due readings in values, NaN for missing ones. Errors: sysfs.ErrLost, sysfs.ErrReplaced,
 	// collector.ErrColumnsChanged, wrapped.
 	Read(values []float64, due []bool) error
-	Close() error
+	Close()
 }
 
 var (
@@ -247,11 +247,12 @@ func (s *source) Calls() []collector.CallCost {
 }
 
 // close stops reading pcie_bw and closes the reader. It may be called twice.
-func (s *source) close() error {
+func (s *source) close() {
 	if s.bus != nil {
 		s.bus.close()
 	}
-	return errors.Join(s.frame.processes.Close(), s.reader.Close())
+	s.frame.processes.Close()
+	s.reader.Close()
 }
 
 // bus reads pcie_bw on its own goroutine, because the driver sleeps for a second in each read.
