@@ -65,8 +65,6 @@ type boundHealth struct {
 	result  int32
 }
 
-var _ part = (*health)(nil)
-
 // newHealth makes the engine watch the health of a node's GPUs. It returns nil if the list does not have the field or
 // the engine does not support it.
 func newHealth(e *engine, n *node, list []field.Reading, o Options) (part, error) {

@@ -21,8 +21,6 @@ type peers struct {
 	answer peersAnswer
 }
 
-var _ part = (*peers)(nil)
-
 // newPeers returns the part for a node's GPUs. It returns nil if the list does not have the field or the node has fewer
 // than two GPUs.
 func newPeers(e *engine, n *node, list []field.Reading, o Options) part {

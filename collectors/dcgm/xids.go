@@ -64,8 +64,6 @@ type xidDevice struct {
 	lost    bool    // XIDs were dropped, and that was logged
 }
 
-var _ part = (*xids)(nil)
-
 // newXIDs watches the XIDs of a node's GPUs and their instances. It returns nil if the list or the engine does not have
 // them. until holds, by device, the timestamp of the last XID that earlier sessions reported.
 func newXIDs(e *engine, n *node, values *readings, list []field.Reading, refused refusals, until map[string]int64, o Options) (part, error) {

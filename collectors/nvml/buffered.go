@@ -68,8 +68,6 @@ type driverBuffer struct {
 	state nvml.Return // NVML's last answer, for the log
 }
 
-var _ part = (*bufferedPart)(nil)
-
 // newBuffered makes the part for a GPU's histograms. It returns nil unless the list has a histogram of a reading that
 // the GPU supports (supplied) and the driver buffers.
 func newBuffered(read samplesReader, fields []field.Reading, supplied map[columnID]bool, log *zap.Logger, c *costs) (part, error) {

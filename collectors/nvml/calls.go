@@ -52,8 +52,6 @@ type handle struct {
 	lib *library
 }
 
-var _ device = (*handle)(nil)
-
 func (h *handle) bind(c *call) (ask, bool) {
 	for _, g := range *c {
 		if h.lib.has(g.symbol) {

@@ -310,8 +310,6 @@ type eventsPart struct {
 	logged    uint64  // lost events already logged
 }
 
-var _ part = (*eventsPart)(nil)
-
 // newEventsPart makes the events part of a GPU, nil without events. The devices of its source are the GPU and then its
 // instances, in order.
 func newEventsPart(x *xids, g *gpu, fields []field.Reading) *eventsPart {

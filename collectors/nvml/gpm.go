@@ -106,8 +106,6 @@ type gpmCandidate struct {
 	code nvml.Return // GPM's answer when it was tried
 }
 
-var _ part = (*gpmPart)(nil)
-
 // sample takes a sample for each group with due columns and computes the metrics if the group has an older sample.
 func (p *gpmPart) sample(row []float64, due []bool) error {
 	now := p.now()

@@ -50,8 +50,6 @@ type boundRule struct {
 	evaluate      func(now time.Time) float64
 }
 
-var _ part = (*healthPart)(nil)
-
 // healthInputs returns the readings that newHealthPart needs.
 func healthInputs() []field.Reading {
 	var out []field.Reading

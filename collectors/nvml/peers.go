@@ -36,8 +36,6 @@ type peersPart struct {
 	cost       *collector.Meter
 }
 
-var _ part = (*peersPart)(nil)
-
 // peer asks for the status of a pair of GPUs on its own goroutine, at most once at a time, because the call hangs when
 // the other GPU does. Each sample uses the newest answer and starts the next call. Only the call runs concurrently with the
 // calling goroutine.

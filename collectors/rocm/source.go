@@ -29,11 +29,6 @@ type reader interface {
 	Close()
 }
 
-var (
-	_ reader = (*sysfs.Handle)(nil)
-	_ reader = (*smiReader)(nil)
-)
-
 // source is one GPU with its partitions and links.
 type source struct {
 	gpu     sysfs.GPU

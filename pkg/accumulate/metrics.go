@@ -7,8 +7,6 @@ import (
 // Overruns returns how many rows were overwritten before they were read, as of the last reading. Any goroutine may call it.
 func (s *Store) Overruns() uint64 { return s.reader.Overruns() }
 
-var _ prometheus.Collector = (*Store)(nil)
-
 var (
 	descOverruns = prometheus.NewDesc("warpgauge_ring_overruns_total",
 		"Sampled rows that were overwritten before they were read: histograms and event counts lack them.", nil, nil)
