@@ -131,7 +131,7 @@ func (h *health) sample(row []float64, due []bool) error {
 		if h.failed {
 			w.chosen = -1
 		}
-		putChoice(row, due, w.column, len(w.reasons), w.chosen, float64(w.result))
+		collector.ChooseDue(row[w.column:][:len(w.reasons)], due[w.column:], w.chosen, float64(w.result))
 	}
 	return nil
 }

@@ -136,11 +136,7 @@ func (p *gpmPart) fill(g *gpmGroup, code nvml.Return, row []float64, due []bool)
 	if code != nvml.SUCCESS {
 		none = p.why.blank(code)
 	}
-	for i := g.first; i < end; i++ {
-		if due[i] {
-			row[i] = none
-		}
-	}
+	collector.FillDue(row[g.first:end], due[g.first:], none)
 	both := g.sampled && code == nvml.SUCCESS
 	for at := g.first; both && at < end; at += gpmAtOnce {
 		for i, m := range p.readMetrics(g, p.metrics[at:min(at+gpmAtOnce, end)]) {

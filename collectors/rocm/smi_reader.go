@@ -155,7 +155,7 @@ func (r *smiReader) Read(values []float64, due []bool) error {
 		err = sysfs.ErrLost
 	}
 	if err != nil {
-		blank(values, due, math.NaN())
+		collector.FillDue(values, due, math.NaN())
 	}
 	return err
 }

@@ -70,14 +70,14 @@ func (s *source) Columns() []collector.Column { return s.columns }
 func (s *source) Sample(row []float64, due []bool) error {
 	if s.files.Suspended() {
 		s.logPower(errSuspended)
-		blank(row, due, s.blanks.suspended)
+		collector.FillDue(row, due, s.blanks.suspended)
 		s.time.reset()
 		return nil
 	}
 	s.logPower(nil)
 	err := s.readFrame(s.plan(due))
 	if errors.Is(err, collector.ErrDeviceLost) {
-		blank(row, due, math.NaN())
+		collector.FillDue(row, due, math.NaN())
 		s.time.reset()
 	}
 	if err != nil {
@@ -90,15 +90,6 @@ func (s *source) Sample(row []float64, due []bool) error {
 	}
 	s.sampled = true
 	return nil
-}
-
-// blank writes a placeholder to the due cells.
-func blank(row []float64, due []bool, with float64) {
-	for i := range row {
-		if due[i] {
-			row[i] = with
-		}
-	}
 }
 
 // plan marks the raw readings of the due columns and reports whether they need gpu_metrics and the processes.
