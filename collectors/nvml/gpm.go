@@ -155,14 +155,13 @@ func (p *gpmPart) fill(g *gpmGroup, code nvml.Return, row []float64, due []bool)
 
 // readMetrics computes metrics between the two samples of a group. The result is valid until the next call.
 func (p *gpmPart) readMetrics(g *gpmGroup, metrics []gpmMetric) []nvml.GpmMetric {
-	start := p.reads.Begin()
+	defer p.reads.Record(1, p.reads.Begin())
 	p.scratch.NumMetrics, p.scratch.Sample1, p.scratch.Sample2 = uint32(len(metrics)), g.older, g.newer
 	out := p.scratch.Metrics[:len(metrics)]
 	for i, m := range metrics {
 		out[i] = nvml.GpmMetric{MetricId: m.id, Value: math.NaN()}
 	}
 	code := p.api.GpmMetricsGet(&p.scratch)
-	p.reads.Record(1, start)
 	for i := range out {
 		if code != nvml.SUCCESS {
 			out[i].NvmlReturn = uint32(code)

@@ -226,8 +226,8 @@ func (s *source) Calls() []collector.CallCost {
 	if m, ok := s.reader.(collector.CallMeter); ok {
 		return m.Calls()
 	}
-	if s.added != nil {
-		return s.added.calls()
+	if s.added != nil && s.added == s.added.all.gpus[0] { // it reports the calls for all GPUs
+		return s.added.all.lib.Calls()
 	}
 	return nil
 }
