@@ -70,7 +70,8 @@ type Ledger struct {
 	mu       sync.Mutex // its holder only computes
 	view     *view.View
 	change   uint64
-	complete bool // owners are known
+	complete bool      // owners are known
+	changed  time.Time // when they were last given
 	checked  time.Time
 	restored time.Time // when accounts were restored; zero: not, or all boards have their owners
 	boards   map[string]*board
@@ -210,10 +211,14 @@ func (l *Ledger) refresh(now time.Time, bound bool) {
 	if change == l.change && complete == l.complete && !bound && !late {
 		return
 	}
-	if at.After(now) || bound || complete != l.complete {
+	if at.After(now) {
 		at = now
 	}
-	l.change, l.complete = change, complete
+	known := at // since when these are the owners, at least
+	if bound || complete != l.complete {
+		at = now
+	}
+	l.change, l.complete, l.changed = change, complete, now
 	present := map[string][]*collector.Device{} // instances by board
 	for _, s := range l.view.Sources {
 		for i := range s.Devices {
@@ -233,7 +238,7 @@ func (l *Ledger) refresh(now time.Time, bound bool) {
 			if !(complete && there) && !late {
 				continue
 			}
-			l.takeUp(b, l.holders(b, id, parts, there), at.UnixNano())
+			l.takeUp(b, l.holders(b, id, parts, there), known.UnixNano())
 			continue
 		}
 		give(b, l.holders(b, id, parts, there), max(at.UnixNano(), b.until))

@@ -16,6 +16,7 @@ const (
 	// publishEvery is how often the page and the file are made. The page shows what the file has, so that no counter goes back
 	// when the exporter is killed.
 	publishEvery = 10 * time.Second
+	publishSoon  = time.Second // after a change is counted
 	checkEvery   = time.Second
 	maxVerdicts  = 16
 )
@@ -33,13 +34,21 @@ func (l *Ledger) Run(ctx context.Context) error {
 		for _, e := range told {
 			l.o.Events.Publish(e)
 		}
-		if now.Sub(last) >= publishEvery || len(told) > 0 {
+		if now.Sub(last) >= publishEvery || len(told) > 0 || l.settled(last, now) {
 			last = now
 			l.publish(now)
 		}
 	})
 	l.publish(time.Now())
 	return err
+}
+
+// settled reports whether owners have changed since last, so long ago that all before it is counted. Then the file should have them.
+func (l *Ledger) settled(last, now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at := l.changed.Add(lag + publishSoon)
+	return last.Before(at) && !now.Before(at)
 }
 
 // publish makes the page, and the file before it.
