@@ -55,7 +55,15 @@ func (s *Settings) Flags(set *config.Set) {
 	}, {
 		Name: flagDirectory, Env: "WARPGAUGE_ACCOUNT_DIRECTORY", Group: "Accounts", Value: config.Text(&s.Directory), Metavar: "DIRECTORY", Needs: "accounts", ShownDefault: "accounts in $STATE_DIRECTORY, if systemd sets it",
 		Usage: "Keep the accounts here across restarts.",
-	}}, Check: s.check})
+	}}, Check: s.check, Defaults: s.defaults})
+}
+
+// defaults lets the kubelet be asked once a second: when pods come and go is known as well as that.
+func (s *Settings) defaults(set *config.Set) error {
+	if !s.Accounts {
+		return nil
+	}
+	return set.SetDefault("pod-resources-interval", "1s", config.FromExtension)
 }
 
 func (s *Settings) check(*config.Config) error {
