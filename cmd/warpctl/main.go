@@ -55,7 +55,7 @@ func (a *app) root() *cli.Command {
 			return cli.ShowRootCommandHelp(cmd)
 		},
 		Commands: []*cli.Command{
-			topCommand(a), doctorCommand(a), compareCommand(a), replayCommand(a),
+			topCommand(a), jobCommand(a), doctorCommand(a), compareCommand(a), replayCommand(a),
 			a.build.VersionCommand(a.out, ""),
 			config.ManCommand(a.out, "warpctl", a.build.Version, manualTail),
 		},

@@ -7,11 +7,14 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"warpgauge/cmd/warpctl/doctor"
 	"warpgauge/cmd/warpctl/top"
+	"warpgauge/extensions/accounts/report"
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/internal/testkit"
 )
@@ -86,6 +89,50 @@ func TestTopOnce(t *testing.T) {
 	}
 }
 
+// accounting starts an exporter that knows owners and answers 404 for others. nil: it keeps no accounts.
+func accounting(t *testing.T, known ...report.Report) (url string) {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id, one := strings.CutPrefix(r.URL.Path, "/api/v1/owners/")
+		i := slices.IndexFunc(known, func(r report.Report) bool { return r.ID == id || strings.HasPrefix(r.ID, id+":") })
+		var answer any = map[string]any{"owners": known}
+		if one && i >= 0 {
+			answer = known[i]
+		}
+		if known == nil || one && i < 0 {
+			w.Header().Set("Content-Type", "application/problem+json")
+			w.WriteHeader(http.StatusNotFound)
+			answer = apiv1.Problem{Title: "Not Found"}
+		}
+		_ = json.NewEncoder(w).Encode(answer) // the client reports errors
+	}))
+	t.Cleanup(s.Close)
+	return "--url=" + s.URL
+}
+
+func TestJob(t *testing.T) {
+	came := time.Now().Add(-time.Hour)
+	owner := func(id, node string, age time.Duration) report.Report {
+		kind, rest, _ := strings.Cut(id, ":")
+		return report.Report{ID: id, Owner: report.Owner{Kind: kind, Job: rest}, Nodes: []string{node}, Came: came.Add(-age), Boards: []report.Board{{Node: node, GPU: "0", Came: came, Use: report.Use{Energy: 7200}}}}
+	}
+	a := accounting(t, owner("job:1234", "a", 0), owner("pod:ns:p:new", "a", 0))
+	b, c, off := accounting(t, owner("job:1234", "b", 0), owner("pod:ns:p:old", "b", time.Minute)), accounting(t, owner("job:9", "c", 0)), accounting(t)
+	o := execute(t, "job", a, b, c, "1234")
+	o.Want(t, 0, "job 1234 on 2 nodes: 2 GPUs", "energy    4 Wh", "\n\nNo reading says what the GPUs did.\n")
+	testkit.Equal(t, "standard error", "", o.Err)
+	var got report.Report
+	testkit.Must(t, json.Unmarshal([]byte(execute(t, "job", a, b, "--output=json", "ns/p").Out), &got))
+	testkit.Equal(t, "the newest pod of the name", []string{"pod:ns:p:new", "a"}, append([]string{got.ID}, got.Nodes...))
+	o = execute(t, "job", a, off, "--url=127.0.0.1:1", "job:1234")
+	o.Want(t, 1, "job 1234 on a: 1 GPU", "warpctl: exporter at "+off[6:]+": it keeps no accounts: start it with --accounts\n", "\nno exporter answers at http://127.0.0.1:1: connection refused\n")
+	execute(t, "job", b, "--output=json", "9").Want(t, 1, "no exporter that answers knows job:9")
+	lying := accounting(t, owner("job:12:3\x1b[2J", "a", 0))
+	o = execute(t, "job", lying, "job:12")
+	o.Want(t, 1, `it reports "job:12:3\x1b[2J" instead of "job:12"`)
+	execute(t, "job", a).Want(t, 1, "job takes one ID")
+}
+
 func TestTLS(t *testing.T) {
 	s := httptest.NewTLSServer(answering(t))
 	defer s.Close()
@@ -126,7 +173,7 @@ func TestRoot(t *testing.T) {
 	execute(t, "version").Want(t, 0, "warpctl ", "revision ", "go1.")
 	execute(t, "completion", "bash").Want(t, 0, "--generate-shell-completion")
 	execute(t, "man").Want(t, 0, ".TH WARPCTL 1", ".SS compare\n", "[flags] OLD NEW", `  \-\-urls\-file `, ".SS completion")
-	for _, command := range []string{"top", "doctor", "compare"} {
+	for _, command := range []string{"top", "job", "doctor", "compare"} {
 		execute(t, command, "--help").WantHelp(t, "warpctl "+command+" [flags]", "--ca-file")
 	}
 }

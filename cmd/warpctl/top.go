@@ -16,10 +16,7 @@ import (
 	"warpgauge/pkg/file"
 )
 
-const (
-	maxNodes       = 1000
-	minTopInterval = 250 * time.Millisecond
-)
+const maxNodes, minTopInterval = 1000, 250 * time.Millisecond
 
 func topCommand(a *app) *cli.Command {
 	return &cli.Command{
@@ -29,13 +26,10 @@ func topCommand(a *app) *cli.Command {
 			"second. ? explains the keys.\n" +
 			"With --once, or if the output is not a terminal, it writes a table once and ends with\n" +
 			"code 1 if a node does not answer or has no device.",
-		Flags: append([]cli.Flag{
-			&cli.StringSliceFlag{Name: "url", Usage: "Exporter to ask: http://HOST:PORT or https://USER:PASSWORD@HOST:PORT; any number of times. Default: " + a.local + "."},
-			&cli.StringFlag{Name: "urls-file", Usage: "File with a URL per line; # begins a comment."},
+		Flags: append(a.targetFlags(),
 			&cli.DurationFlag{Name: "interval", Value: time.Second, Usage: "How often to ask each exporter."},
 			&cli.BoolFlag{Name: "once", Usage: "Write a table once and end."},
-			config.OutputFlag(),
-		}, config.TrustFlags()...),
+		),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if err := config.NoArguments(cmd); err != nil {
 				return err
@@ -43,18 +37,23 @@ func topCommand(a *app) *cli.Command {
 			if i := cmd.Duration("interval"); i < minTopInterval {
 				return fmt.Errorf("--interval is %v: at least %v", i, minTopInterval)
 			}
-			targets, err := a.targets(ctx, cmd)
-			if err != nil {
-				return err
-			}
-			return a.show(ctx, cmd, targets)
+			return a.show(ctx, cmd)
 		},
 	}
 }
 
+// targetFlags returns the flags that targets reads, and --output.
+func (a *app) targetFlags() []cli.Flag {
+	return append([]cli.Flag{
+		&cli.StringSliceFlag{Name: "url", Usage: "Exporter to ask: http://HOST:PORT or https://USER:PASSWORD@HOST:PORT; any number of times. Default: " + a.local + "."},
+		&cli.StringFlag{Name: "urls-file", Usage: "File with a URL per line; # begins a comment."},
+		config.OutputFlag(),
+	}, config.TrustFlags()...)
+}
+
 // targets returns the exporters in --url and --urls-file, without duplicates. Without either it returns the exporter on
 // this machine, which must answer.
-func (a *app) targets(ctx context.Context, cmd *cli.Command) (out []top.Target, err error) {
+func (a *app) targets(ctx context.Context, cmd *cli.Command) (out []*apiv1.Client, err error) {
 	urls := cmd.StringSlice("url")
 	if path := cmd.String("urls-file"); path != "" {
 		text, err := file.NewReader(1<<20).Read(ctx, path)
@@ -63,9 +62,7 @@ func (a *app) targets(ctx context.Context, cmd *cli.Command) (out []top.Target, 
 		}
 		for line := range strings.Lines(string(text)) {
 			line, _, _ = strings.Cut(line, "#")
-			if line = strings.TrimSpace(line); line != "" {
-				urls = append(urls, line)
-			}
+			urls = append(urls, strings.Fields(line)...)
 		}
 		if len(urls) == 0 {
 			return nil, fmt.Errorf("--urls-file: %q has no URL", path)
@@ -88,7 +85,7 @@ func (a *app) targets(ctx context.Context, cmd *cli.Command) (out []top.Target, 
 				return nil, fmt.Errorf("%w; start warpgauge, name another exporter with --url, or read the devices of this machine without an exporter: warpgauge devices", err)
 			}
 		}
-		out = append(out, top.Target{Name: c.URL(), Node: c})
+		out = append(out, c)
 	}
 	if len(out) > maxNodes {
 		return nil, fmt.Errorf("%d exporters: at most %d", len(out), maxNodes)
@@ -97,12 +94,20 @@ func (a *app) targets(ctx context.Context, cmd *cli.Command) (out []top.Target, 
 }
 
 // show runs the interactive view on a terminal; otherwise it writes one report.
-func (a *app) show(ctx context.Context, cmd *cli.Command, targets []top.Target) error {
+func (a *app) show(ctx context.Context, cmd *cli.Command) error {
+	clients, err := a.targets(ctx, cmd)
+	if err != nil {
+		return err
+	}
+	targets := make([]top.Target, len(clients))
+	for i, c := range clients {
+		targets[i] = top.Target{Name: c.URL(), Node: c}
+	}
 	if !cmd.Bool("once") && !cmd.IsSet("output") && top.Terminal(a.out) && !slices.Contains(a.environ, "TERM=dumb") {
 		return top.Run(ctx, targets, a.out, cmd.Duration("interval"), a.environ)
 	}
 	r := top.Once(ctx, targets)
-	err := config.WriteOutput(a.out, cmd.String("output"), r, r.Table)
+	err = config.WriteOutput(a.out, cmd.String("output"), r, r.Table)
 	if err == nil && (r.Silent() || len(r.Devices) == 0) {
 		err = config.ErrReported
 	}

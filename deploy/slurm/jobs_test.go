@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"warpgauge/internal/testkit"
+	"warpgauge/internal/testkit/eventually"
 	"warpgauge/internal/testkit/programtest"
 )
 
@@ -304,6 +305,46 @@ func TestSettingsOfSomebodyElse(t *testing.T) {
 	code, text := n.run([]string{"nothing"})
 	if code != 0 || !strings.Contains(text, "belongs to another user") {
 		t.Errorf("exit code %d: %s", code, text)
+	}
+}
+
+// TestReport: the epilog does not wait for the report of a job that had GPUs. The report is for root and the job's user.
+func TestReport(t *testing.T) {
+	n := newNode(t)
+	must(t, os.Mkdir(n.root+"/reports", 0o700))
+	n.set("WARPGAUGE_REPORT_DIR=" + n.root + "/reports\nWARPGAUGE_REPORT_FLAGS=--url=http://x")
+	n.program("warpctl", `cd `+n.root+`; echo "$*" >>asked; until [[ -e ended ]]; do sleep 0.1; done; [[ $(wc -l <asked) == 1 ]] && exit 1; printf '{\n  "left": "x"\n}\n'`)
+	n.prolog("17", "0")
+	n.epilog("17", fmt.Sprint("SLURM_JOB_UID=", os.Getuid()), "SLURMD_NODENAME=node7")
+	n.epilog("18") // without GPUs
+	n.file("ended", "")
+	eventually.True(t, "the report", func() bool {
+		text, _ := os.ReadFile(n.root + "/reports/17.node7.json")
+		return string(text) == "{\n  \"left\": \"x\"\n}\n"
+	})
+	testkit.Equal(t, "its mode", os.FileMode(0o400), testkit.Get(os.Stat(n.root+"/reports/17.node7.json"))(t).Mode())
+	testkit.Equal(t, "calls", strings.Repeat("job job:17 --output=json --url=http://x\n", 2), string(testkit.Get(os.ReadFile(n.root+"/asked"))(t)))
+}
+
+// TestAdminComment: on the head node the judgement becomes the AdminComment of a job with GPUs, unless it has another one.
+func TestAdminComment(t *testing.T) {
+	for _, c := range []struct{ record, sacct, want string }{
+		{"TresPerNode=gres:gpu:1", "exit 1", "update JobId=7_3 AdminComment=warpgauge: All well."},
+		{"TRES=cpu=1,gres/gpu=1 AdminComment=warpgauge: x", "exit 1", "update JobId=7_3 AdminComment=warpgauge: All well."},
+		{"TRES=cpu=1,gres/gpu=1 AdminComment=JS1:H4sI", "exit 1", ""},
+		{"TresPerNode=gres:gpu:1", "echo", "-i update job where jobid=7_3 set AdminComment=warpgauge: All well."},
+		{"TresPerNode=gres:gpu:1", "echo JS1:Short", ""},
+		{"TRES=cpu=1", "echo", ""},
+	} {
+		n := newNode(t)
+		n.set("WARPGAUGE_ADMIN_COMMENT=1\nWARPGAUGE_JOB_ID=array")
+		n.program("sacct", c.sacct)
+		n.program("sacctmgr", "echo $* >"+n.root+"/wrote")
+		n.program("scontrol", `case "$*" in "-o show job 7_3") echo "JobId=9 `+c.record+`";; "show hostnames n[1-2]") echo n1 n2;; *) echo $* >`+n.root+`/wrote; esac`)
+		n.program("warpctl", `[[ "$1 $2" == "job job:7_3" && $(<${4#*=}) == $'http://n1:9400\nhttp://n2:9400' ]] && printf '{\n  "left": "x",\n  "judgement": "All well."\n}'`)
+		n.hook("epilog_slurmctld", "9", "SLURM_ARRAY_JOB_ID=7", "SLURM_ARRAY_TASK_ID=3", "SLURM_JOB_NODELIST=n[1-2]")
+		wrote, _ := os.ReadFile(n.root + "/wrote") // there may be nothing to write
+		testkit.Equal(t, c.record+", "+c.sacct, c.want, strings.TrimSpace(string(wrote)))
 	}
 }
 

@@ -385,6 +385,8 @@ func TestPage(t *testing.T) {
 	testkit.Equal(t, "owners after two scrapes and nine minutes", 3, series(9*time.Minute))
 	testkit.Equal(t, "owners after two scrapes and eleven minutes", 1, series(11*time.Minute))
 	testkit.Equal(t, "reports", 5, len(reports(n.ledger, "")))
+	testkit.Equal(t, "pods of a name", 1, len(reports(n.ledger, "pod:n:p")))
+	testkit.Equal(t, "pods of a part of a name", 0, len(reports(n.ledger, "pod:n")))
 	n.ledger.retire(n.now.Add(25 * time.Hour))
 	testkit.Equal(t, "reports after a day", 3, len(reports(n.ledger, "")))
 	for i := range 2 * maxEnded {
@@ -395,6 +397,20 @@ func TestPage(t *testing.T) {
 	n.ledger.retire(n.now)
 	testkit.AtMost(t, "accounts", maxEnded+3, len(n.ledger.accounts))
 	testkit.Equal(t, "owners dropped", uint64(maxEnded), n.ledger.dropped)
+}
+
+// TestLeft: a report says that an owner has left once its last row is counted.
+func TestLeft(t *testing.T) {
+	n := newNode(1, time.Second)
+	n.use(0, "GPU-0", job("a"))
+	n.tick()
+	n.tick()
+	n.use(0, "GPU-0")
+	n.tick()
+	a := n.of(ofJob("a"), "GPU-0")
+	testkit.Equal(t, "left", [2]bool{true, false}, [2]bool{a.left > 0, a.report("").Left != nil})
+	n.settle()
+	testkit.Equal(t, "left when all is counted", true, a.report("").Left != nil)
 }
 
 // TestAllocations: a row allocates nothing.

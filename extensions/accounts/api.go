@@ -76,7 +76,8 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// reports returns the reports of all owners without their boards, the newest first, or the report of one.
+// reports returns the reports of all owners without their boards, or those of an ID, the newest first. An ID of a pod without its
+// uid means all pods of this name.
 func reports(l *Ledger, id string) (out []*report.Report) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -84,7 +85,7 @@ func reports(l *Ledger, id string) (out []*report.Report) {
 	of := map[string]*report.Report{}
 	for _, a := range l.accounts {
 		name := a.owner.ID()
-		if id != "" && name != id || a.board == nil {
+		if unnamed := strings.HasPrefix(name, id+":") && strings.Count(id, ":") == 2; id != "" && name != id && !unnamed || a.board == nil {
 			continue
 		}
 		r := of[name]
@@ -108,7 +109,7 @@ func reports(l *Ledger, id string) (out []*report.Report) {
 func boardOfReport(a *account, node string) report.Board {
 	d := &a.board.device
 	b := report.Board{Node: node, GPU: d.GPU, UUID: d.UUID, Model: d.Model, Container: a.owner.Container, Came: time.Unix(0, a.came), Verdicts: slices.Clone(a.verdicts)}
-	if a.left > 0 {
+	if a.left > 0 && a.board.until >= a.left { // else its last rows are not counted yet
 		b.Left = new(time.Unix(0, a.left))
 	}
 	b.Use = report.Use{

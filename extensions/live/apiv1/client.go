@@ -152,17 +152,21 @@ func (c *Client) Page(ctx context.Context, accept string, w io.Writer) error {
 // ask requests /api/v1/NAME.
 func ask[T any](ctx context.Context, c *Client, name string, q url.Values) (*T, error) {
 	out := new(T)
-	err := c.get(ctx, "api/v1/"+name, q, jsonType, maxReceived, func(body io.Reader) error {
+	if err := c.Get(ctx, name, q, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// Get decodes the answer of /api/v1/NAME. If the server answers 404 with a Problem, the error is an fs.ErrNotExist.
+func (c *Client) Get(ctx context.Context, name string, q url.Values, out any) error {
+	return c.get(ctx, "api/v1/"+name, q, jsonType, maxReceived, func(body io.Reader) error {
 		if err := json.NewDecoder(body).Decode(out); err != nil {
 			return err
 		}
 		_, err := io.Copy(io.Discard, body) // read to the end, so that the connection can be reused
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
 }
 
 // get calls read with the body of a 200 answer, which has at most limit bytes.
@@ -238,7 +242,8 @@ func (c *Client) refused(resp *http.Response) error {
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	var p Problem
 	if kind == "application/problem+json" && json.Unmarshal(text, &p) == nil && p.Title+p.Detail != "" {
-		return c.errorf("%s (%s)", cmp.Or(p.Detail, p.Title), resp.Status)
+		p.Status, p.Detail = resp.StatusCode, cmp.Or(p.Detail, p.Title)
+		return c.errorf("%w (%s)", &p, resp.Status)
 	}
 	switch code := resp.StatusCode; {
 	case code == http.StatusUnauthorized && c.user != nil:

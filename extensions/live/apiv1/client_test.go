@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log"
 	"net/http"
 	"net/http/httptest"
@@ -119,7 +120,7 @@ func TestClientErrors(t *testing.T) {
 	}{
 		{"problem", answer(400, "application/problem+json", `{"title":"Bad Request","status":400,"detail":"since is \"x\": write a time"}`), `since is "x": write a time (400 Bad Request)`, nil},
 		{"problem without detail", answer(503, "application/problem+json; charset=utf-8", `{"title":"Service Unavailable"}`), "Service Unavailable (503", nil},
-		{"unknown device", answer(404, "application/problem+json", `{"title":"Not Found","detail":"no device \"x\""}`), `no device "x" (404 Not Found)`, nil},
+		{"unknown device", answer(404, "application/problem+json", `{"title":"Not Found","detail":"no device \"x\""}`), `no device "x" (404 Not Found)`, fs.ErrNotExist},
 		{"older exporter", answer(404, "text/plain; charset=utf-8", "404 page not found\n"), "no JSON API", ErrNoAPI},
 		{"login", answer(401, "text/plain", "Unauthorized\n"), "it wants a user name and a password: write http://USER:PASSWORD@127.0.0.1", nil},
 		{"busy", answer(503, "text/plain", "too many requests\nmore\n"), "too many requests (503 Service Unavailable)", nil},

@@ -4,7 +4,11 @@
 // A Client is safe for concurrent use. No method starts a goroutine that outlives the call.
 package apiv1
 
-import "time"
+import (
+	"io/fs"
+	"net/http"
+	"time"
+)
 
 // Answers omit unknown texts and numbers; they never replace them with 0. Times are RFC 3339 in UTC with milliseconds; in
 // samples and streams they are milliseconds since 1970. Durations are in seconds.
@@ -344,3 +348,8 @@ type Problem struct { //nolint:errname // mostly used as an answer, so it has an
 
 // Error implements error.
 func (p *Problem) Error() string { return p.Detail }
+
+// Is reports whether target says the same for errors.Is.
+func (p *Problem) Is(target error) bool {
+	return target == fs.ErrNotExist && p.Status == http.StatusNotFound
+}
