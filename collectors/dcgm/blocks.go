@@ -217,8 +217,7 @@ func newBatch(room int, blocks ...*block) *batch {
 // read reads the newest values into the blocks' cells, and records its calls in cost. It allocates nothing unless it fails.
 func (x *batch) read(e *engine, s scratch, cost *collector.Meter) error {
 	all, nf := x.blocks[0].entities, len(x.fields)
-	start := cost.Begin()
-	defer func() { cost.Record((len(all)+x.step-1)/x.step, start) }()
+	defer cost.Record((len(all)+x.step-1)/x.step, cost.Begin())
 	for i := 0; i < len(all); i += x.step {
 		end := min(i+x.step, len(all))
 		if err := e.latest(all[i:end], x.fields, false, s, x.cells[i*nf:end*nf]); err != nil {

@@ -135,14 +135,12 @@ func (e *engine) dial(a address, timeout time.Duration) error {
 
 // explain adds the remedy to an error of the first contact with an engine.
 func explain(o Options, err error) error {
-	var s status
-	if !errors.As(err, &s) {
+	s, is := errors.AsType[status](err)
+	if !is || s == statusVersion {
 		return err
 	}
 	var advice string
 	switch {
-	case s == statusVersion:
-		return err
 	case s == statusNoSymbol:
 		advice = "update the library"
 	case o.Engine != "":

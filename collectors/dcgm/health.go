@@ -65,8 +65,6 @@ type boundHealth struct {
 	result  int32
 }
 
-var _ part = (*health)(nil)
-
 // newHealth makes the engine watch the health of a node's GPUs. It returns nil if the list does not have the field or
 // the engine does not support it.
 func newHealth(e *engine, n *node, list []field.Reading, o Options) (part, error) {
@@ -133,7 +131,7 @@ func (h *health) sample(row []float64, due []bool) error {
 		if h.failed {
 			w.chosen = -1
 		}
-		putChoice(row, due, w.column, len(w.reasons), w.chosen, float64(w.result))
+		collector.ChooseDue(row[w.column:][:len(w.reasons)], due[w.column:], w.chosen, float64(w.result))
 	}
 	return nil
 }

@@ -40,8 +40,6 @@ type Options struct {
 	// LogLevel is NONE, FATAL, ERROR, WARN, INFO, DEBUG or VERB; "" means NONE.
 	LogLevel string
 
-	// Root is the directory that holds /usr; "" means "/".
-	Root string
 	// Log may be nil, which disables logging.
 	Log *zap.Logger
 }
@@ -64,8 +62,8 @@ const soname = "libdcgm.so.4"
 func (o Options) candidates() ([]string, error) {
 	if o.Library == "" {
 		names := []string{soname}
-		for _, dir := range []string{"usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64", "usr/lib", "usr/local/dcgm/lib64", "usr/local/dcgm/lib"} {
-			names = append(names, filepath.Join("/", o.Root, dir, soname))
+		for _, dir := range []string{"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/dcgm/lib64", "/usr/local/dcgm/lib"} {
+			names = append(names, filepath.Join(dir, soname))
 		}
 		return names, nil
 	}
@@ -83,12 +81,7 @@ func (o Options) candidates() ([]string, error) {
 }
 
 // engineName returns the engine's name for messages.
-func (o Options) engineName() string {
-	if o.Engine == "" {
-		return "embedded"
-	}
-	return o.Engine
-}
+func (o Options) engineName() string { return cmp.Or(o.Engine, "embedded") }
 
 // shortVersion returns the version number in DCGM's description of itself.
 func shortVersion(info string) string {

@@ -21,14 +21,12 @@ type peers struct {
 	answer peersAnswer
 }
 
-var _ part = (*peers)(nil)
-
 // newPeers returns the part for a node's GPUs. It returns nil if the list does not have the field or the node has fewer
 // than two GPUs.
 func newPeers(e *engine, n *node, list []field.Reading, o Options) part {
 	const call = "dcgmGetNvLinkP2PStatus"
 	gpus := n.byKind(kindGPU)
-	if !asks(list, field.P2PStatus) || len(gpus) < 2 {
+	if !field.Asks(list, field.P2PStatus) || len(gpus) < 2 {
 		return nil
 	}
 	if !e.has(call) {
@@ -63,12 +61,13 @@ func (p *peers) sample(row []float64, due []bool) error {
 	if err := p.try("cannot read NVLink peer status", func() error { return p.engine.peers(p.answer) }); err != nil {
 		return err
 	}
+	const n = len(field.LinkStatuses)
 	for i, pair := range p.pairs {
 		status := -1
 		if !p.failed {
 			status = p.answer.status(pair[0], pair[1])
 		}
-		putChoice(row, due, i*len(field.LinkStatuses), len(field.LinkStatuses), status, float64(status))
+		collector.ChooseDue(row[i*n:][:n], due[i*n:], status, float64(status))
 	}
 	return nil
 }

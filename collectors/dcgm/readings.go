@@ -42,8 +42,6 @@ type judged struct {
 	blanked blanked
 }
 
-var _ part = (*readings)(nil)
-
 // newReadings watches the fields of the list. It records fields that the engine does not offer in refused.
 func newReadings(e *engine, n *node, list []field.Reading, refused refusals, o Options) (*readings, error) {
 	r := &readings{engine: e, node: n, now: time.Now, buffer: e.newScratch(e.room)}

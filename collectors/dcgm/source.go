@@ -5,7 +5,6 @@ package dcgm
 import (
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"go.uber.org/zap"
@@ -53,18 +52,6 @@ func (p *partBase) try(message string, call func() error) error {
 	}
 	p.failed = err != nil
 	return nil
-}
-
-// putChoice writes value to the chosen one of n columns, if due, and blanks the other due ones.
-func putChoice(row []float64, due []bool, column, n, chosen int, value float64) {
-	for j := range n {
-		if c := column + j; due[c] {
-			row[c] = math.NaN()
-			if j == chosen {
-				row[c] = value
-			}
-		}
-	}
 }
 
 // source reads the devices of one node from one engine. A hanging GPU delays all of them, because the engine reads

@@ -71,16 +71,15 @@ func (e *engine) texts(entities []entity, fields []uint16) ([]string, error) {
 	}
 	values := (*C.wg_value2)(C.malloc(C.size_t(n) * C.sizeof_wg_value2))
 	defer C.free(unsafe.Pointer(values))
-	buf := make([]byte, n*C.WG_STRING)
+	buf := make([]C.char, n*C.WG_STRING)
 	r := C.wg_texts(e.table, e.handle, centities(entities), C.uint32_t(len(entities)), cfields(fields), C.uint32_t(len(fields)),
-		1, values, (*C.char)(unsafe.Pointer(&buf[0])))
+		1, values, &buf[0])
 	if r != 0 {
 		return nil, status(r)
 	}
 	out := make([]string, n)
 	for i := range out {
-		text, _, _ := strings.Cut(string(buf[i*C.WG_STRING:][:C.WG_STRING]), "\x00")
-		out[i] = strings.ToValidUTF8(text, "\uFFFD")
+		out[i] = text(buf[i*C.WG_STRING:][:C.WG_STRING])
 	}
 	return out, nil
 }

@@ -64,12 +64,10 @@ type xidDevice struct {
 	lost    bool    // XIDs were dropped, and that was logged
 }
 
-var _ part = (*xids)(nil)
-
 // newXIDs watches the XIDs of a node's GPUs and their instances. It returns nil if the list or the engine does not have
 // them. until holds, by device, the timestamp of the last XID that earlier sessions reported.
 func newXIDs(e *engine, n *node, values *readings, list []field.Reading, refused refusals, until map[string]int64, o Options) (part, error) {
-	last, events := asks(list, field.XIDErrors), asks(list, field.XIDEvent)
+	last, events := field.Asks(list, field.XIDErrors), field.Asks(list, field.XIDEvent)
 	if !last && !events || len(n.byKind(kindGPU)) == 0 {
 		return nil, nil
 	}
@@ -169,7 +167,7 @@ func (x *xids) begin(n *node, until map[string]int64, list []field.Reading, o Op
 // watch of a field.
 func (x *xids) lives(n *node, list []field.Reading, o Options) int64 {
 	id := uint16(65) // DCGM_FI_DEV_COMPUTE_MODE
-	if asks(list, field.ID(id)) {
+	if field.Asks(list, field.ID(id)) {
 		id = 66 // DCGM_FI_DEV_PERSISTENCE_MODE
 	}
 	b := newBlock(n, kindGPU, max(lifeEvery, o.Interval), n.byKind(kindGPU)[:1], []uint16{id})
@@ -182,10 +180,6 @@ func (x *xids) lives(n *node, list []field.Reading, o Options) int64 {
 		return 0
 	}
 	return x.events[0].micros
-}
-
-func asks(list []field.Reading, id field.ID) bool {
-	return slices.ContainsFunc(list, func(r field.Reading) bool { return r.Desc.ID == id })
 }
 
 // sample writes new XIDs into the row. Event cells are NaN on entry.

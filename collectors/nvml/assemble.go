@@ -115,11 +115,6 @@ func (a *assembly) source(g *gpu) (*source, error) {
 	return s, nil
 }
 
-// wanted reports whether the list has one of the fields.
-func wanted(fields []field.Reading, ids ...field.ID) bool {
-	return slices.ContainsFunc(fields, func(r field.Reading) bool { return slices.Contains(ids, r.Desc.ID) })
-}
-
 // devices returns the GPU, its instances and, if the list has link fields, its links. Each target says how to read its
 // device.
 func (a *assembly) devices(g *gpu) ([]collector.Device, []target) {

@@ -144,7 +144,7 @@ func (b *batch) askFields() nvml.Return {
 	all := nvml.SUCCESS
 	for rest := b.scratch; len(rest) > 0 && all == nvml.SUCCESS; rest = rest[min(fieldsAtOnce, len(rest)):] {
 		start := b.values.Begin()
-		all = b.gpu.values(rest[:min(fieldsAtOnce, len(rest))])
+		all = b.gpu.GetFieldValues(rest[:min(fieldsAtOnce, len(rest))])
 		b.values.Record(1, start)
 	}
 	b.at = time.Since(b.epoch)

@@ -68,8 +68,6 @@ type driverBuffer struct {
 	state nvml.Return // NVML's last answer, for the log
 }
 
-var _ part = (*bufferedPart)(nil)
-
 // newBuffered makes the part for a GPU's histograms. It returns nil unless the list has a histogram of a reading that
 // the GPU supports (supplied) and the driver buffers.
 func newBuffered(read samplesReader, fields []field.Reading, supplied map[columnID]bool, log *zap.Logger, c *costs) (part, error) {
@@ -152,9 +150,8 @@ func (p *bufferedPart) newest(b *driverBuffer) (int64, nvml.Return) {
 
 // ask returns the samples after a timestamp, in the driver's order.
 func (p *bufferedPart) ask(kind nvml.SamplingType, since uint64) ([]nvml.Sample, nvml.ValueType, nvml.Return) {
-	start := p.cost.Begin()
+	defer p.cost.Record(1, p.cost.Begin())
 	n, typ, code := p.read(kind, since, p.scratch)
-	p.cost.Record(1, start)
 	if code != nvml.SUCCESS {
 		return nil, typ, code
 	}

@@ -32,9 +32,8 @@ type device interface {
 	// field returns the number of a field in the device's driver, see fieldOf.
 	field(id uint32) (uint32, bool)
 
-	// values reads fields with nvmlDeviceGetFieldValues. Each entry has its own code; the returned code concerns the
-	// whole call.
-	values(v []nvml.FieldValue) nvml.Return
+	// GetFieldValues reads fields. Each entry has its own code; the returned code concerns the whole call.
+	GetFieldValues(v []nvml.FieldValue) nvml.Return
 }
 
 // ask is a call bound to a device.
@@ -52,8 +51,6 @@ type handle struct {
 	lib *library
 }
 
-var _ device = (*handle)(nil)
-
 func (h *handle) bind(c *call) (ask, bool) {
 	for _, g := range *c {
 		if h.lib.has(g.symbol) {
@@ -67,14 +64,12 @@ func (h *handle) field(id uint32) (uint32, bool) {
 	return fieldOf(branchOf(h.lib.versions().driver), id)
 }
 
-func (h *handle) values(v []nvml.FieldValue) nvml.Return { return h.GetFieldValues(v) }
-
 // asker makes a call through go-nvml, see ask.do.
 type asker func(h *handle, arg [3]uint32, out []float64) nvml.Return
 
 // The calls.
 var (
-	getFieldValues          = &call{{"nvmlDeviceGetFieldValues", 1, 0, nil}} // arguments are field and scope; see device.values
+	getFieldValues          = &call{{"nvmlDeviceGetFieldValues", 1, 0, nil}} // arguments are field and scope; see device.GetFieldValues
 	getTemperature          = &call{{"nvmlDeviceGetTemperature", 1, 1, byArg(nvml.Device.GetTemperature)}}
 	getTemperatureThreshold = &call{{"nvmlDeviceGetTemperatureThreshold", 1, 1, byArg(nvml.Device.GetTemperatureThreshold)}}
 	getMarginTemperature    = &call{{"nvmlDeviceGetMarginTemperature", 1, 0, into(nvml.Device.GetMarginTemperature, func(m nvml.MarginTemperature, out []float64) {

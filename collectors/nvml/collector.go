@@ -135,7 +135,7 @@ func (c *Collector) abandon() {
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
-		c.pending.wait()
+		c.pending.all.Wait()
 		if err := lib.close(); err != nil {
 			c.o.Log.Warn("cannot close NVML", zap.Error(err))
 		}
@@ -213,7 +213,7 @@ func (c *Collector) Close() error {
 	if lib == nil {
 		return nil
 	}
-	c.pending.wait()
+	c.pending.all.Wait()
 	if kept {
 		return nil
 	}

@@ -126,9 +126,6 @@ func (p *pending) has(index int) bool {
 	return running
 }
 
-// wait returns when all calls have returned.
-func (p *pending) wait() { p.all.Wait() }
-
 // countCall is the index of the call that counts GPUs.
 const countCall = -1
 

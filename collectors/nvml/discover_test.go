@@ -29,7 +29,7 @@ func discoveryOn(tb testing.TB, n *nvmltest.Node) *simulatedNode {
 	l := testkit.Get(process.open(tb.Context(), o))(tb)
 	d := &discovery{lib: l, o: o, pending: &pending{patience: o.Patience}}
 	tb.Cleanup(func() {
-		d.pending.wait()
+		d.pending.all.Wait()
 		must(tb, l.close())
 	})
 	return &simulatedNode{d, l}

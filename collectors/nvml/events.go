@@ -78,7 +78,7 @@ type xids struct {
 // has neither XID nor health fields and the GPU has no MIG mode, or if the GPU has no events.
 func newXIDs(l *library, g *gpu, fields []field.Reading, kept *keptXIDs, log *zap.Logger, c *costs) *xids {
 	former := kept.claim(g.device.ID)
-	if !wanted(fields, field.XIDErrors, field.XIDEvent, field.GPUHealth) && !g.migCapable {
+	if !field.Asks(fields, field.XIDErrors, field.XIDEvent, field.GPUHealth) && !g.migCapable {
 		if former != nil {
 			former.close()
 		}
@@ -309,8 +309,6 @@ type eventsPart struct {
 	used      []int   // used slots per device in the current row
 	logged    uint64  // lost events already logged
 }
-
-var _ part = (*eventsPart)(nil)
 
 // newEventsPart makes the events part of a GPU, nil without events. The devices of its source are the GPU and then its
 // instances, in order.

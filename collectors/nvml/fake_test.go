@@ -44,7 +44,7 @@ func (d *fakeDevice) bind(c *call) (ask, bool) {
 
 func (d *fakeDevice) field(id uint32) (uint32, bool) { return fieldOf(d.branch, id) }
 
-func (d *fakeDevice) values(all []nvml.FieldValue) nvml.Return {
+func (d *fakeDevice) GetFieldValues(all []nvml.FieldValue) nvml.Return {
 	d.asked = append(d.asked, len(all))
 	for i := range all {
 		v, ok := d.fields[all[i].FieldId]

@@ -341,7 +341,13 @@ func nvlinkReadings() []reading {
 
 // oneLink returns the GPU's fields with a link number in their names.
 func oneLink(n uint32) []reading {
-	id := func(format string) field.ID { return named(fmt.Sprintf(format, n)) }
+	id := func(format string) field.ID {
+		d, _, ok := field.ByName(fmt.Sprintf(format, n))
+		if !ok {
+			panic("nvml: the catalogue lacks " + fmt.Sprintf(format, n))
+		}
+		return d.ID
+	}
 	return []reading{
 		{id: id("DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_L%d"), terms: callTerms(getNVLinkErrors, 0, n, linkCRCFlit), boards: olderLinks},
 		{id: id("DCGM_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_L%d"), terms: callTerms(getNVLinkErrors, 0, n, linkCRCData), boards: olderLinks},
@@ -353,15 +359,6 @@ func oneLink(n uint32) []reading {
 		{id: id("DCGM_FI_PROF_NVLINK_L%d_TX_BYTES"), terms: value(nvlinkRawTX, n), how: perSecond, mul: kibibyte, note: forGPM},
 		{id: id("DCGM_FI_PROF_NVLINK_L%d_RX_BYTES"), terms: value(nvlinkRawRX, n), how: perSecond, mul: kibibyte, note: forGPM},
 	}
-}
-
-// named returns the ID of a field that must exist.
-func named(name string) field.ID {
-	d, _, ok := field.ByName(name)
-	if !ok {
-		panic("nvml: the catalogue lacks " + name)
-	}
-	return d.ID
 }
 
 // fifth is a counter of NVLink 5: DCGM's field for the whole GPU and this project's field per link.

@@ -106,8 +106,6 @@ type gpmCandidate struct {
 	code nvml.Return // GPM's answer when it was tried
 }
 
-var _ part = (*gpmPart)(nil)
-
 // sample takes a sample for each group with due columns and computes the metrics if the group has an older sample.
 func (p *gpmPart) sample(row []float64, due []bool) error {
 	now := p.now()
@@ -138,11 +136,7 @@ func (p *gpmPart) fill(g *gpmGroup, code nvml.Return, row []float64, due []bool)
 	if code != nvml.SUCCESS {
 		none = p.why.blank(code)
 	}
-	for i := g.first; i < end; i++ {
-		if due[i] {
-			row[i] = none
-		}
-	}
+	collector.FillDue(row[g.first:end], due[g.first:], none)
 	both := g.sampled && code == nvml.SUCCESS
 	for at := g.first; both && at < end; at += gpmAtOnce {
 		for i, m := range p.readMetrics(g, p.metrics[at:min(at+gpmAtOnce, end)]) {
@@ -161,14 +155,13 @@ func (p *gpmPart) fill(g *gpmGroup, code nvml.Return, row []float64, due []bool)
 
 // readMetrics computes metrics between the two samples of a group. The result is valid until the next call.
 func (p *gpmPart) readMetrics(g *gpmGroup, metrics []gpmMetric) []nvml.GpmMetric {
-	start := p.reads.Begin()
+	defer p.reads.Record(1, p.reads.Begin())
 	p.scratch.NumMetrics, p.scratch.Sample1, p.scratch.Sample2 = uint32(len(metrics)), g.older, g.newer
 	out := p.scratch.Metrics[:len(metrics)]
 	for i, m := range metrics {
 		out[i] = nvml.GpmMetric{MetricId: m.id, Value: math.NaN()}
 	}
 	code := p.api.GpmMetricsGet(&p.scratch)
-	p.reads.Record(1, start)
 	for i := range out {
 		if code != nvml.SUCCESS {
 			out[i].NvmlReturn = uint32(code)

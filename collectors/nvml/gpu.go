@@ -290,8 +290,6 @@ type migPart struct {
 	cost    *collector.Meter
 }
 
-var _ part = (*migPart)(nil)
-
 // newMIGPart returns nil for a GPU without MIG. It must be the first part of a source.
 func newMIGPart(l *library, g *gpu, c *costs) part {
 	if !g.migCapable {

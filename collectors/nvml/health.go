@@ -50,14 +50,12 @@ type boundRule struct {
 	evaluate      func(now time.Time) float64
 }
 
-var _ part = (*healthPart)(nil)
-
 // healthInputs returns the readings that newHealthPart needs.
 func healthInputs() []field.Reading {
 	var out []field.Reading
 	for _, r := range healthRules() {
 		for _, id := range r.Readings {
-			if d, ok := field.ByID(id); ok && !wanted(out, id) {
+			if d, ok := field.ByID(id); ok && !field.Asks(out, id) {
 				out = append(out, field.Reading{Desc: d, Default: true})
 			}
 		}
@@ -69,7 +67,7 @@ func healthInputs() []field.Reading {
 // inputs. While MIG is on for one of the node's GPUs, NVML reports all links as down, so they are not read
 // (UpdateNvLinkLinkStateFromNvml of DCGM does the same).
 func newHealth(l *library, g *gpu, mig bool, fields []field.Reading, x *xids, c *costs) (part, error) {
-	if !wanted(fields, field.GPUHealth) {
+	if !field.Asks(fields, field.GPUHealth) {
 		return nil, nil //nolint:nilnil // no part, no error
 	}
 	inputs, err := newReadings(g.reader, []target{{reader: g.reader, level: field.GPU}}, healthInputs(), nil, unexplained(), c)
@@ -197,11 +195,7 @@ func (p *healthPart) sample(row []float64, due []bool) error {
 		}
 	}
 	p.evaluate(now)
-	for c := range row {
-		if due[c] {
-			row[c] = math.NaN()
-		}
-	}
+	collector.FillDue(row, due, math.NaN())
 	for _, w := range p.watches {
 		if due[w.chosen] {
 			row[w.chosen] = w.result

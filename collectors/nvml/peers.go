@@ -3,7 +3,6 @@
 package nvml
 
 import (
-	"math"
 	"slices"
 	"strconv"
 	"sync"
@@ -35,8 +34,6 @@ type peersPart struct {
 	peers      []*peer
 	cost       *collector.Meter
 }
-
-var _ part = (*peersPart)(nil)
 
 // peer asks for the status of a pair of GPUs on its own goroutine, at most once at a time, because the call hangs when
 // the other GPU does. Each sample uses the newest answer and starts the next call. Only the call runs concurrently with the
@@ -78,7 +75,7 @@ func (p *peer) last() *int {
 // newPeers makes the NVLink peer part of a GPU. It returns nil if the list does not have the field, the driver lacks
 // the call, or there is no other GPU.
 func newPeers(l *library, g *gpu, all []*gpu, fields []field.Reading, c *costs) part {
-	if !wanted(fields, field.P2PStatus) || !l.has("nvmlDeviceGetP2PStatus") {
+	if !field.Asks(fields, field.P2PStatus) || !l.has("nvmlDeviceGetP2PStatus") {
 		return nil
 	}
 	p := &peersPart{cost: c.meter("nvmlDeviceGetP2PStatus")}
@@ -125,15 +122,11 @@ func (p *peersPart) sample(row []float64, due []bool) error {
 	}
 	const n = len(field.LinkStatuses)
 	for i, x := range p.peers {
-		status := x.last()
-		for j := range n {
-			if c := i*n + j; due[c] {
-				row[c] = math.NaN()
-				if status != nil && j == *status {
-					row[c] = float64(j)
-				}
-			}
+		status := peerUnknown
+		if newest := x.last(); newest != nil {
+			status = *newest
 		}
+		collector.ChooseDue(row[i*n:][:n], due[i*n:], status, float64(status))
 		x.start()
 	}
 	return nil

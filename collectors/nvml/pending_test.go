@@ -68,7 +68,7 @@ func TestPending(t *testing.T) {
 			t.Errorf("took %v with a context of 1s", time.Since(start))
 		}
 		close(release)
-		p.wait()
+		p.all.Wait()
 		if late.Load() != 1+2 {
 			t.Errorf("late was called for %d, want 1 and 2", late.Load())
 		}

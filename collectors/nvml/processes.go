@@ -46,8 +46,6 @@ type processSubject struct {
 	samples  []busySample
 }
 
-var _ part = (*processPart)(nil)
-
 // newProcessPart makes the part for a GPU's processes. With MIG, the GPU lists the processes outside its instances, and
 // a split GPU instance leaves its processes to its compute instances.
 func newProcessPart(l *library, g *gpu, log *zap.Logger, c *costs) *processPart {

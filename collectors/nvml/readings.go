@@ -21,8 +21,6 @@ type readingsPart struct {
 	why   *reasons
 }
 
-var _ part = (*readingsPart)(nil)
-
 // cell computes one column.
 type cell struct {
 	*reading

@@ -95,7 +95,7 @@ func (a *added) begin(ctx context.Context) {
 // run makes all library calls, on one thread that ends with run.
 func (a *added) run(ctx context.Context, gpus []sysfs.GPU) {
 	runtime.LockOSThread()
-	defer a.lib.Free()
+	defer cFree(a.lib.memory)
 	first := true
 	for said := state(""); ; {
 		err := a.lib.Start()
@@ -175,14 +175,6 @@ func addedTexts(f boardFacts) map[field.ID]string {
 		field.AMDManufacturer: f.Manufacturer, field.AMDModelNumber: f.Number, field.AMDFRU: f.FRU, field.AMDVBIOSName: f.VBIOSName,
 		field.AMDVBIOSDate: f.VBIOSDate, field.AMDVBIOSPart: f.PartNumber, field.AMDMemoryKind: f.MemoryKind, field.AMDMemoryMaker: f.MemoryMaker,
 	}
-}
-
-// calls returns the cost of the library's calls for all GPUs; only the first GPU reports it.
-func (g *addedGPU) calls() []collector.CallCost {
-	if g != g.all.gpus[0] {
-		return nil
-	}
-	return g.all.lib.Calls()
 }
 
 // close ends the goroutine and waits for a running call.

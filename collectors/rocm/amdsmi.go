@@ -176,9 +176,6 @@ func (l *amdSMI) Stop() error {
 	return err
 }
 
-// Free releases the memory that the library writes to. No call may be running.
-func (l *amdSMI) Free() { cFree(l.memory) }
-
 // Lists reports whether the library lists the GPU.
 func (l *amdSMI) Lists(pci string) bool { return l.gpus[pci] != 0 }
 

@@ -98,10 +98,8 @@ func (c *caller) Call(f int, args ...uint64) int32 {
 	}
 	var all [maxArgs]uint64
 	copy(all[:], args)
-	begin := c.meters[f].Begin()
-	status := c.call(f, &all)
-	c.meters[f].Record(1, begin)
-	return status
+	defer c.meters[f].Record(1, c.meters[f].Begin())
+	return c.call(f, &all)
 }
 
 // Must calls a function and returns an error for every status except smiSuccess.

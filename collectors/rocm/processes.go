@@ -68,12 +68,11 @@ func (c *Processes) Open(ctx context.Context, _ field.List) ([]collector.Source,
 
 // Close closes all files.
 func (c *Processes) Close() error {
-	var errs []error
 	for _, s := range c.sources {
-		errs = append(errs, s.list.Close())
+		s.list.Close()
 	}
 	c.sources = nil
-	return errors.Join(errs...)
+	return nil
 }
 
 // processSource lists the processes on one GPU.

@@ -149,7 +149,7 @@ func (c *Collector) peekAll(ctx context.Context, gpus []sysfs.GPU) []*gpumetrics
 // peek reads gpu_metrics once with its own descriptor.
 func (c *Collector) peek(g *sysfs.GPU) *gpumetrics.Metrics {
 	files := c.files.Open(g, nil)
-	defer files.Close() //nolint:errcheck // only read
+	defer files.Close()
 	m := new(gpumetrics.Metrics)
 	if files.Suspended() || files.Metrics(m) != nil {
 		return nil
@@ -247,14 +247,13 @@ func (c *Collector) Close() error {
 		c.added.close()
 		c.added = nil
 	}
-	var errs []error
 	for _, s := range c.sources {
-		errs = append(errs, s.close())
+		s.close()
 	}
-	c.sources = nil
-	if c.smi != nil {
-		errs = append(errs, c.smi.close())
-		c.smi = nil
+	smi := c.smi
+	c.sources, c.smi = nil, nil
+	if smi == nil {
+		return nil
 	}
-	return errors.Join(errs...)
+	return smi.close()
 }

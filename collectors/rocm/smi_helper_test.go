@@ -44,7 +44,7 @@ func mustStart(t *testing.T, tree *rocmtest.Tree, library string) *started {
 func files(t *testing.T, tree *rocmtest.Tree, g sysfs.GPU, wanted ...sysfs.Reading) *sysfs.Handle {
 	t.Helper()
 	h := sysfs.New(sysfs.Options{Root: tree.Root}).Open(&g, wanted)
-	t.Cleanup(func() { _ = h.Close() })
+	t.Cleanup(h.Close)
 	return h
 }
 

@@ -155,7 +155,7 @@ func (r *smiReader) Read(values []float64, due []bool) error {
 		err = sysfs.ErrLost
 	}
 	if err != nil {
-		blank(values, due, math.NaN())
+		collector.FillDue(values, due, math.NaN())
 	}
 	return err
 }
@@ -173,7 +173,7 @@ func (r *smiReader) ask(values []float64, due []bool) bool {
 		values[c.cell] = c.value(status, r.out)
 	}
 	if asked && !answered {
-		_ = r.files.Close() // the next Read locates the sensors again; Close never fails
+		r.files.Close() // the next Read locates the sensors again
 	}
 	return answered || !asked
 }
@@ -195,8 +195,8 @@ func (c *smiCell) value(status int32, out *[2]uint64) float64 {
 }
 
 // Close closes the files. The reader cannot be used after it.
-func (r *smiReader) Close() error {
+func (r *smiReader) Close() {
 	cFree(r.out)
 	r.out = nil
-	return r.files.Close()
+	r.files.Close()
 }

@@ -26,13 +26,8 @@ type reader interface {
 	// Read stores the due readings in values, NaN for missing ones. Errors: sysfs.ErrLost, sysfs.ErrReplaced,
 	// collector.ErrColumnsChanged, wrapped.
 	Read(values []float64, due []bool) error
-	Close() error
+	Close()
 }
-
-var (
-	_ reader = (*sysfs.Handle)(nil)
-	_ reader = (*smiReader)(nil)
-)
 
 // source is one GPU with its partitions and links.
 type source struct {
@@ -75,14 +70,14 @@ func (s *source) Columns() []collector.Column { return s.columns }
 func (s *source) Sample(row []float64, due []bool) error {
 	if s.files.Suspended() {
 		s.logPower(errSuspended)
-		blank(row, due, s.blanks.suspended)
+		collector.FillDue(row, due, s.blanks.suspended)
 		s.time.reset()
 		return nil
 	}
 	s.logPower(nil)
 	err := s.readFrame(s.plan(due))
 	if errors.Is(err, collector.ErrDeviceLost) {
-		blank(row, due, math.NaN())
+		collector.FillDue(row, due, math.NaN())
 		s.time.reset()
 	}
 	if err != nil {
@@ -95,15 +90,6 @@ func (s *source) Sample(row []float64, due []bool) error {
 	}
 	s.sampled = true
 	return nil
-}
-
-// blank writes a placeholder to the due cells.
-func blank(row []float64, due []bool, with float64) {
-	for i := range row {
-		if due[i] {
-			row[i] = with
-		}
-	}
 }
 
 // plan marks the raw readings of the due columns and reports whether they need gpu_metrics and the processes.
@@ -240,18 +226,19 @@ func (s *source) Calls() []collector.CallCost {
 	if m, ok := s.reader.(collector.CallMeter); ok {
 		return m.Calls()
 	}
-	if s.added != nil {
-		return s.added.calls()
+	if s.added != nil && s.added == s.added.all.gpus[0] { // it reports the calls for all GPUs
+		return s.added.all.lib.Calls()
 	}
 	return nil
 }
 
 // close stops reading pcie_bw and closes the reader. It may be called twice.
-func (s *source) close() error {
+func (s *source) close() {
 	if s.bus != nil {
 		s.bus.close()
 	}
-	return errors.Join(s.frame.processes.Close(), s.reader.Close())
+	s.frame.processes.Close()
+	s.reader.Close()
 }
 
 // bus reads pcie_bw on its own goroutine, because the driver sleeps for a second in each read.

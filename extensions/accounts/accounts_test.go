@@ -408,9 +408,9 @@ func TestLeft(t *testing.T) {
 	n.use(0, "GPU-0")
 	n.tick()
 	a := n.of(ofJob("a"), "GPU-0")
-	testkit.Equal(t, "left", [2]bool{true, false}, [2]bool{a.left > 0, a.report("").Left != nil})
+	testkit.Equal(t, "left", [2]bool{true, false}, [2]bool{a.left > 0, boardOfReport(a, "").Left != nil})
 	n.settle()
-	testkit.Equal(t, "left when all is counted", true, a.report("").Left != nil)
+	testkit.Equal(t, "left when all is counted", true, boardOfReport(a, "").Left != nil)
 }
 
 // TestAllocations: a row allocates nothing.

@@ -4,11 +4,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Overruns returns how many rows were overwritten before they were read, as of the last reading. Any goroutine may call it.
-func (s *Store) Overruns() uint64 { return s.reader.Overruns() }
-
-var _ prometheus.Collector = (*Store)(nil)
-
 var (
 	descOverruns = prometheus.NewDesc("warpgauge_ring_overruns_total",
 		"Sampled rows that were overwritten before they were read: histograms and event counts lack them.", nil, nil)
@@ -31,7 +26,7 @@ func (s *Store) Collect(ch chan<- prometheus.Metric) {
 	s.Lock()
 	rows, series := s.rows, len(s.series)
 	s.Unlock()
-	ch <- prometheus.MustNewConstMetric(descOverruns, prometheus.CounterValue, float64(s.Overruns()))
+	ch <- prometheus.MustNewConstMetric(descOverruns, prometheus.CounterValue, float64(s.reader.Overruns()))
 	ch <- prometheus.MustNewConstMetric(descRows, prometheus.CounterValue, float64(rows))
 	ch <- prometheus.MustNewConstMetric(descSeries, prometheus.GaugeValue, float64(series))
 	s.gaps.Collect(ch)

@@ -19,7 +19,7 @@ func TestMetricsBesideSync(t *testing.T) {
 			if _, err := reg.Gather(); err != nil {
 				t.Error(err)
 			}
-			s.Overruns()
+			_ = s.reader.Overruns()
 		}
 	})
 	for i := range 500 {

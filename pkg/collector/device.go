@@ -1,6 +1,7 @@
 package collector
 
 import (
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -118,6 +119,24 @@ type Column struct {
 	// Buffer numbers the cells of the field's block of buffered samples from 1 (see Buffer); 0 is the reading itself.
 	// Cells of a block are event cells: NaN without a sample.
 	Buffer int `json:",omitempty"`
+}
+
+// FillDue writes v to the due cells.
+func FillDue(row []float64, due []bool, v float64) {
+	for i := range row {
+		if due[i] {
+			row[i] = v
+		}
+	}
+}
+
+// ChooseDue writes v to the chosen one of columns that stand for alternatives, if due, and blanks the other due ones. A
+// negative chosen is none of them.
+func ChooseDue(row []float64, due []bool, chosen int, v float64) {
+	FillDue(row, due, math.NaN())
+	if chosen >= 0 && due[chosen] {
+		row[chosen] = v
+	}
 }
 
 // LinkOf returns link n, counted from 0, of a GPU or a switch.

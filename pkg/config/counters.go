@@ -150,10 +150,7 @@ func (c *Counters) readFile(ctx context.Context, path string) ([]byte, error) {
 	defer c.mu.Unlock()
 	switch {
 	case err == nil:
-		c.seen[path] = data[:len(data):len(data)]
-		if data == nil {
-			c.seen[path] = []byte{}
-		}
+		c.seen[path] = append([]byte{}, data...) // not nil, even of an empty file
 	case !slices.Contains(c.defaults, path) || c.path == path:
 		c.seen[path] = nil
 	}

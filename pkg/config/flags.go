@@ -118,10 +118,15 @@ func (f *Flag) Set(_, text string) error {
 	if f.sources[f.Name] != FromCommandLine {
 		f.reset()
 	}
+	return f.set(f.Spelling(), text, FromCommandLine)
+}
+
+// set stores a value from a source. what names the flag in the error.
+func (f *Flag) set(what, text string, from Source) error {
 	if err := f.Value.Set(text); err != nil {
-		return fmt.Errorf("%s is %q: %w", f.Spelling(), text, err)
+		return fmt.Errorf("%s is %q: %w", what, text, err)
 	}
-	f.sources[f.Name] = FromCommandLine
+	f.sources[f.Name] = from
 	return nil
 }
 
@@ -135,11 +140,7 @@ func (f *Flag) PostParse() error {
 		return nil
 	}
 	f.reset()
-	if err := f.Value.Set(text); err != nil {
-		return fmt.Errorf("environment variable %s is %q: %w", f.Env, text, err)
-	}
-	f.sources[f.Name] = FromEnvironment
-	return nil
+	return f.set("environment variable "+f.Env, text, FromEnvironment)
 }
 
 // reset empties a list; other values are overwritten.
@@ -260,11 +261,7 @@ func (s *Set) SetDefault(name, text string, from Source) error {
 	if f == nil || f.sources[name] != FromDefault {
 		return nil
 	}
-	if err := f.Value.Set(text); err != nil {
-		return fmt.Errorf("%s: --%s is %q: %w", from, name, text, err)
-	}
-	f.sources[name] = from
-	return nil
+	return f.set(from.String()+": --"+name, text, from)
 }
 
 // AllowUnknown makes unknown flags a warning instead of an error.

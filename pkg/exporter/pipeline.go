@@ -61,7 +61,10 @@ func (a *Program) NewPipeline(cfg *config.Config, list field.List, log *zap.Logg
 		Registry: registry, Log: log,
 	}}
 	p.core.Page = p
-	p.NotReady = func() []string { return reasons(cfg, all, engine.Status()) }
+	p.NotReady = func() []string {
+		now := engine.Status()
+		return append(notReady(now), unmet(cfg, all, now)...)
+	}
 	p.Engine.takenOver = func(text string) { p.Events.Publish(events.Event{Kind: events.Failover, Text: text}) }
 	p.States = NewStates(p.Events, time.Now)
 	p.Rows = rows.New(p.Board, p.Events)

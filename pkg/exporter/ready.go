@@ -10,11 +10,6 @@ import (
 	"warpgauge/pkg/session"
 )
 
-// reasons lists why /readyz answers 503.
-func reasons(cfg *config.Config, table []Vendor, all []session.CollectorStatus) []string {
-	return append(notReady(all), unmet(cfg, table, all)...)
-}
-
 // unmet lists missing requirements of an exporter that serves something: a collector enabled by name, or a GPU of the
 // required vendor, is missing. It accepts devices that an operator has released or another collector serves.
 func unmet(cfg *config.Config, table []Vendor, all []session.CollectorStatus) (reasons []string) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -54,8 +55,7 @@ func RunStages(ctx context.Context, log *zap.Logger, stages ...Stage) error {
 	for _, r := range started {
 		reserved += r.Grace
 	}
-	for i := len(started) - 1; i >= 0; i-- {
-		r := started[i]
+	for _, r := range slices.Backward(started) {
 		if reserved -= r.Grace; r != early {
 			r.stop(log, max(r.Grace, time.Until(end)-reserved))
 		}

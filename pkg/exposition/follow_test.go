@@ -26,7 +26,8 @@ func TestRunLosesNothing(t *testing.T) {
 		f := one("0", fields, power)
 		f.Ring, f.Interval = ring.Make(1024, 1, 1), 10*time.Millisecond // a session's ring size for that tick
 		board := viewtest.Board(1, f)
-		store := accumulate.New(accumulate.Options{Rows: rows.New(board, nil)})
+		reader := rows.New(board, nil)
+		store := accumulate.New(accumulate.Options{Rows: reader})
 		self := &testSelf{}
 		r := New(board, Options{Store: store, Self: self})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -40,7 +41,7 @@ func TestRunLosesNothing(t *testing.T) {
 		time.Sleep(syncEvery)
 		cancel()
 		must(t, <-done)
-		testkit.Equal(t, "rows that were overwritten before they were read", uint64(0), store.Overruns())
+		testkit.Equal(t, "rows that were overwritten before they were read", uint64(0), reader.Overruns())
 		testkit.Equal(t, "ms that were counted", uint64(10*rows), store.Series()[0].Histogram.Count)
 		testkit.Equal(t, "questions for own metrics without a scrape", uint64(0), self.asked)
 		if r.layout == nil || r.layout.stats.series != 1 {

@@ -73,8 +73,6 @@ type store interface {
 	Series() []accumulate.Series
 }
 
-var _ store = (*accumulate.Store)(nil)
-
 // Renderer makes pages.
 type Renderer struct {
 	board   *view.Board

@@ -7,6 +7,7 @@
 package field
 
 import (
+	"cmp"
 	"strings"
 	"time"
 	"unicode"
@@ -215,10 +216,7 @@ func (d *Descriptor) NewName() (name string, scale float64) {
 		s, _ := ByID(d.Scaled[0])
 		return s.Name, s.Factor
 	}
-	if d.Renamed != "" {
-		return d.Renamed, 1
-	}
-	return d.Name, 1
+	return cmp.Or(d.Renamed, d.Name), 1
 }
 
 // Printable replaces runes that would control a terminal. Names come from libraries and from exporters on other machines.

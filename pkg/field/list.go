@@ -23,7 +23,7 @@ func (l List) Hides(id ID) bool {
 	if id == XIDsSince || id == XIDsUntil {
 		id = XIDEvent
 	}
-	if !slices.ContainsFunc(l.Hidden, func(r Reading) bool { return r.Desc.ID == id }) && !l.Dialect.Shows(id) {
+	if !Asks(l.Hidden, id) && !l.Dialect.Shows(id) {
 		return false
 	}
 	return !slices.ContainsFunc(l.Fields, func(f Field) bool {
@@ -95,6 +95,11 @@ func (l List) Readings() []Reading {
 		}
 	}
 	return out
+}
+
+// Asks reports whether one of the readings has one of the ids.
+func Asks(readings []Reading, ids ...ID) bool {
+	return slices.ContainsFunc(readings, func(r Reading) bool { return slices.Contains(ids, r.Desc.ID) })
 }
 
 func (l List) without(drop func(Field) bool) []Field {

@@ -102,15 +102,12 @@ func vendor(is func(*Vendor) bool) *Vendor {
 // Owns reports whether an extended resource is in the vendor's domain.
 func (v *Vendor) Owns(resource string) bool { return v.Domain != "" && path.Dir(resource) == v.Domain }
 
-// OffersGPU reports whether an extended resource is one of the vendor's GPUs or a part of one.
-func (v *Vendor) OffersGPU(resource string) bool {
-	return v.Owns(resource) && slices.ContainsFunc(v.Resources, func(pattern string) bool {
-		match, err := path.Match(pattern, path.Base(resource))
-		return match && err == nil
-	})
-}
-
 // OffersGPU reports whether an extended resource is any vendor's GPU or a part of one.
 func OffersGPU(resource string) bool {
-	return slices.ContainsFunc(vendors, func(v *Vendor) bool { return v.OffersGPU(resource) })
+	return slices.ContainsFunc(vendors, func(v *Vendor) bool {
+		return v.Owns(resource) && slices.ContainsFunc(v.Resources, func(pattern string) bool {
+			match, err := path.Match(pattern, path.Base(resource))
+			return match && err == nil
+		})
+	})
 }

@@ -75,12 +75,10 @@ func isTooLarge(err error) bool {
 }
 
 func isTLS(err error) bool {
-	var (
-		verify *tls.CertificateVerificationError // wraps the errors of package x509
-		record tls.RecordHeaderError
-		alert  tls.AlertError
-	)
-	return errors.As(err, &verify) || errors.As(err, &record) || errors.As(err, &alert) || strings.Contains(err.Error(), "server gave HTTP response to HTTPS client")
+	_, verify := errors.AsType[*tls.CertificateVerificationError](err) // wraps the errors of package x509
+	_, record := errors.AsType[tls.RecordHeaderError](err)
+	_, alert := errors.AsType[tls.AlertError](err)
+	return verify || record || alert || strings.Contains(err.Error(), "server gave HTTP response to HTTPS client")
 }
 
 func isNetwork(err error) bool {

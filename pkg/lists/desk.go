@@ -96,9 +96,10 @@ func New(first *Parsed, o Options) *Desk {
 	d := &Desk{
 		o: o, queue: make(chan struct{}, 1), asked: make(chan string, 1), ends: map[string]time.Time{},
 		content: first.Content,
+		status:  Status{Applied: stamp(time.Now()), good: true, succeeded: time.Now()},
 	}
-	local := first.list()
-	d.status = Status{Local: local, InService: local, Applied: stamp(time.Now()), good: true, succeeded: time.Now()}
+	d.setLocal(first.Content, first.Fields)
+	d.status.InService = d.status.Local
 	return d
 }
 

@@ -21,10 +21,6 @@ type Parsed struct {
 	Err      error // why there is no list; Problems may have the lines
 }
 
-func (p *Parsed) list() List {
-	return List{Origin: p.Content.Name, Hash: p.Content.Hash(), Fields: p.Fields}
-}
-
 // Files reads and parses the local list: a counters CSV or a ConfigMap, and the configuration file. It parses the lists
 // of servers by the same rules. Only one goroutine at a time may call Read, Accept and the Parse methods.
 type Files struct {

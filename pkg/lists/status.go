@@ -217,8 +217,6 @@ func stamp(t time.Time) time.Time {
 	return t.UTC().Truncate(time.Millisecond)
 }
 
-var _ prometheus.Collector = (*Desk)(nil)
-
 var (
 	descGood = prometheus.NewDesc("warpgauge_config_last_reload_successful",
 		"1 if the counters CSV was good when it was read last, 0 if it was not or could not be read: an older list is in service.", nil, nil)

@@ -293,7 +293,8 @@ func (r *Reader) attach(boards []GPU) (hidden int) {
 				}
 				n.partition = n.at.function - at.function
 			}
-			if n.partition >= maxInstances || b.instance(int(n.partition)) >= 0 {
+			known := func(i Instance) bool { return i.ID == int(n.partition) }
+			if n.partition >= maxInstances || slices.ContainsFunc(b.Instances, known) {
 				continue
 			}
 			n.instance.ID = int(n.partition)

@@ -165,7 +165,7 @@ func (h *Handle) Exists() bool { return exists(filepath.Join(h.dir, "vendor")) }
 // locate checks whether the GPU exists and gives its files new paths. Errors: ErrLost, ErrReplaced.
 func (h *Handle) locate() error {
 	if !h.Exists() {
-		_ = h.Close() // never fails
+		h.Close()
 		h.gone = true
 		return ErrLost
 	}
@@ -173,7 +173,7 @@ func (h *Handle) locate() error {
 	if !h.named.IsZero() && h.now.Sub(h.named) < renameAfter {
 		return nil
 	}
-	_ = h.Close() // never fails
+	h.Close()
 	if id := uniqueID(h.dir); id != h.gpu.UniqueID && id != 0 && h.gpu.UniqueID != 0 {
 		return fmt.Errorf("read gpu %s: unique id is %016x, was %016x: %w", h.gpu.PCI, id, h.gpu.UniqueID, ErrReplaced)
 	}
@@ -325,7 +325,7 @@ var errText = errors.New("text is not of the known form")
 func (h *Handle) HasBus() bool { return exists(filepath.Join(h.dir, "pcie_bw")) }
 
 // Close closes all files. It may be called twice, but not concurrently with Read.
-func (h *Handle) Close() error {
+func (h *Handle) Close() {
 	for i := range h.values {
 		h.values[i].file.Forget()
 	}
@@ -337,7 +337,6 @@ func (h *Handle) Close() error {
 		h.parts[i].file.Forget()
 	}
 	h.named = time.Time{}
-	return nil
 }
 
 // Suspended reports whether the kernel has suspended the board or is about to. Other states are "unsupported" for a board

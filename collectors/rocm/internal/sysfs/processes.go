@@ -168,7 +168,7 @@ func processFile(dir, name string) (float64, error) {
 }
 
 // Close closes the open files.
-func (l *ProcessList) Close() error { return l.board.Close() }
+func (l *ProcessList) Close() { l.board.Close() }
 
 // Usage sums the processes on one instance, or on all with instance -1, where a process on several counts once: their
 // number, bytes and compute units.

@@ -5,8 +5,6 @@
 // A Handle belongs to one goroutine, except for methods that say otherwise. Reading allocates nothing in steady state.
 package sysfs
 
-import "slices"
-
 // Kind is a quantity outside gpu_metrics, which package gpumetrics decodes.
 type Kind uint8
 
@@ -122,11 +120,6 @@ type GPU struct {
 // Partitioned reports whether the board is divided, even if some partitions are hidden.
 func (g *GPU) Partitioned() bool {
 	return g.Compute != "" && g.Compute != "SPX" || len(g.Instances) > 1
-}
-
-// instance returns the position of a partition in Instances, or -1 if KFD hides it.
-func (g *GPU) instance(id int) int {
-	return slices.IndexFunc(g.Instances, func(i Instance) bool { return i.ID == id })
 }
 
 // Instance is one KFD device.
