@@ -78,7 +78,7 @@ func (d dashboard) variables() map[string]bool {
 func dashboards(t *testing.T) map[string]dashboard {
 	t.Helper()
 	files, err := filepath.Glob("*.json")
-	if err != nil || len(files) != 6 {
+	if err != nil || len(files) != 7 {
 		t.Fatalf("dashboards: %q, %v", files, err)
 	}
 	out := map[string]dashboard{}
@@ -94,7 +94,7 @@ func dashboards(t *testing.T) map[string]dashboard {
 }
 
 // Variables with the values that Grafana uses for "All".
-var variables = strings.NewReplacer("$__rate_interval", "1m", "$step", "15s", "$cluster", ".*", "$job", ".*", "$model", ".*", "$instance", ".*", "$gpu", ".*", "$namespace", ".*", "$pod", ".*")
+var variables = strings.NewReplacer("$__rate_interval", "1m", "$__range", "1h", "$step", "15s", "$cluster", ".*", "$job", ".*", "$model", ".*", "$instance", ".*", "$gpu", ".*", "$namespace", ".*", "$pod", ".*")
 
 // known returns a function that reports whether the exporter, warpgauge-fleet, a rule or the Go runtime exports a name.
 func known(t *testing.T) func(string) bool {
@@ -180,7 +180,7 @@ func TestVariables(t *testing.T) {
 		}
 		for what, expr := range d.expressions() {
 			for _, m := range regexp.MustCompile(`\$([a-z_]\w*)`).FindAllStringSubmatch(expr, -1) {
-				testkit.ErrorIf(t, !d.variables()[m[1]] && m[1] != "__rate_interval", "%s: %s uses $%s, which the dashboard has not", file, what, m[1])
+				testkit.ErrorIf(t, !d.variables()[m[1]] && m[1] != "__rate_interval" && m[1] != "__range", "%s: %s uses $%s, which the dashboard has not", file, what, m[1])
 			}
 		}
 	}
@@ -324,5 +324,39 @@ func TestTwoExportersByPromtool(t *testing.T) {
 	for panel, want := range map[string]float64{`"Memory in use"`: 1300, `"GPUs"`: 4, `"Power", A sum(`: 800, `"Utilisation", A avg(`: 0.5} {
 		p.ask(t, "node.json", panel, "5m", map[string]float64{"{}": want})
 	}
+	p.run(t, series)
+}
+
+// TestAccountsByPromtool: panels count an owner from its beginning, even if it had ended by the first scrape, but only what it used within
+// the range. A board that two exporters report counts once, also in shares. Two nodes have a board with the same PCI address.
+func TestAccountsByPromtool(t *testing.T) {
+	p, series := promtoolTest{all: dashboards(t)}, map[string]string{}
+	for board, step := range map[string]string{`job="w", instance="n1", UUID="U0"`: "0+60", `job="former", instance="10.0.0.1:9400", UUID="U0"`: "0+30", `job="w", instance="n2", UUID="GPU-0000:03:00.0"`: "0+30", `job="w", instance="n3", UUID="GPU-0000:03:00.0"`: "0+30"} {
+		owner := `owner="job", hpc_job="7"`
+		if strings.Contains(board, "U0") {
+			owner = `owner="pod", owner_namespace="ml", owner_pod="a", pod_uid="1"`
+		}
+		account := `{` + board + `, ` + owner
+		series[`warpgauge_owner_energy_joules_total`+account+`, state="busy"}`], series[`warpgauge_owner_gpu_seconds_total`+account+`}`] = step+"x300", step+"x300"
+		for _, activity := range []string{"compute", "waiting", "idle", "unknown"} {
+			series[`warpgauge_owner_time_seconds_total`+account+`, activity="`+activity+`"}`] = step + "x300"
+			if activity == "compute" && step == "0+30" {
+				series[`warpgauge_owner_time_seconds_total`+account+`, activity="compute"}`] = "0+90x300" // more than the other exporter's
+			}
+		}
+		series[`warpgauge_owner_busy_seconds_total`+account+`}`] = step + "x300"
+	}
+	series[`warpgauge_owner_energy_joules_total{job="w", instance="n1", UUID="U1", owner="pod", owner_namespace="ml", owner_pod="b", pod_uid="2", state="idle"}`] = "_x200 7200x10 stale"
+	const a, b, job = `{owner_namespace="ml", owner_pod="a"}`, `{owner_namespace="ml", owner_pod="b"}`, `{hpc_job="7"}`
+	p.ask(t, "accounts.json", `"Energy of owners"`, "4h", map[string]float64{"{}": 4})
+	p.ask(t, "accounts.json", `"of it idle"`, "4h", map[string]float64{"{}": 2})
+	p.ask(t, "accounts.json", `"Most energy"`, "4h", map[string]float64{a: 1, b: 2, job: 1})
+	p.ask(t, "accounts.json", `"Most GPU-hours"`, "4h", map[string]float64{a: 1, job: 1})
+	p.ask(t, "accounts.json", `"Busy"`, "4h", map[string]float64{a: 1.0 / 3, job: 0.2})
+	want := map[string]float64{}
+	for activity, parts := range map[string][2]float64{"compute": {90, 90}, "waiting": {60, 30}, "idle": {60, 30}, "unknown": {60, 30}} {
+		want[`{owner_namespace="ml", owner_pod="a", activity="`+activity+`"}`], want[`{hpc_job="7", activity="`+activity+`"}`] = parts[0]/270, parts[1]/180
+	}
+	p.ask(t, "accounts.json", `"What each owner's time`, "4h", want)
 	p.run(t, series)
 }

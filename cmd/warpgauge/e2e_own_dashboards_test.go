@@ -155,6 +155,9 @@ func (n *dashboardNode) serve(t *testing.T, exe, address, names string, k *kubel
 	if n.job != "" {
 		args = append(args, "--hpc-job-mapping-dir="+filepath.Dir(file(t, "2", n.job+"\n")))
 	}
+	if k != nil {
+		args = append(args, "--accounts", "--account-idle-after=1s")
+	}
 	return serving(t, args...)
 }
 
@@ -165,7 +168,7 @@ func (n *dashboardNode) target(e *exporter) string {
 
 // dashboardViews are dashboards with values for their variables. Names in testdata/dashboards.txt begin with them.
 var dashboardViews = []dashboardView{
-	{file: "fleet"}, {file: "node"}, {file: "workloads"}, {file: "exporter"}, {file: "lists"},
+	{file: "fleet"}, {file: "node"}, {file: "workloads"}, {file: "accounts"}, {file: "exporter"}, {file: "lists"},
 	{"gpu", "h100", "0"}, {"gpu", "a100", "3"}, {"gpu", "mi300x", "0"}, {"gpu", "rtx4090", "0"},
 	{"exporter", "h100", ""}, // without the out-of-range values
 }
@@ -185,7 +188,7 @@ func (v dashboardView) read(t *testing.T, job string) (d ownDashboard, chosen *s
 			p.name += ", now"
 		}
 	}
-	return d, strings.NewReplacer("$__rate_interval", "10s", "$step", "1s", "$instance", cmp.Or(v.instance, ".*"), "$gpu", cmp.Or(v.gpu, ".*"),
+	return d, strings.NewReplacer("$__rate_interval", "10s", "$__range", "30s", "$step", "1s", "$instance", cmp.Or(v.instance, ".*"), "$gpu", cmp.Or(v.gpu, ".*"),
 		"$cluster", "test", "$job", job, "$model", ".*", "$namespace", ".*", "$pod", ".*")
 }
 
@@ -490,7 +493,7 @@ func TestE2EDashboardsThroughChanges(t *testing.T) {
 		for _, view := range dashboardViews {
 			d, chosen := view.read(t, ".*")
 			for _, p := range d.Panels {
-				if view.file == "exporter" || view.file == "lists" || !owners && (view.file == "workloads" || p.Title == "Owners") {
+				if view.file == "exporter" || view.file == "lists" || view.file == "accounts" || !owners && (view.file == "workloads" || p.Title == "Owners") {
 					continue
 				}
 				errs = append(errs, p.check(t, server, chosen, want[p.name]))
@@ -538,5 +541,5 @@ func fast(t *testing.T, rules string) string {
 	text := testkit.Get(os.ReadFile(rules))(t)
 	lines := slices.DeleteFunc(strings.Split(string(text), "\n"), func(l string) bool { return strings.HasPrefix(l, "    interval:") })
 	// The first full minute with samples can begin more than a minute later. Rates are those of the panels' windows.
-	return file(t, "rules.yml", strings.NewReplacer("[5m:1m]", "[10s:1s]", ":1m]", ":1s]").Replace(strings.Join(lines, "\n")))
+	return file(t, "rules.yml", strings.NewReplacer("[5m:1m]", "[10s:1s]", ":1m]", ":1s]", "[1h]", "[30s]", "offset 1h", "offset 30s").Replace(strings.Join(lines, "\n")))
 }

@@ -117,7 +117,7 @@ const docsCounters = "DCGM_FI_DEV_GPU_TEMP, gauge, t\nDCGM_FI_DEV_POWER_USAGE, h
 func sampleFamilies(t *testing.T) (metrics map[string]*ownMetric) {
 	dir := filepath.Dir(tempFile(t, "0", "1\n")) // a job, so that a device has an owner
 	kmsg := tempFile(t, "kmsg", "")
-	a, cfg := wanted(t, "--remote-config=apply", "--remote-url=opamp+http://fleet", "--hpc-job-mapping-dir="+dir, "--absent-fields",
+	a, cfg := wanted(t, "--remote-config=apply", "--remote-url=opamp+http://fleet", "--hpc-job-mapping-dir="+dir, "--accounts", "--absent-fields",
 		"--expected-gpus=2", "--recorder-directory="+filepath.Join(dir, "recordings"), "--health-directory=", "--kernel-log="+kmsg)
 	cfg.Web.ConfigFile = "web.yml" // never read, but enables the metrics of logins
 	files := a.NewFiles(cfg, "", nil)

@@ -24,7 +24,7 @@ func main() {
 
 func write(dir string) error {
 	for name, d := range map[string]*builder{
-		"fleet": fleet(), "node": node(), "gpu": gpu(), "workloads": workloads(), "exporter": exporter(), "lists": lists(),
+		"fleet": fleet(), "node": node(), "gpu": gpu(), "workloads": workloads(), "exporter": exporter(), "lists": lists(), "accounts": accounts(),
 	} {
 		var b bytes.Buffer
 		e := json.NewEncoder(&b)

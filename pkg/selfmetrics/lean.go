@@ -6,7 +6,7 @@ import (
 )
 
 // lean lists the families that alerts and most dashboards need: at most 48 samples on a healthy node of 8 GPUs, without
-// the families of owners and mappings. Samples make a page expensive, and most of our own metrics only help to debug
+// the families of owners, accounts and mappings. Samples make a page expensive, and most of our own metrics only help to debug
 // one exporter.
 var lean = []string{
 	"process_cpu_seconds_total",
@@ -33,13 +33,26 @@ var lean = []string{
 	"warpgauge_list_info",
 	"warpgauge_mapping_age_seconds",
 	"warpgauge_mapping_up",
+	"warpgauge_owner_busy_seconds_total",
+	"warpgauge_owner_energy_joules_total",
+	"warpgauge_owner_gpu_seconds_total",
+	"warpgauge_owner_idle",
+	"warpgauge_owner_memory_byte_seconds_total",
+	"warpgauge_owner_memory_peak_bytes",
+	"warpgauge_owner_ofu_seconds_total",
+	"warpgauge_owner_tensor_seconds_total",
+	"warpgauge_owner_throttled_seconds_total",
+	"warpgauge_owner_time_seconds_total",
+	"warpgauge_owner_unused_seconds",
+	"warpgauge_owner_xids_total",
+	"warpgauge_owners_dropped_total",
 	"warpgauge_remote_config_status",
 	"warpgauge_remote_refused_lines",
 	"warpgauge_sample_age_seconds",
 	"warpgauge_sign_active",
 }
 
-// IsLean reports whether the family of that name is in the lean set. Accounts are, because a flag adds them.
+// IsLean reports whether the family of that name is in the lean set. Those of jobstats are, because a flag adds them.
 func IsLean(name string) bool {
-	return slices.Contains(lean, name) || strings.HasPrefix(name, "warpgauge_owner") || strings.HasPrefix(name, "nvidia_gpu_")
+	return slices.Contains(lean, name) || strings.HasPrefix(name, "nvidia_gpu_")
 }

@@ -64,7 +64,7 @@ func rules(t *testing.T, path string) (all []string) {
 }
 
 var (
-	inRange  = regexp.MustCompile(`\[\$\w+(:\$\w+)?`)
+	inRange  = regexp.MustCompile(`(\[|offset )\$\w+(:\$\w+)?`)
 	variable = regexp.MustCompile(`\$\{?\w+(:\w+)?\}?`)
 )
 
@@ -83,7 +83,7 @@ func panels(t *testing.T, path string) map[string][]string {
 	}
 	all := map[string][]string{}
 	add := func(title, expr string) {
-		all[title] = append(all[title], variable.ReplaceAllString(inRange.ReplaceAllString(expr, "[1m"), ".*"))
+		all[title] = append(all[title], variable.ReplaceAllString(inRange.ReplaceAllString(expr, "${1}1m"), ".*"))
 	}
 	for _, p := range d.Panels {
 		for _, target := range p.Targets {
