@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -13,10 +14,12 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"warpgauge/extensions/accounts/report"
 	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/internal/testkit/programtest"
@@ -57,6 +60,7 @@ func TestE2ESlurm(t *testing.T) {
 	spec := faults(t, lost.fault("device: 2, kind: lost"))
 	e = s.healthy(t, exe, spec)
 	s.checked(t, "all GPUs are healthy", "IDLE", "")
+	s.reports(t, e)
 	lost.begin(t)
 	const reason = "warpgauge: GPU 2 lost: reboot"
 	s.awaitDrain(t)
@@ -72,7 +76,7 @@ func TestE2ESlurm(t *testing.T) {
 // healthy starts an exporter in Slurm's network and waits until warpgauge health finds all GPUs healthy.
 func (s *slurm) healthy(t *testing.T, exe, spec string) *exporter {
 	t.Helper()
-	e := serveBy(t, []string{"nsenter", "--target", s.pid, "--net", "--", exe}, spec, "--collect-interval=100", "--health-directory=")
+	e := serveBy(t, []string{"nsenter", "--target", s.pid, "--net", "--", exe}, spec, "--collect-interval=100", "--health-directory=", "--accounts", "--hpc-job-mapping-dir="+s.jobs)
 	s.set(t, "WARPGAUGE_HEALTH_FLAGS=--url="+e.url)
 	eventually.OK(t, "healthy GPUs", func() error {
 		text, err := s.try(t, exe, "health", "--url="+e.url)
@@ -82,6 +86,40 @@ func (s *slurm) healthy(t *testing.T, exe, spec string) *exporter {
 		return err
 	})
 	return e
+}
+
+// reports expects a file and a comment about a job that has ended.
+func (s *slurm) reports(t *testing.T, e *exporter) {
+	t.Helper()
+	ctl := buildControl(t)
+	for name, text := range map[string]string{"sacct": "", "sacctmgr": `echo "$*" >` + s.dir + "/comment"} { // there is no slurmdbd
+		testkit.Must(t, os.WriteFile(filepath.Join(s.dir, name), []byte("#!/bin/sh\n"+text+"\n"), 0o755))
+	}
+	s.set(t, "SLURM_CONF="+s.dir+"/slurm.conf\nPATH="+s.dir+":$PATH\nWARPGAUGE_ADMIN_COMMENT=1\nWARPGAUGE_CTL="+ctl+"\nWARPGAUGE_REPORT_DIR="+s.dir+"\nWARPGAUGE_REPORT_FLAGS=--url="+e.url+"\nWARPGAUGE_NODE_URL="+e.url)
+	id := s.submit(t, "--gres=gpu:2")
+	eventually.OK(t, "an account of the job", func() error {
+		text, err := s.try(t, ctl, "job", id, "--url="+e.url)
+		if err == nil && !strings.Contains(text, " Wh") {
+			err = errors.New("less than a watt-hour: " + text)
+		}
+		return err
+	})
+	write(t, filepath.Join(s.dir, "out", id+".end"), "")
+	var r report.Report
+	eventually.OK(t, "the report", func() error {
+		text, err := os.ReadFile(filepath.Join(s.dir, id+".node1.json"))
+		if err == nil {
+			err = json.Unmarshal(text, &r)
+		}
+		return err
+	})
+	if r.GPUs != 2 || r.Left == nil || r.Total.Energy < 3600 || r.Total.GPUSeconds <= r.Seconds(time.Now()) || r.Judgement == "" {
+		t.Errorf("report %+v", r)
+	}
+	eventually.True(t, "the comment", func() bool {
+		text, _ := os.ReadFile(filepath.Join(s.dir, "comment")) // it is not there at first
+		return string(text) == "-i update job where jobid="+id+" set AdminComment=warpgauge: "+r.Judgement+"\n"
+	})
 }
 
 // wantJobs waits until the page has the jobs of each GPU. A GPU must have one series per job, or one without a job.

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"warpgauge/internal/testkit"
@@ -71,7 +72,9 @@ func (n *node) run(args []string, env ...string) (code int, stderr string) {
 	cmd.Dir = "/"
 	var out, err bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &err
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	_ = cmd.Run()
+	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // as slurmd does, when the script has ended
 	if out.Len() > 0 {
 		n.t.Errorf("%v: standard output %q, which Slurm would read", args, out.String())
 	}
@@ -328,23 +331,22 @@ func TestReport(t *testing.T) {
 
 // TestAdminComment: on the head node the judgement becomes the AdminComment of a job with GPUs, unless it has another one.
 func TestAdminComment(t *testing.T) {
+	const wrote = "-i update job where jobid=7_3 set AdminComment=warpgauge: All well."
 	for _, c := range []struct{ record, sacct, want string }{
-		{"TresPerNode=gres:gpu:1", "exit 1", "update JobId=7_3 AdminComment=warpgauge: All well."},
-		{"TRES=cpu=1,gres/gpu=1 AdminComment=warpgauge: x", "exit 1", "update JobId=7_3 AdminComment=warpgauge: All well."},
-		{"TRES=cpu=1,gres/gpu=1 AdminComment=JS1:H4sI", "exit 1", ""},
-		{"TresPerNode=gres:gpu:1", "echo", "-i update job where jobid=7_3 set AdminComment=warpgauge: All well."},
-		{"TresPerNode=gres:gpu:1", "echo JS1:Short", ""},
-		{"TRES=cpu=1", "echo", ""},
+		{"TresPerNode=gres:gpu:1", "", wrote},
+		{"TRES=cpu=1,gres/gpu=1", "warpgauge: x", wrote},
+		{"TresPerJob=gres:shard:1", "JS1:H4sI", ""},
+		{"TRES=cpu=1", "", ""},
 	} {
 		n := newNode(t)
-		n.set("WARPGAUGE_ADMIN_COMMENT=1\nWARPGAUGE_JOB_ID=array")
-		n.program("sacct", c.sacct)
-		n.program("sacctmgr", "echo $* >"+n.root+"/wrote")
-		n.program("scontrol", `case "$*" in "-o show job 7_3") echo "JobId=9 `+c.record+`";; "show hostnames n[1-2]") echo n1 n2;; *) echo $* >`+n.root+`/wrote; esac`)
+		n.set("WARPGAUGE_JOB_ID=array")
+		n.program("sacct", `[[ "$*" == "-X -n -P -j 7_3 -o AdminComment" ]] && echo "`+c.sacct+`"`)
+		n.program("sacctmgr", `cd `+n.root+`; [[ -e early ]] && echo $* >wrote; echo >early; [[ -e wrote ]]`)
+		n.program("scontrol", `case "$*" in "-o show job 7_3") echo "JobId=9 `+c.record+`";; "show hostnames n[1-2]") echo n1 n2;; *) exit 1; esac`)
 		n.program("warpctl", `[[ "$1 $2" == "job job:7_3" && $(<${4#*=}) == $'http://n1:9400\nhttp://n2:9400' ]] && printf '{\n  "left": "x",\n  "judgement": "All well."\n}'`)
-		n.hook("epilog_slurmctld", "9", "SLURM_ARRAY_JOB_ID=7", "SLURM_ARRAY_TASK_ID=3", "SLURM_JOB_NODELIST=n[1-2]")
-		wrote, _ := os.ReadFile(n.root + "/wrote") // there may be nothing to write
-		testkit.Equal(t, c.record+", "+c.sacct, c.want, strings.TrimSpace(string(wrote)))
+		n.run([]string{"comment"}, "SLURM_JOB_ID=9", "SLURM_ARRAY_JOB_ID=7", "SLURM_ARRAY_TASK_ID=3", "SLURM_JOB_NODELIST=n[1-2]")
+		got, _ := os.ReadFile(n.root + "/wrote") // there may be nothing to write
+		testkit.Equal(t, c.record+", "+c.sacct, c.want, strings.TrimSpace(string(got)))
 	}
 }
 
