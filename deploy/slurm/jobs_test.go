@@ -291,6 +291,7 @@ func TestReport(t *testing.T) {
 	must(t, os.Mkdir(n.root+"/reports", 0o700))
 	n.set("WARPGAUGE_REPORT_DIR=" + n.root + "/reports\nWARPGAUGE_REPORT_FLAGS=--url=http://x")
 	n.program("warpctl", `cd `+n.root+`; echo "$*" >>asked; until [[ -e ended ]]; do sleep 0.1; done; [[ $(wc -l <asked) == 1 ]] && exit 1; printf '{\n  "left": "x"\n}\n'`)
+	n.program("setsid", `(sleep 0.3; PATH=${PATH#*:} exec setsid "${@:2}") &`) // a machine that is slow between fork and setsid
 	n.prolog("17", "0")
 	n.epilog("17", fmt.Sprint("SLURM_JOB_UID=", os.Getuid()), "SLURMD_NODENAME=node7")
 	n.epilog("18") // without GPUs

@@ -18,7 +18,7 @@ func TestTable(t *testing.T) {
 	busy.Add(0.4, 900)
 	use := Use{
 		GPUSeconds: 4980, Energy: 2.1e6, IdleEnergy: 3e5, FromPower: 1e3, Methods: map[string]float64{"whole": 2e6, "equal": 1e5}, Busy: busy.Spread(), OFU: busy.Spread(),
-		Spent: map[string]float64{Compute: 3980, Idle: 1000}, Throttled: map[string]float64{"sw_power_cap": 10, "hw_thermal": 300}, Memory: &peak, MemorySize: &size, XIDs: 1,
+		Spent: map[string]float64{Compute: 3980, Idle: 1000, Unknown: 1}, Throttled: map[string]float64{"sw_power_cap": 10, "hw_thermal": 300}, Memory: &peak, MemorySize: &size, XIDs: 1,
 	}
 	board := Board{Node: "node1", GPU: "3", Model: "NVIDIA H100", Came: came, Left: &left, Use: use}
 	r := testkit.Get(Merge([]Report{{Nodes: []string{"node1"}, Owner: Owner{Kind: KindJob, Job: "1234"}, Boards: []Board{board}}}))(t)
