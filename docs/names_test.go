@@ -93,6 +93,8 @@ func TestVariables(t *testing.T) {
 var othersVariables = map[string]bool{
 	"WARPGAUGE_FLAGS":            true, // the systemd unit
 	"WARPGAUGE_JOB_ID":           true, // deploy/slurm/warpgauge-jobs
+	"WARPGAUGE_REPORT_DIR":       true,
+	"WARPGAUGE_ADMIN_COMMENT":    true,
 	"WARPGAUGE_REQUIRE":          true, // tests
 	"WARPGAUGE_CHART_KUBECONFIG": true,
 	"WARPGAUGE_FAKE_DCGM":        true,
