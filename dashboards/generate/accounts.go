@@ -32,7 +32,7 @@ func accounts() *builder {
 	b.row("In all")
 	b.stat(4, "Energy of owners", "Of all pods and jobs.", "watth", wattHours(energy+owned, "")).empty(none)
 	b.stat(4, "of it idle", "Used while nothing ran in the owner's part of the GPU.", "watth", wattHours(energy+withLabel(owned, `state="idle"`), "")).empty(none)
-	b.stat(4, "Energy of nobody", "Of GPUs without an owner, and where the owner is not known.", "watth", wattHours(energy+withLabel(allAccounts, `owner=~"nobody|unattributed"`), "")).empty(none)
+	b.stat(4, "Energy without owner", "Of GPUs that no pod and no job has, and where it is not known who has them.", "watth", wattHours(energy+withLabel(allAccounts, `owner=~"nobody|unattributed"`), "")).empty(none)
 	b.stat(4, "GPU-hours", "That owners had. A part of a GPU counts as the part that it is.", "short", hours(held+owned)).empty(none)
 	b.stat(4, "of them idle", "No kernel ran.", "short", hours(spent+withLabel(owned, `activity="idle"`))).empty(none)
 	b.stat(4, "Idle allocations", "GPUs that an owner holds now, without use for --account-idle-after.", "short", `count(`+onePerBoard(`warpgauge_owner_idle`+owned, "")+`) or vector(0)`, from(1, "yellow"))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"warpgauge/extensions/accounts"
 	"warpgauge/extensions/amd"
 	health "warpgauge/extensions/health/extension"
 	"warpgauge/extensions/live"
@@ -45,7 +46,7 @@ func flagsPage() (any, error) {
 // flagTable returns the flags of the core and of all extensions.
 func flagTable() *config.Set {
 	set := config.NewSet(func(string) (string, bool) { return "", false })
-	for _, e := range []interface{ Flags(*config.Set) }{live.New(), recorder.New(), health.New(), remote.NewExtension(), new(amd.Extension)} {
+	for _, e := range []interface{ Flags(*config.Set) }{live.New(), recorder.New(), health.New(), remote.NewExtension(), new(amd.Extension), accounts.NewExtension()} {
 		e.Flags(set)
 	}
 	return set
