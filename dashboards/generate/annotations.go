@@ -6,9 +6,9 @@ import "strings"
 // time of a new list. It evaluates each once a minute.
 func (b *builder) annotate(labels string) {
 	add := func(name, color, title, expr string, valueIsTime bool) {
-		b.d.Annotations.List = append(b.d.Annotations.List, annotation{
-			Name: name, Enable: true, IconColor: color, Datasource: prometheus, Expr: bothGenerations(strings.ReplaceAll(expr, "S}", labels+"}")), Step: "60s",
-			TitleFormat: title, TextFormat: "{{instance}}", TagKeys: "instance", UseValueForTime: valueIsTime,
+		b.d.Annotations["list"] = append(b.d.Annotations["list"], map[string]any{ // the data source's fields: expr and what follows it here
+			"name": name, "enable": true, "iconColor": color, "datasource": prometheus, "expr": bothGenerations(strings.ReplaceAll(expr, "S}", labels+"}")), "step": "60s",
+			"titleFormat": title, "textFormat": "{{instance}}", "tagKeys": "instance", "useValueForTime": valueIsTime,
 		})
 	}
 	const xid = `max by (cluster, job, instance, gpu, err_code, err_msg)`

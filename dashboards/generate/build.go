@@ -6,27 +6,27 @@ import (
 	"slices"
 )
 
-var prometheus = &datasource{Type: "prometheus", UID: "${datasource}"}
+var prometheus = datasource{"type": "prometheus", "uid": "${datasource}"}
 
 // newDashboard returns a dashboard whose first variables are the data source, the cluster and the job, with links to
 // the other dashboards and the annotations of the chosen nodes.
 func newDashboard(uid, title, description string, variables ...variable) *builder {
-	all := append([]variable{{Name: "datasource", Label: "Data source", Type: "datasource", Query: "prometheus", Refresh: 1}, cluster, job}, variables...)
+	all := append([]variable{{"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus", "refresh": 1}, cluster, job}, variables...)
 	return &builder{d: &dashboard{
 		UID: uid, Title: title, Description: description, Tags: []string{"warpgauge", "gpu"},
 		SchemaVersion: 39, Version: 1, Editable: true, GraphTooltip: 1, Refresh: "30s",
-		Time: timeRange{From: "now-1h", To: "now"}, Timezone: "browser",
-		Templating: list[variable]{all}, Annotations: list[annotation]{[]annotation{}},
-		Links: []link{{Title: "GPUs", Type: "dashboards", Tags: []string{"warpgauge"}, AsDropdown: true, IncludeVars: true, KeepTime: true, Icon: "external link"}},
+		Time: map[string]string{"from": "now-1h", "to": "now"}, Timezone: "browser",
+		Templating: map[string][]variable{"list": all}, Annotations: map[string][]map[string]any{"list": {}},
+		Links: []map[string]any{{"title": "GPUs", "type": "dashboards", "tags": []string{"warpgauge"}, "asDropdown": true, "includeVars": true, "keepTime": true, "icon": "external link", "tooltip": "", "targetBlank": false}},
 	}}
 }
 
 // choice returns a variable with the values of a metric's label.
 func choice(name, label, of, metric string) variable {
 	return variable{
-		Name: name, Label: label, Type: "query", Datasource: prometheus, Refresh: 2, Sort: 3, Multi: true, IncludeAll: true, AllValue: ".*",
-		Current: &chosen{Text: []string{"All"}, Value: []string{"$__all"}},
-		Query:   variableQuery{Query: fmt.Sprintf("label_values(%s, %s)", metric, of), RefID: name},
+		"name": name, "label": label, "type": "query", "datasource": prometheus, "refresh": 2, "sort": 3, "multi": true, "includeAll": true, "allValue": ".*", // refreshed when the time range changes
+		"current": map[string][]string{"text": {"All"}, "value": {"$__all"}},
+		"query":   map[string]string{"query": fmt.Sprintf("label_values(%s, %s)", metric, of), "refId": name},
 	}
 }
 
@@ -53,9 +53,9 @@ func (b *builder) place(p *panel, w, h int) *panel {
 		b.feed()
 	}
 	p.ID = len(b.d.Panels) + 1
-	p.GridPos = gridPos{H: h, W: w, X: b.x, Y: b.y}
+	p.GridPos = map[string]int{"h": h, "w": w, "x": b.x, "y": b.y}
 	if p.FieldConfig.Overrides == nil {
-		p.FieldConfig.Overrides = []override{}
+		p.FieldConfig.Overrides = []map[string]any{}
 	}
 	b.x += w
 	b.h = max(b.h, h)
@@ -66,12 +66,12 @@ func (b *builder) place(p *panel, w, h int) *panel {
 // query is one expression of a panel and the legend of its series.
 type query struct{ legend, expr string }
 
-func targets(instant bool, format string, queries []query) (out []target) {
+func targets(instant bool, format string, queries []query) (out []map[string]any) {
 	for i, q := range queries {
-		out = append(out, target{
-			RefID: string(rune('A' + i)), Expr: bothGenerations(q.expr), LegendFormat: q.legend, Format: format,
-			Instant: instant, Range: !instant, Datasource: prometheus,
-		})
+		out = append(out, map[string]any{"refId": string(rune('A' + i)), "expr": bothGenerations(q.expr), "legendFormat": q.legend, "instant": instant, "range": !instant, "datasource": prometheus})
+		if format != "" {
+			out[i]["format"] = format
+		}
 	}
 	return out
 }
@@ -105,7 +105,7 @@ func (b *builder) stacked(title, description, unit string, queries ...query) *pa
 // limits draws thresholds as dashed lines.
 func (p *panel) limits(steps ...step) *panel {
 	p.FieldConfig.Defaults.Custom["thresholdsStyle"] = map[string]any{"mode": "dashed"}
-	p.FieldConfig.Defaults.Thresholds = &thresholds{Mode: "absolute", Steps: append([]step{{Color: "transparent"}}, steps...)}
+	p.FieldConfig.Defaults.Thresholds = map[string]any{"mode": "absolute", "steps": append([]step{{Color: "transparent"}}, steps...)}
 	return p
 }
 
@@ -122,7 +122,7 @@ func (b *builder) stat(w int, title, description, unit, expr string, steps ...st
 		},
 	}, w, 4)
 	p.FieldConfig.Defaults.Unit = unit
-	p.FieldConfig.Defaults.Thresholds = &thresholds{Mode: "absolute", Steps: append([]step{{Color: "green"}}, steps...)}
+	p.FieldConfig.Defaults.Thresholds = map[string]any{"mode": "absolute", "steps": append([]step{{Color: "green"}}, steps...)}
 	return p
 }
 

@@ -120,7 +120,7 @@ var (
 	job      = choice("job", "Job", "job", `warpgauge_build_info{cluster=~"$cluster"}`)
 	model    = choice("model", "Model", "modelName", `{`+temperatures+`, cluster=~"$cluster", job=~"$job"}`)
 	instance = choice("instance", "Node", "instance", `{`+temperatures+`, cluster=~"$cluster", job=~"$job"}`)
-	rateStep = variable{Name: "step", Label: "Step of rates", Type: "custom", Query: "30s,15s,5s,1s,1m"}
+	rateStep = variable{"name": "step", "label": "Step of rates", "type": "custom", "query": "30s,15s,5s,1s,1m"}
 	gpuIndex = choice("gpu", "GPU", "gpu", `{`+temperatures+`, `+ofNodes+`}`)
 )
 

@@ -5,18 +5,15 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 )
 
-//go:generate go run . -o ..
+//go:generate go run .
 
 func main() {
-	dir := flag.String("o", ".", "folder to write to")
-	flag.Parse()
-	if err := write(*dir); err != nil {
+	if err := write(".."); err != nil {
 		fmt.Fprintln(os.Stderr, "generate dashboards:", err)
 		os.Exit(1) //nolint:forbidigo // this is main
 	}

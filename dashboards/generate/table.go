@@ -45,10 +45,10 @@ func (b *builder) table(w int, title, description, unit, expr string, columns ..
 		sorted = append(sorted, map[string]any{"displayName": gpuColumn.title, "desc": false})
 	}
 	names, order, titles := []string{}, map[string]int{}, map[string]string{}
-	var overrides []override
+	var overrides []map[string]any
 	for i, c := range columns {
 		names, order[c.label], titles[c.label] = append(names, c.label), i, c.title
-		overrides = append(overrides, override{Matcher: map[string]string{"id": "byName", "options": c.title}, Properties: c.properties(names, unit)})
+		overrides = append(overrides, map[string]any{"matcher": map[string]string{"id": "byName", "options": c.title}, "properties": c.properties(names, unit)})
 	}
 	p := b.place(&panel{
 		Type: "table", Title: title, Description: description, Datasource: prometheus, Targets: targets(true, "table", []query{{"", expr}}),
@@ -64,9 +64,9 @@ func (b *builder) table(w int, title, description, unit, expr string, columns ..
 
 // coloured colours the numbers of a table by steps.
 func (p *panel) coloured(title string, steps ...step) *panel {
-	p.FieldConfig.Overrides = append(p.FieldConfig.Overrides, override{Matcher: map[string]string{"id": "byName", "options": title}, Properties: []property{
+	p.FieldConfig.Overrides = append(p.FieldConfig.Overrides, map[string]any{"matcher": map[string]string{"id": "byName", "options": title}, "properties": []property{
 		{ID: "custom.cellOptions", Value: map[string]string{"type": "color-text"}},
-		{ID: "thresholds", Value: &thresholds{Mode: "absolute", Steps: append([]step{{Color: "green"}}, steps...)}},
+		{ID: "thresholds", Value: map[string]any{"mode": "absolute", "steps": append([]step{{Color: "green"}}, steps...)}},
 	}})
 	return p
 }
@@ -99,9 +99,9 @@ func (c column) properties(names []string, unit string) (out []property) {
 const chosenElse = "${datasource:queryparam}&${cluster:queryparam}&${job:queryparam}&${__url_time_range}"
 
 func toNode(instance string) dataLink {
-	return dataLink{"Node", "/d/warpgauge-node?" + chosenElse + "&var-instance=" + instance}
+	return dataLink{"title": "Node", "url": "/d/warpgauge-node?" + chosenElse + "&var-instance=" + instance}
 }
 
 func toGPU(instance, gpu string) dataLink {
-	return dataLink{"GPU in depth", "/d/warpgauge-gpu?" + chosenElse + "&var-instance=" + instance + "&var-gpu=" + gpu}
+	return dataLink{"title": "GPU in depth", "url": "/d/warpgauge-gpu?" + chosenElse + "&var-instance=" + instance + "&var-gpu=" + gpu}
 }
