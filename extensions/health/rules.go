@@ -269,14 +269,13 @@ func (r Rules) find(name string) *Rule {
 	return nil
 }
 
-// Readings returns the readings that the rules need in addition to a list: those of GPUs, and of switches if the list has
-// switches, and health watches if they are wanted. Without an interval of their own they have the interval every.
-func (r Rules) Readings(list field.List, every time.Duration, watches bool) (out []field.Reading) {
-	switches := slices.ContainsFunc(list.Fields, func(f field.Field) bool { return f.Desc.Level == field.Switch })
+// Readings returns the readings of GPUs and switches that the rules need, with health watches if they are wanted. Without an
+// interval of their own they have the interval every.
+func (r Rules) Readings(every time.Duration, watches bool) (out []field.Reading) {
 	seen := map[field.ID]bool{field.GPUHealth: !watches}
 	add := func(id field.ID) {
 		d, known := field.ByID(id)
-		if id == 0 || !known || seen[id] || d.Level != field.GPU && !(switches && d.Level == field.Switch) { // 0: no Limit
+		if id == 0 || !known || seen[id] || d.Level != field.GPU && d.Level != field.Switch { // 0: no Limit
 			return
 		}
 		seen[id] = true
