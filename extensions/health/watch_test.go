@@ -63,7 +63,8 @@ func TestStatesAreDCGMs(t *testing.T) {
 			}
 		}
 	}
-	results["170 1"] = "warn" // Fabric Manager's guide: registration may take minutes
+	const notStarted = "170 1" // has a rule by Fabric Manager's guide: registration may take minutes
+	results[notStarted] = "warn"
 	for _, r := range Table() {
 		for at, result := range results {
 			words, s := strings.Fields(at), field.ConditionState{}
@@ -76,7 +77,7 @@ func TestStatesAreDCGMs(t *testing.T) {
 				r.Evaluate(&s, 0, start)
 			}
 			unwell, same := r.Evaluate(&s, v, start.Add(time.Minute)) == field.Unwell, result == map[events.State]string{events.Failed: "fail", events.Degraded: "warn"}[r.State]
-			if seen++; unwell && !same || !unwell && same && r.Source == linkDCGM {
+			if seen++; unwell && !same || !unwell && same && r.Source == linkDCGM && at != notStarted {
 				t.Errorf("%s, %v: unwell is %v if reading %s, DCGM's result %s", r.Name, r.State, unwell, at, result)
 			}
 		}
