@@ -87,6 +87,7 @@ func New(pages Pages, o Options) *Server {
 	s.stats.register(o.Registerer, s.conns)
 	if o.WebConfigFile != "" {
 		s.logins = newLogins(o.Registerer, s.log)
+		s.logins.restore(o.Store)
 	}
 
 	s.handle("GET /metrics", "/metrics", s.serveMetrics)
