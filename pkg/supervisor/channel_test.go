@@ -443,7 +443,6 @@ func TestCostOfLargestView(t *testing.T) {
 	}
 	s.Absent = slices.Repeat([]collector.Absence{{}}, maxColumns)
 	text := testkit.Get(json.Marshal(message{View: viewMessage{s}}))(t)
-	s = sourceMessage{}
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
