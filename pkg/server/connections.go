@@ -181,7 +181,8 @@ func (c *connections) tally(v *connection, n int) {
 // evictLocked evicts one connection if there are too many, or too many without a request from the newest's address. A client
 // whose idle connection goes opens another one for its next scrape.
 func (c *connections) evictLocked(newest net.Conn, now time.Time) {
-	from := c.open[newest].host
+	goes := c.open[newest]
+	from := goes.host
 	if c.total <= c.limit && from.unasked <= c.silent {
 		return
 	}
@@ -198,19 +199,18 @@ func (c *connections) evictLocked(newest net.Conn, now time.Time) {
 			rank = min(rank, slow)
 		}
 		if rank >= known {
-			newer = c.open[victim].first.Compare(v.first)
+			newer = goes.first.Compare(v.first)
 		}
-		if cmp.Or(rank-lowest, most-share, newer, cmp.Compare(v.changed, c.open[victim].changed)) < 0 {
-			victim, lowest, most = conn, rank, share
+		if cmp.Or(rank-lowest, most-share, newer, cmp.Compare(v.changed, goes.changed)) < 0 {
+			victim, goes, lowest, most = conn, v, rank, share
 		}
 	}
-	v := c.open[victim]
-	v.evicted = true
-	c.tally(v, -1)
+	goes.evicted = true
+	c.tally(goes, -1)
 	end(victim)
 	c.evicted.Inc()
 	c.warn.Do(func() {
-		c.log.Warn("closing connections to make room for new ones", zap.Int("limit", c.limit), zap.Stringer("address", v.address.Addr()))
+		c.log.Warn("closing connections to make room for new ones", zap.Int("limit", c.limit), zap.Stringer("address", goes.address.Addr()))
 	})
 }
 
