@@ -11,6 +11,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -21,10 +22,13 @@ import (
 
 	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/collector/collectortest"
+	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/view"
+	"warpgauge/pkg/view/viewtest"
 )
 
 // pair holds both ends of a control channel.
@@ -425,6 +429,37 @@ func TestLargestView(t *testing.T) {
 	if err := json.Unmarshal(text, &got); err != nil || !slices.Equal(got.View[0].Absent, s.Absent) || got.View.validate() != nil {
 		t.Errorf("the view arrives changed: %v, %v", err, got.View.validate())
 	}
+}
+
+// TestCostOfLargestView: what a view and its pages keep in memory.
+func TestCostOfLargestView(t *testing.T) {
+	list := collectortest.Gauges(t, "DCGM_FI_DEV_GPU_TEMP")
+	s := sourceMessage{Rows: 16, Source: view.Source{Interval: time.Second, Explanations: exampleView()[0].Explanations, Devices: []collector.Device{{ID: "a", Level: field.GPU}}}}
+	column := func(i int) collector.Column {
+		return collector.Column{Field: list.Fields[0].Desc.ID, Labels: []collector.Label{{Name: "a", Value: strconv.Itoa(i)}}}
+	}
+	for i := range (maxPage - 2*deviceBytes) / (seriesBytes + textsOf(s.Devices[0]) + textsOf(column(10_000).Labels)) {
+		s.Columns = append(s.Columns, column(i))
+	}
+	s.Absent = slices.Repeat([]collector.Absence{{}}, maxColumns)
+	text := testkit.Get(json.Marshal(message{View: viewMessage{s}}))(t)
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	var m message
+	testkit.Must(t, errors.Join(countElements(text), json.Unmarshal(text, &m)))
+	testkit.Must(t, m.View.validate())
+	feed := viewtest.Simple(list, m.View[0].Devices, m.View[0].Columns)
+	feed.Tick(time.Now())
+	pages := exposition.New(viewtest.Board(1, feed), exposition.Options{StaleAfter: time.Hour})
+	for i, accept := range []string{"text/plain", "application/openmetrics-text", "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited"} {
+		page, _, _ := pages.Negotiated(accept, []string{"gzip", ""}[min(i, 1)])
+		testkit.ErrorIf(t, len(page) < len(text)/50, "a page of %d bytes for %s", len(page), accept)
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	testkit.AtMost(t, "memory", 64<<20, int64(after.HeapAlloc)-int64(before.HeapAlloc)+int64(len(text)))
+	runtime.KeepAlive([]any{m, pages, feed})
 }
 
 // TestCostOfMessages: the elements of a message take little memory, however short they are and however their names are written.
