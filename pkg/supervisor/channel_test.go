@@ -110,14 +110,10 @@ func TestMessages(t *testing.T) {
 	must(t, <-read)
 
 	sources := c.sources()
-	if len(sources) != 2 {
-		t.Fatalf("%d sources, want 2", len(sources))
-	}
+	testkit.FatalIf(t, len(sources) != 2, "%d sources, want 2", len(sources))
 	for i, want := range sent {
 		got := *sources[i]
-		if got.Collector != "toy" || got.Ring.Rows() != want.Rows || len(got.Fields.Fields) != 1 {
-			t.Errorf("source %d is %+v", i, got)
-		}
+		testkit.ErrorIf(t, got.Collector != "toy" || got.Ring.Rows() != want.Rows || len(got.Fields.Fields) != 1, "source %d is %+v", i, got)
 		got.Collector, got.Ring, got.Fields = "", nil, field.List{}
 		testkit.Equal(t, fmt.Sprintf("source %d (-sent +received)", i), want.Source, got)
 	}
@@ -133,9 +129,8 @@ func TestMessages(t *testing.T) {
 		t.Errorf("states %+v, want the second lost and the third not sampled", all)
 	}
 	testkit.Equal(t, "costs (-sent +received)", costs(), c.costs())
-	if why := c.ended(); why.reason != ReasonOutdated || why.cause != session.CauseOutdated || why.text != "?driver" {
-		t.Errorf("the end is %+v", why)
-	}
+	why := c.ended()
+	testkit.ErrorIf(t, why.reason != ReasonOutdated || why.cause != session.CauseOutdated || why.text != "?driver", "the end is %+v", why)
 }
 
 // costs are example costs of a child's session.
@@ -159,9 +154,8 @@ func TestViewsThatAreRefused(t *testing.T) {
 	f := func(what string, change func(m viewMessage) viewMessage) {
 		t.Helper()
 		m := change(exampleView())
-		if err := m.validate(); err == nil {
-			t.Errorf("a view with %s is accepted", what)
-		}
+		err := m.validate()
+		testkit.ErrorIf(t, err == nil, "a view with %s is accepted", what)
 	}
 	f("no sources", func(viewMessage) viewMessage { return nil })
 	f("a device with a long name", func(m viewMessage) viewMessage { m[0].Devices[0].Model = strings.Repeat("x", maxTexts); return m })
@@ -223,9 +217,8 @@ func TestHostileMessages(t *testing.T) {
 			region := memory(t, exampleView())
 			must(t, send(&sender{conn: conn}, region))
 			must(t, conn.CloseWrite())
-			if err := <-read; !errors.Is(err, errChannel) || !strings.Contains(err.Error(), want) {
-				t.Errorf("read: %v, want an error with %q", err, want)
-			}
+			err := <-read
+			testkit.ErrorIf(t, !errors.Is(err, errChannel) || !strings.Contains(err.Error(), want), "read: %v, want an error with %q", err, want)
 			c.conn.close()
 			_, _ = conn.Close(), region.CloseFD()
 			testkit.AtMost(t, "open descriptors", before, descriptors(t))
@@ -367,18 +360,12 @@ func FuzzReceiver(f *testing.F) {
 			_ = conn.Close()
 		}()
 		err := c.receiveMessages()
-		if err != nil && !errors.Is(err, errChannel) {
-			t.Errorf("read: %v", err)
-		}
+		testkit.ErrorIf(t, err != nil && !errors.Is(err, errChannel), "read: %v", err)
 		c.conn.close()
 		all := c.states()
-		if len(all) > maxDevices || deviceCount(c.sources()) != len(all) {
-			t.Errorf("%d devices", len(all))
-		}
+		testkit.ErrorIf(t, len(all) > maxDevices || deviceCount(c.sources()) != len(all), "%d devices", len(all))
 		for _, d := range all {
-			if d.State > session.LastState || !isCause(d.Cause) || len(d.Reason) > maxText {
-				t.Errorf("%+v", d)
-			}
+			testkit.ErrorIf(t, d.State > session.LastState || !isCause(d.Cause) || len(d.Reason) > maxText, "%+v", d)
 		}
 		if costs := c.costs(); costs != nil {
 			registry := prometheus.NewRegistry()
@@ -400,9 +387,8 @@ func TestStatesOfMostDevicesFit(t *testing.T) {
 		all[i] = session.DeviceStatus{State: session.Stalled, Cause: session.CauseFrozen, Reason: strings.Repeat("\x01", 2*maxText)}
 	}
 	text, err := json.Marshal(message{States: statesOf(all)})
-	if commas := bytes.Count(text, []byte{','}); err != nil || len(text) > maxReport || commas > maxCommas {
-		t.Errorf("a message of %d bytes and %d elements, %v", len(text), commas, err)
-	}
+	commas := bytes.Count(text, []byte{','})
+	testkit.ErrorIf(t, err != nil || len(text) > maxReport || commas > maxCommas, "a message of %d bytes and %d elements, %v", len(text), commas, err)
 	many := &message{States: &statesMessage{Devices: make([]deviceMessage, maxCommas/3)}}
 	testkit.Has(t, "sending too many elements", fmt.Sprint(new(sender).send(many, -1)), "elements: at most")
 }
@@ -422,9 +408,8 @@ func TestLargestView(t *testing.T) {
 		s.Absent = append(s.Absent, collector.Absence{Device: i % len(s.Devices), Field: math.MaxUint16, Explanation: uint16(i % 2)})
 	}
 	text, err := json.Marshal(message{View: viewMessage{s}})
-	if commas := bytes.Count(text, []byte{','}); err != nil || len(text) > maxMessage || commas > maxCommas {
-		t.Errorf("a message of %d bytes and %d elements, %v", len(text), commas, err)
-	}
+	commas := bytes.Count(text, []byte{','})
+	testkit.ErrorIf(t, err != nil || len(text) > maxMessage || commas > maxCommas, "a message of %d bytes and %d elements, %v", len(text), commas, err)
 	var got message
 	if err := json.Unmarshal(text, &got); err != nil || !slices.Equal(got.View[0].Absent, s.Absent) || got.View.validate() != nil {
 		t.Errorf("the view arrives changed: %v, %v", err, got.View.validate())
