@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -89,22 +88,20 @@ func TestTopOnce(t *testing.T) {
 	}
 }
 
-// accounting starts an exporter that knows owners and answers 404 for others. nil: it keeps no accounts.
+// accounting starts an exporter that keeps these accounts, or none.
 func accounting(t *testing.T, known ...report.Report) (url string) {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		id, one := strings.CutPrefix(r.URL.Path, "/api/v1/owners/")
-		i := slices.IndexFunc(known, func(r report.Report) bool { return r.ID == id || strings.HasPrefix(r.ID, id+":") })
-		var answer any = map[string]any{"owners": known}
-		if one && i >= 0 {
-			answer = known[i]
+		id, _ := strings.CutPrefix(r.URL.Path, "/api/v1/owners")
+		for i := range known {
+			if id == "" || strings.HasPrefix("/"+known[i].ID, id) {
+				_ = json.NewEncoder(w).Encode(known[i]) // the client reports errors
+				return
+			}
 		}
-		if known == nil || one && i < 0 {
-			w.Header().Set("Content-Type", "application/problem+json")
-			w.WriteHeader(http.StatusNotFound)
-			answer = apiv1.Problem{Title: "Not Found"}
-		}
-		_ = json.NewEncoder(w).Encode(answer) // the client reports errors
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = w.Write([]byte(`{"title": "Not Found"}`))
 	}))
 	t.Cleanup(s.Close)
 	return "--url=" + s.URL
@@ -127,9 +124,7 @@ func TestJob(t *testing.T) {
 	o = execute(t, "job", a, off, "--url=127.0.0.1:1", "job:1234")
 	o.Want(t, 1, "job 1234 on a: 1 GPU", "warpctl: exporter at "+off[6:]+": it keeps no accounts: start it with --accounts\n", "\nno exporter answers at http://127.0.0.1:1: connection refused\n")
 	execute(t, "job", b, "--output=json", "9").Want(t, 1, "no exporter that answers knows job:9")
-	lying := accounting(t, owner("job:12:3\x1b[2J", "a", 0))
-	o = execute(t, "job", lying, "job:12")
-	o.Want(t, 1, `it reports "job:12:3\x1b[2J" instead of "job:12"`)
+	execute(t, "job", accounting(t, owner("job:12:3\x1b[2J", "a", 0)), "job:12").Want(t, 1, `it reports "job:12:3\x1b[2J" instead of "job:12"`)
 	execute(t, "job", a).Want(t, 1, "job takes one ID")
 }
 

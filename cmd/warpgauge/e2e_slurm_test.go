@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -13,10 +14,12 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"warpgauge/extensions/accounts/report"
 	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/internal/testkit/programtest"
@@ -48,15 +51,14 @@ func TestE2ESlurm(t *testing.T) {
 	s.run(t, "scontrol", "requeuehold", second)
 	e.wantJobs(t, "one ended, the other was requeued", nil)
 	s.run(t, "scancel", second)
-	if left, err := filepath.Glob(filepath.Join(s.jobs, "[0-9]*")); err != nil || len(left) > 0 {
-		t.Errorf("files left: %q %v", left, err)
-	}
+	testkit.Equal(t, "files left", []string(nil), testkit.Get(filepath.Glob(filepath.Join(s.jobs, "[0-9]*")))(t))
 	e.await(t, "a healthy mapping", is(1, "warpgauge_mapping_up", "mapping", "hpc_jobs"))
 
 	lost := newTrouble(t)
 	spec := faults(t, lost.fault("device: 2, kind: lost"))
 	e = s.healthy(t, exe, spec)
 	s.checked(t, "all GPUs are healthy", "IDLE", "")
+	s.reports(t, e)
 	lost.begin(t)
 	const reason = "warpgauge: GPU 2 lost: reboot"
 	s.awaitDrain(t)
@@ -72,16 +74,41 @@ func TestE2ESlurm(t *testing.T) {
 // healthy starts an exporter in Slurm's network and waits until warpgauge health finds all GPUs healthy.
 func (s *slurm) healthy(t *testing.T, exe, spec string) *exporter {
 	t.Helper()
-	e := serveBy(t, []string{"nsenter", "--target", s.pid, "--net", "--", exe}, spec, "--collect-interval=100", "--health-directory=")
+	e := serveBy(t, []string{"nsenter", "--target", s.pid, "--net", "--", exe}, spec, "--collect-interval=100", "--health-directory=", "--accounts", "--hpc-job-mapping-dir="+s.jobs)
 	s.set(t, "WARPGAUGE_HEALTH_FLAGS=--url="+e.url)
 	eventually.OK(t, "healthy GPUs", func() error {
-		text, err := s.try(t, exe, "health", "--url="+e.url)
-		if err != nil {
-			err = fmt.Errorf("%w: %s", err, text)
-		}
+		_, err := s.try(t, exe, "health", "--url="+e.url)
 		return err
 	})
 	return e
+}
+
+// reports expects a file and a comment about a job that has ended.
+func (s *slurm) reports(t *testing.T, e *exporter) {
+	t.Helper()
+	ctl := buildControl(t)
+	for name, text := range map[string]string{"sacct": "", "sacctmgr": `echo "$*" >` + s.dir + "/comment"} { // there is no slurmdbd
+		testkit.Must(t, os.WriteFile(filepath.Join(s.dir, name), []byte("#!/bin/sh\n"+text+"\n"), 0o755))
+	}
+	s.set(t, "SLURM_CONF="+s.dir+"/slurm.conf\nPATH="+s.dir+":$PATH\nWARPGAUGE_REPORT_WAIT=60\nWARPGAUGE_ADMIN_COMMENT=1\nWARPGAUGE_CTL="+ctl+"\nWARPGAUGE_REPORT_DIR="+s.dir+"\nWARPGAUGE_REPORT_FLAGS=--url="+e.url+"\nWARPGAUGE_NODE_URL="+e.url)
+	id := s.submit(t, "--gres=gpu:2")
+	eventually.True(t, "a watt-hour of the job", func() bool {
+		text, _ := s.try(t, ctl, "job", id, "--url="+e.url) // it is not known at first
+		return strings.Contains(text, " Wh")
+	})
+	write(t, filepath.Join(s.dir, "out", id+".end"), "")
+	var r report.Report
+	eventually.OK(t, "the report", func() error {
+		text, err := os.ReadFile(filepath.Join(s.dir, id+".node1.json"))
+		return errors.Join(err, json.Unmarshal(text, &r))
+	})
+	if r.GPUs != 2 || r.Left == nil || r.Total.Energy < 3600 || r.Total.GPUSeconds <= r.Seconds(time.Now()) || r.Judgement == "" {
+		t.Errorf("report %+v", r)
+	}
+	eventually.True(t, "the comment", func() bool {
+		text, _ := os.ReadFile(filepath.Join(s.dir, "comment")) // it is not there at first
+		return string(text) == "-i update job where jobid="+id+" set AdminComment=warpgauge: "+r.Judgement+"\n"
+	})
 }
 
 // wantJobs waits until the page has the jobs of each GPU. A GPU must have one series per job, or one without a job.
@@ -156,12 +183,9 @@ func startSlurm(t *testing.T, health string) *slurm {
 	eventually.OK(t, "the node to be idle", func() error {
 		out, err := s.try(t, "sinfo", "-h", "-o", "%t")
 		if err == nil && strings.TrimSpace(out) != "idle" {
-			err = errors.New("not idle")
+			err = errors.New(out)
 		}
-		if err != nil {
-			return fmt.Errorf("sinfo: %w: %s", err, out)
-		}
-		return nil
+		return err
 	})
 	return s
 }
@@ -182,16 +206,15 @@ func (s *slurm) try(t *testing.T, command ...string) (string, error) {
 	cmd.Env = append(cleanEnvironment(), "SLURM_CONF="+filepath.Join(s.dir, "slurm.conf"), "WARPGAUGE_SLURM_CONFIG="+filepath.Join(s.dir, "settings"))
 	cmd.Dir = "/"
 	out, err := cmd.CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("%q: %w: %s", command, err, out)
+	}
 	return string(out), err
 }
 
 func (s *slurm) run(t *testing.T, command ...string) string {
 	t.Helper()
-	out, err := s.try(t, command...)
-	if err != nil {
-		t.Fatalf("%q: %v: %s", command, err, out)
-	}
-	return strings.TrimSpace(out)
+	return strings.TrimSpace(testkit.Get(s.try(t, command...))(t))
 }
 
 // submit starts a job that lasts until end or its cancellation.
@@ -205,10 +228,7 @@ func (s *slurm) submit(t *testing.T, resources ...string) (id string) {
 func (s *slurm) checked(t *testing.T, when, state, reason string) {
 	t.Helper()
 	lines := func() int {
-		text, err := os.ReadFile(filepath.Join(s.dir, "checks"))
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			t.Fatal(err)
-		}
+		text, _ := os.ReadFile(filepath.Join(s.dir, "checks")) // it is not there at first
 		return strings.Count(string(text), "\n")
 	}
 	begin := lines() // one may be running: the second end from now belongs to a later start

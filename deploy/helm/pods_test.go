@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"warpgauge/etc"
+	"warpgauge/extensions/accounts"
 	"warpgauge/extensions/amd"
 	health "warpgauge/extensions/health/extension"
 	"warpgauge/extensions/live"
@@ -333,7 +334,7 @@ func TestTheExporterTakesTheFlags(t *testing.T) {
 func parse(t *testing.T, args []string) (*config.Config, error) {
 	t.Helper()
 	set := config.NewSet(func(string) (string, bool) { return "", false })
-	for _, e := range []interface{ Flags(*config.Set) }{live.New(), recorder.New(), health.New(), remote.NewExtension(), new(amd.Extension)} {
+	for _, e := range []interface{ Flags(*config.Set) }{live.New(), recorder.New(), health.New(), remote.NewExtension(), new(amd.Extension), accounts.NewExtension()} {
 		e.Flags(set)
 	}
 	var rest []string

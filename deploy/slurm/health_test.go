@@ -42,8 +42,7 @@ func TestHealthCheck(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t)
-			script := testkit.Get(filepath.Abs("warpgauge-health"))(t)
-			n.script = script
+			n.script = testkit.Get(filepath.Abs("warpgauge-health"))(t)
 			n.set("WARPGAUGE_HEALTH_TIMEOUT=0") // one second is added
 			n.set("WARPGAUGE_HEALTH_FLAGS='--token-file=/t --ca-file=/ca'")
 			n.program("warpgauge", `printf '%s\n' "$*" >>"`+n.root+`/asked"; `+tt.health)
@@ -55,16 +54,12 @@ func TestHealthCheck(t *testing.T) {
 				update = "echo 'Invalid user'; exit 1"
 			}
 			n.program("scontrol", `if [ "$1" = update ]; then printf '%s\n' "$*" >>"`+n.root+`/update"; `+update+`; fi; `+show)
-			if code, text := n.run(nil, "SLURMD_NODENAME=n1"); code != 0 {
-				t.Errorf("exit code %d: %s", code, text)
-			}
+			code, text := n.run(nil, "SLURMD_NODENAME=n1")
+			testkit.Equal(t, "exit code: "+text, 0, code)
 			testkit.Equal(t, "scontrol", tt.want, n.text("update"))
-			if got := n.text("log"); !strings.Contains(got, tt.log) || tt.log == "" && got != "" {
-				t.Errorf("log %q, want %q", got, tt.log)
-			}
-			if got, want := n.text("asked"), "health --output=line --timeout=0s --token-file=/t --ca-file=/ca"; got != want {
-				t.Errorf("warpgauge %q, want %q", got, want)
-			}
+			got := n.text("log")
+			testkit.ErrorIf(t, !strings.Contains(got, tt.log) || tt.log == "" && got != "", "log %q, want %q", got, tt.log)
+			testkit.Equal(t, "warpgauge", "health --output=line --timeout=0s --token-file=/t --ca-file=/ca", n.text("asked"))
 		})
 	}
 }

@@ -5,12 +5,12 @@ package slurm
 import (
 	"bytes"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"warpgauge/internal/testkit"
@@ -30,8 +30,7 @@ type node struct {
 func newNode(t *testing.T) *node {
 	t.Helper()
 	programtest.Find(t, "bash")
-	script := testkit.Get(filepath.Abs("warpgauge-jobs"))(t)
-	n := &node{t: t, root: t.TempDir(), script: script}
+	n := &node{t: t, root: t.TempDir(), script: testkit.Get(filepath.Abs("warpgauge-jobs"))(t)}
 	n.file("proc/sys/kernel/random/boot_id", "boot-1\n")
 	n.file("config", fmt.Sprintf("WARPGAUGE_JOB_DIR=%[1]s/jobs\nWARPGAUGE_GPU_MAP=%[1]s/run/map\nWARPGAUGE_GPU_TABLE=%[1]s/table\nPATH=%[1]s/bin:$PATH\n", n.root))
 	n.program("logger", `printf '%s\n' "$*" >>"`+n.root+`/log"`)
@@ -71,13 +70,11 @@ func (n *node) run(args []string, env ...string) (code int, stderr string) {
 	cmd.Dir = "/"
 	var out, err bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &err
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	_ = cmd.Run()
-	if out.Len() > 0 {
-		n.t.Errorf("%v: standard output %q, which Slurm would read", args, out.String())
-	}
-	if strings.Contains(err.String(), "unbound variable") || strings.Contains(err.String(), "syntax error") || strings.Contains(err.String(), "command not found") {
-		n.t.Errorf("%v %v: %s", args, env, err.String())
-	}
+	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // as slurmd does, when the script has ended
+	testkit.Equal(n.t, fmt.Sprintf("%v: standard output, which Slurm would read", args), "", out.String())
+	testkit.Lacks(n.t, fmt.Sprint(args, env), err.String(), "unbound variable", "syntax error", "command not found")
 	return cmd.ProcessState.ExitCode(), err.String()
 }
 
@@ -85,9 +82,7 @@ func (n *node) run(args []string, env ...string) (code int, stderr string) {
 func (n *node) hook(context, job string, more ...string) string {
 	n.t.Helper()
 	code, text := n.run(nil, append([]string{"SLURM_SCRIPT_CONTEXT=" + context, "SLURM_JOB_ID=" + job}, more...)...)
-	if code != 0 {
-		n.t.Errorf("%s of job %s: exit code %d: %s", context, job, code, text)
-	}
+	testkit.Equal(n.t, context+" of job "+job+": exit code: "+text, 0, code)
 	return text
 }
 
@@ -108,26 +103,15 @@ func (n *node) epilog(job string, more ...string) string {
 func (n *node) jobs() map[string]string {
 	n.t.Helper()
 	out := map[string]string{}
-	entries, err := os.ReadDir(filepath.Join(n.root, "jobs"))
-	if err != nil {
-		return out
-	}
+	entries, _ := os.ReadDir(filepath.Join(n.root, "jobs")) // there may be none
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), ".") {
-			if strings.HasSuffix(e.Name(), ".tmp") {
-				n.t.Errorf("%s was left behind", e.Name())
-			}
+			testkit.Equal(n.t, "left behind: "+e.Name(), false, strings.HasSuffix(e.Name(), ".tmp"))
 			continue
 		}
-		text, err := os.ReadFile(filepath.Join(n.root, "jobs", e.Name()))
-		must(n.t, err)
-		if !strings.HasSuffix(string(text), "\n") {
-			n.t.Errorf("%s ends without an end of line: %q", e.Name(), text)
-		}
-		info := testkit.Get(e.Info())(n.t)
-		if info.Mode().Perm() != 0o644 {
-			n.t.Errorf("%s has mode %v, which the exporter may not read", e.Name(), info.Mode())
-		}
+		text := testkit.Get(os.ReadFile(filepath.Join(n.root, "jobs", e.Name())))(n.t)
+		testkit.Equal(n.t, "the end of "+e.Name(), "\n", string(text[max(len(text)-1, 0):]))
+		testkit.Equal(n.t, "mode of "+e.Name()+", which the exporter must be able to read", os.FileMode(0o644), testkit.Get(e.Info())(n.t).Mode().Perm())
 		out[e.Name()] = strings.Join(strings.Fields(string(text)), " ")
 	}
 	return out
@@ -168,8 +152,7 @@ func TestAbout(t *testing.T) {
 	about := func(when string, want ...string) {
 		t.Helper()
 		var got []string
-		paths := testkit.Get(filepath.Glob(filepath.Join(n.root, "jobs", ".job-*")))(t)
-		for _, p := range paths {
+		for _, p := range testkit.Get(filepath.Glob(filepath.Join(n.root, "jobs", ".job-*")))(t) {
 			text := testkit.Get(os.ReadFile(p))(t)
 			got = append(got, filepath.Base(p)+": "+strings.Join(strings.Fields(string(text)), " "))
 		}
@@ -252,10 +235,7 @@ func TestArrays(t *testing.T) {
 		n.epilog(job)
 	}
 	n.want("ended", map[string]string{})
-	left, err := filepath.Glob(filepath.Join(n.root, "jobs", ".id-*"))
-	if err != nil || len(left) > 0 {
-		t.Errorf("left behind: %q %v", left, err)
-	}
+	testkit.Equal(t, "left behind", []string(nil), testkit.Get(filepath.Glob(filepath.Join(n.root, "jobs", ".id-*")))(t))
 }
 
 // TestNeverFailsAJob: after any error the script logs it and the job runs, unless strict mode is on.
@@ -283,10 +263,7 @@ func TestNeverFailsAJob(t *testing.T) {
 			if code != 0 || !strings.Contains(text, tt.says) {
 				t.Errorf("exit code %d, want 0, and %q: %s", code, tt.says, text)
 			}
-			logged, _ := os.ReadFile(filepath.Join(n.root, "log"))
-			if !strings.Contains(string(logged), tt.says) {
-				t.Errorf("%q was not logged: %s", tt.says, logged)
-			}
+			testkit.Has(t, "log", n.text("log"), tt.says)
 			n.set("WARPGAUGE_STRICT=1")
 			if code, _ := n.run(nil, env...); code != 1 {
 				t.Errorf("exit code %d in strict mode, want 1", code)
@@ -314,37 +291,33 @@ func TestReport(t *testing.T) {
 	must(t, os.Mkdir(n.root+"/reports", 0o700))
 	n.set("WARPGAUGE_REPORT_DIR=" + n.root + "/reports\nWARPGAUGE_REPORT_FLAGS=--url=http://x")
 	n.program("warpctl", `cd `+n.root+`; echo "$*" >>asked; until [[ -e ended ]]; do sleep 0.1; done; [[ $(wc -l <asked) == 1 ]] && exit 1; printf '{\n  "left": "x"\n}\n'`)
+	n.program("setsid", `(sleep 0.3; PATH=${PATH#*:} exec setsid "${@:2}") &`) // a machine that is slow between fork and setsid
 	n.prolog("17", "0")
 	n.epilog("17", fmt.Sprint("SLURM_JOB_UID=", os.Getuid()), "SLURMD_NODENAME=node7")
 	n.epilog("18") // without GPUs
 	n.file("ended", "")
-	eventually.True(t, "the report", func() bool {
-		text, _ := os.ReadFile(n.root + "/reports/17.node7.json")
-		return string(text) == "{\n  \"left\": \"x\"\n}\n"
-	})
+	eventually.True(t, "the report", func() bool { return n.text("reports/17.node7.json") == "{\n  \"left\": \"x\"\n}" })
 	testkit.Equal(t, "its mode", os.FileMode(0o400), testkit.Get(os.Stat(n.root+"/reports/17.node7.json"))(t).Mode())
-	testkit.Equal(t, "calls", strings.Repeat("job job:17 --output=json --url=http://x\n", 2), string(testkit.Get(os.ReadFile(n.root+"/asked"))(t)))
+	testkit.Equal(t, "calls", strings.Repeat("\njob job:17 --output=json --url=http://x", 2), "\n"+n.text("asked"))
 }
 
 // TestAdminComment: on the head node the judgement becomes the AdminComment of a job with GPUs, unless it has another one.
 func TestAdminComment(t *testing.T) {
+	const wrote = "-i update job where jobid=7_3 set AdminComment=warpgauge: All well."
 	for _, c := range []struct{ record, sacct, want string }{
-		{"TresPerNode=gres:gpu:1", "exit 1", "update JobId=7_3 AdminComment=warpgauge: All well."},
-		{"TRES=cpu=1,gres/gpu=1 AdminComment=warpgauge: x", "exit 1", "update JobId=7_3 AdminComment=warpgauge: All well."},
-		{"TRES=cpu=1,gres/gpu=1 AdminComment=JS1:H4sI", "exit 1", ""},
-		{"TresPerNode=gres:gpu:1", "echo", "-i update job where jobid=7_3 set AdminComment=warpgauge: All well."},
-		{"TresPerNode=gres:gpu:1", "echo JS1:Short", ""},
-		{"TRES=cpu=1", "echo", ""},
+		{"TresPerNode=gres:gpu:1", "", wrote},
+		{"TRES=cpu=1,gres/gpu=1", "warpgauge: x", wrote},
+		{"TresPerJob=gres:shard:1", "JS1:H4sI", ""},
+		{"TRES=cpu=1", "", ""},
 	} {
 		n := newNode(t)
-		n.set("WARPGAUGE_ADMIN_COMMENT=1\nWARPGAUGE_JOB_ID=array")
-		n.program("sacct", c.sacct)
-		n.program("sacctmgr", "echo $* >"+n.root+"/wrote")
-		n.program("scontrol", `case "$*" in "-o show job 7_3") echo "JobId=9 `+c.record+`";; "show hostnames n[1-2]") echo n1 n2;; *) echo $* >`+n.root+`/wrote; esac`)
+		n.set("WARPGAUGE_JOB_ID=array")
+		n.program("sacct", `[[ "$*" == "-X -n -P -j 7_3 -o AdminComment" ]] && echo "`+c.sacct+`"`)
+		n.program("sacctmgr", `cd `+n.root+`; [[ -e early ]] && echo $* >wrote; echo >early; [[ -e wrote ]]`)
+		n.program("scontrol", `case "$*" in "-o show job 7_3") echo "JobId=9 `+c.record+`";; "show hostnames n[1-2]") echo n1 n2;; *) exit 1; esac`)
 		n.program("warpctl", `[[ "$1 $2" == "job job:7_3" && $(<${4#*=}) == $'http://n1:9400\nhttp://n2:9400' ]] && printf '{\n  "left": "x",\n  "judgement": "All well."\n}'`)
-		n.hook("epilog_slurmctld", "9", "SLURM_ARRAY_JOB_ID=7", "SLURM_ARRAY_TASK_ID=3", "SLURM_JOB_NODELIST=n[1-2]")
-		wrote, _ := os.ReadFile(n.root + "/wrote") // there may be nothing to write
-		testkit.Equal(t, c.record+", "+c.sacct, c.want, strings.TrimSpace(string(wrote)))
+		n.run([]string{"comment"}, "SLURM_JOB_ID=9", "SLURM_ARRAY_JOB_ID=7", "SLURM_ARRAY_TASK_ID=3", "SLURM_JOB_NODELIST=n[1-2]")
+		testkit.Equal(t, c.record+", "+c.sacct, c.want, n.text("wrote"))
 	}
 }
 
@@ -436,22 +409,18 @@ func TestMapIsMadeOnce(t *testing.T) {
 	n.prolog("17", "0", env)
 	n.slurmd("gpu Type=a Count=2 Index=0 ID=7696487 File=/dev/nvidia[6-7]")
 	n.prolog("18", "1", env)
-	want := map[string]string{"2": "17", "3": "18"}
-	n.want("once", want)
+	n.want("once", map[string]string{"2": "17", "3": "18"})
 	made := testkit.Get(os.Stat(filepath.Join(n.root, "run/map")))(t)
 	later := made.ModTime().Add(1e9)
 	n.file("etc/gres.conf", "")
 	must(t, os.Chtimes(filepath.Join(n.root, "etc/gres.conf"), later, later))
 	n.prolog("19", "0", env)
-	want = maps.Clone(want)
-	want["6"] = "19"
-	n.want("again", want)
+	n.want("again", map[string]string{"2": "17", "3": "18", "6": "19"})
 	n.program("slurmd", "exit 1")
 	if code, _ := n.run([]string{"map"}, env); code != 1 {
 		t.Errorf("map: exit code %d although slurmd -G fails, want 1", code)
 	}
 	n.epilog("19")
 	n.prolog("20", "1", env)
-	want = map[string]string{"2": "17", "3": "18", "7": "20"}
-	n.want("the last map stays", want)
+	n.want("the last map stays", map[string]string{"2": "17", "3": "18", "7": "20"})
 }

@@ -45,7 +45,7 @@ var _ interface {
 func (s *Settings) Flags(set *config.Set) {
 	set.Add(config.Section{Origin: config.Own, Flags: []config.Flag{{
 		Name: "accounts", Env: "WARPGAUGE_ACCOUNTS", Group: "Accounts", Value: config.Bool(&s.Accounts),
-		Usage: "Count what each pod and job has used of each GPU, in energy, time and memory, for /metrics, /api/v1/owners and warpctl job. Needs --kubernetes or --hpc-job-mapping-dir.",
+		Usage: "Count what each pod and job has used of each GPU, in energy, time and memory: on the page, and in reports under /api/v1/owners for warpctl job. Needs --kubernetes or --hpc-job-mapping-dir.",
 	}, {
 		Name: "account-idle-after", Env: "WARPGAUGE_ACCOUNT_IDLE_AFTER", Group: "Accounts", Value: config.Duration(&s.IdleAfter), Metavar: "DURATION", Needs: "accounts",
 		Usage: "How long an owner must hold a GPU without use for an event and the series warpgauge_owner_idle.",

@@ -84,8 +84,8 @@ func (u *Use) write(w *tabwriter.Writer) {
 	line("GPU time", span(u.GPUSeconds))
 	var spent, causes []string
 	for _, kind := range Kinds {
-		if u.Spent[kind] > 0 && u.GPUSeconds > 0 {
-			spent = append(spent, kind+" "+percent(u.Spent[kind]/u.GPUSeconds))
+		if share := u.Spent[kind] / u.GPUSeconds; share >= 0.0005 {
+			spent = append(spent, kind+" "+percent(share))
 		}
 	}
 	line("spent on", spent...)

@@ -61,7 +61,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- define "warpgauge.readsPods" -}}
 {{- with .Values.kubernetes }}
 {{- /* Values per process need the uids of pods. */}}
-{{- if and .enabled (or .enablePodLabels .enablePodUID .processValues) }}true{{ end }}
+{{- if and .enabled (or .enablePodLabels .enablePodUID .processValues $.Values.accounts.enabled) }}true{{ end }}
 {{- end }}
 {{- end }}
 
@@ -157,7 +157,7 @@ http{{ if $v.tlsServerConfig.enabled }}s{{ end }}://{{ include "warpgauge.fullna
 {{- end }}
 
 {{- define "warpgauge.hostPID" -}}
-{{- if or .Values.hostPID (and .Values.kubernetes.enabled .Values.kubernetes.processValues) }}true{{ end }}
+{{- if or .Values.hostPID (and .Values.kubernetes.enabled (or .Values.kubernetes.processValues .Values.accounts.enabled)) }}true{{ end }}
 {{- end }}
 
 {{/* The kubelet's socket is root's; a capability is root's in a container. */}}

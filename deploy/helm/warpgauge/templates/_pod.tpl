@@ -56,7 +56,7 @@
 - {{ printf "--kubernetes-pod-label-allowlist-regex=%s" . | toJson }}
 {{- end }}
 {{- end }}
-{{- if .enablePodUID }}
+{{- if or .enablePodUID $v.accounts.enabled }}
 - --kubernetes-enable-pod-uid
 {{- end }}
 {{- if .virtualGPUs }}
@@ -94,6 +94,15 @@
 {{- end }}
 {{- end }}
 - --health-directory=/var/lib/warpgauge-health{{ if not (include "warpgauge.healthPath" .) }}/state{{ end }}
+{{- with $v.accounts }}
+{{- if .enabled }}
+- --accounts
+- --account-directory=/var/lib/warpgauge-health/{{ if not (include "warpgauge.healthPath" $) }}state-{{ end }}accounts
+{{- with .idleAfter }}
+- --account-idle-after={{ . }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- with $v.health }}
 {{- with .rules }}
 - {{ printf "--health-rules=%s" (join "," .) | toJson }}
