@@ -298,7 +298,8 @@ func TestXIDsByPromtool(t *testing.T) {
 }
 
 // TestTwoExportersByPromtool: a board, or one in MIG mode, that another exporter reports too, as another instance with
-// another host name, counts once. Two nodes have a board with the same PCI address in place of a UUID.
+// another host name, counts once. Two nodes have a
+// board with the same PCI address in place of a UUID, and a switch.
 func TestTwoExportersByPromtool(t *testing.T) {
 	p, series := promtoolTest{all: dashboards(t)}, map[string]string{}
 	for _, exporter := range []string{`job="w", instance="n1", hostname="n1"`, `job="former", instance="10.0.0.1:9400", hostname="exporter-x"`} {
@@ -310,14 +311,18 @@ func TestTwoExportersByPromtool(t *testing.T) {
 			series[`gpu:utilization:ratio{`+exporter+gpu+`}`] = "0x10"
 			series[`DCGM_FI_DEV_XID_ERRORS{`+exporter+gpu+`, err_code="31", err_msg="fault"}`] = "31x10"
 		}
+		series[`warpgauge_device_health{`+exporter+`, gpu="0", device="GPU-0", state="failed"}`] = "1x10"
 	}
 	for _, node := range []string{"n2", "n3"} {
 		gpu := `{job="w", instance="` + node + `", gpu="0", UUID="GPU-0000:03:00.0", modelName="m"}`
 		series["DCGM_FI_DEV_FB_USED"+gpu], series["DCGM_FI_DEV_FB_FREE"+gpu], series["DCGM_FI_DEV_GPU_TEMP"+gpu] = "500x10", "500x10", "50x10"
 		series["DCGM_FI_DEV_POWER_USAGE"+gpu], series["gpu:utilization:ratio"+gpu] = "100x10", "1x10"
+		for _, device := range []string{`gpu="0", device="GPU-0000:03:00.0"`, `gpu="", device="nvswitch0"`} {
+			series[`warpgauge_device_health{job="w", instance="`+node+`", state="failed", `+device+`}`] = "1x10"
+		}
 	}
 	for panel, want := range map[string]map[string]float64{
-		`"Memory in use"`: {`{modelName="m"}`: 0.40625}, `"GPUs"`: {"{}": 4}, `"Power"`: {"{}": 800}, `"Utilisation"`: {"{}": 0.5}, `"XIDs in 24 h", A count(`: {"{}": 2},
+		`"Memory in use"`: {`{modelName="m"}`: 0.40625}, `"GPUs"`: {"{}": 4}, `"Power"`: {"{}": 800}, `"Utilisation"`: {"{}": 0.5}, `"XIDs in 24 h", A count(`: {"{}": 2}, `"Failed"`: {"{}": 5},
 	} {
 		p.ask(t, "fleet.json", panel, "5m", want)
 	}

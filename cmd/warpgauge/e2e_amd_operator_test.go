@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -25,35 +26,34 @@ import (
 
 const amdJob = `{ "SLURM_JOB_ID": "4711", "SLURM_JOB_USER": "anna", "SLURM_JOB_PARTITION": "mi300", "SLURM_CLUSTER_NAME": "c1", "CUDA_VISIBLE_DEVICES": "1" }` + "\n"
 
-// TestE2EAMDGPUOperator runs the binary on simulated GPUs as AMD's operator runs its exporter, from spec.metricsExporter
-// of a DeviceConfig (6df13c1788c9, August 2026: internal/metricsexporter/metricsexporter.go of
-// https://github.com/ROCm/gpu-operator). The remaining settings are Kubernetes' and independent of the image.
+// TestE2EAMDGPUOperator runs the binary on simulated GPUs as AMD's operator runs its exporter, from spec.metricsExporter of a
+// DeviceConfig: testdata/operators.yml.
 func TestE2EAMDGPUOperator(t *testing.T) {
 	t.Parallel()
 	mountNamespace(t)
 	exe := build(t)
 	const detected = "started as by AMD's GPU Operator"
 	for name, c := range map[string]struct {
-		port   string   // with rbacConfig.enable the proxy has the port, and the exporter the one below; here any free port
-		args   []string // empty: the operator's defaults, without the proxy
+		of     string   // manifest
+		args   []string // of an older operator, in addition
 		config string   // config.json in the ConfigMap of config.name, or ""
 		prefix string
 		log    []string // expected in the log, in addition to detected
 		image  string   // an ENV of an image made from ours, which the operator leaves
 	}{
-		"defaults":         {port: "5000"},
-		"behind the proxy": {port: "0", args: []string{"--bind=127.0.0.1"}},
+		"defaults":         {of: "defaults"},
+		"behind the proxy": {of: "rbac"},
 		"an older operator's flags": {
-			port: "5000", args: []string{"--agent-grpc-port=50061", "--some-flag", "value", "--monitor-gpu=true"},
+			of: "defaults", args: []string{"--agent-grpc-port=50061", "--some-flag", "value", "--monitor-gpu=true"},
 			log: []string{"--agent-grpc-port has no effect: there is no agent", `ignoring an unknown flag {"flag": "--some-flag"}`},
 		},
 		"a wrong configuration": {
-			port: "5000", config: "{",
+			of: "config", config: "{",
 			log: []string{"cannot use the configuration of AMD's exporter", "line 1, character 1: it is not JSON"},
 		},
-		"the node's condition": {port: "5000", image: "WARPGAUGE_HEALTH_NODE_CONDITION"},
+		"the node's condition": {of: "defaults", image: "WARPGAUGE_HEALTH_NODE_CONDITION"},
 		"a configuration": {
-			port: "5000",
+			of: "config",
 			config: `{"ServerPort": 1, "CommonConfig": {"MetricsFieldPrefix": "amd_", "Logging": {"Level": "info", "MaxBackups": 3}},
 				"GPUConfig": {"Fields": ["GPU_PACKAGE_POWER", "GPU_JUNCTION_TEMPERATURE", "GPU_HEALTH", "GPU_PROF_SM_ACTIVE"], "CustomLabels": {"CLUSTER_NAME": "c9"}}, "NICConfig": {}}`,
 			prefix: "amd_",
@@ -67,26 +67,19 @@ func TestE2EAMDGPUOperator(t *testing.T) {
 			k.Set(kubelet.Pod("ml", "train-0", kubelet.Container("main", kubelet.Devices("amd.com/gpu", tree.GPUs[0].PCI))))
 			k.Serve()
 			sockets, configuration, kube := t.TempDir(), t.TempDir(), newNodeStatus(t, "worker-7")
-			made := contained{
-				env: map[string]string{
-					"DS_NODE_NAME": "worker-7", "AMD_EXPORTER_RELAXED_FLAGS_PARSING": "true", "METRICS_EXPORTER_PORT": c.port,
-					"KUBERNETES_SERVICE_HOST": "192.0.2.1", "KUBERNETES_SERVICE_PORT": "443", // set by the kubelet in every pod
-				},
-				mounts: map[string]string{
-					"/sys":                           filepath.Join(tree.Root, "sys"),
-					"/var/lib/kubelet/pod-resources": filepath.Dir(k.Socket()),
-					"/var/lib/amd-metrics-exporter":  sockets,
-					"/var/run/exporter":              filepath.Dir(file(t, "1", amdJob)), // from Slurm's prolog
-				},
-				writable: []string{"/var/lib/amd-metrics-exporter"}, args: c.args, listens: c.port == "0",
+			made, _ := operated(t, "DeviceConfig "+c.of, map[string]string{
+				"/sys": filepath.Join(tree.Root, "sys"), "/var/lib/kubelet/pod-resources": filepath.Dir(k.Socket()), "/etc/metrics": configuration,
+				"/var/lib/amd-metrics-exporter": sockets, "/var/run/exporter": filepath.Dir(file(t, "1", amdJob)), // from Slurm's prolog
+			})
+			if c.config != "" {
+				configMap(t, configuration, "config.json", c.config)
+			}
+			if made.args = slices.Concat(made.args, c.args); c.of == "rbac" {
+				made.env["METRICS_EXPORTER_PORT"], made.listens = "0", true // any free one, at the address that the arguments name
 			}
 			if c.image != "" { // the kubeconfig stands in for the service account
 				made.mounts["/kubeconfig"] = kube.Kubeconfig()
 				maps.Copy(made.env, map[string]string{c.image: "true", "KUBECONFIG": "/kubeconfig", "WARPGAUGE_SLOW_INTERVAL": "1s"})
-			}
-			if c.config != "" {
-				made.mounts["/etc/metrics"] = configuration
-				configMap(t, configuration, "config.json", c.config)
 			}
 			e := made.run(t, exe)
 			gauge := c.prefix + "gpu_junction_temperature"

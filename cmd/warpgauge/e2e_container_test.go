@@ -20,6 +20,7 @@ type contained struct {
 	writable   []string          // mounts that are writable
 	listens    bool              // env and args set the address
 	args       []string
+	directory  string // working directory, / by default
 	user       int64
 	restricted bool // no capabilities, no new privileges; otherwise privileged
 }
@@ -30,7 +31,7 @@ const image = `
 root=$1 exe=$2 repository=$3; shift 3
 mount -t tmpfs image "$root"
 cd "$root"
-mkdir -p proc sys dev tmp usr/bin usr/lib etc/dcgm-exporter etc/warpgauge
+mkdir -p proc sys dev tmp root usr/bin usr/lib etc/dcgm-exporter etc/warpgauge
 chmod 755 .
 for d in /usr/lib /usr/lib64 /lib /lib64 /proc /sys /dev; do
 	[ -e "$d" ] || continue
@@ -70,7 +71,7 @@ func (c contained) run(t *testing.T, exe string) *exporter {
 	if c.restricted {
 		args = append(args, "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all")
 	}
-	args = append(args, "/usr/bin/env", "-i")
+	args = append(args, "/usr/bin/env", "-i", "--chdir=/"+c.directory)
 	if !c.listens {
 		args = append(args, "DCGM_EXPORTER_LISTEN=127.0.0.1:0")
 	}

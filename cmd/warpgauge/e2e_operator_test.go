@@ -11,36 +11,39 @@ import (
 	"syscall"
 	"testing"
 
+	"sigs.k8s.io/yaml"
+
 	"warpgauge/internal/testkit"
 	kubelet "warpgauge/pkg/kube/kubetest"
 	"warpgauge/pkg/kube/kubetest/apitest"
 )
 
-// operated runs a container as the GPU Operator creates it from dcgmExporter in a ClusterPolicy (a22dbf671f2e, August 2026:
-// assets/state-dcgm-exporter with TransformDCGMExporter in controllers/object_controls.go, and manifests/state-dcgm-exporter
-// with internal/state/dcgm_exporter.go of https://github.com/NVIDIA/gpu-operator). env and mounts are the additions of a
-// setting; only the user sets arguments. Kubernetes applies the other settings to any image. The container runs as the image's
+// operated returns a container of testdata/operators.yml, with the port and path of its probe. hosts has the node's path of
+// each mount; /dev is this machine's. Kubernetes applies the other settings to any image. The container runs as the image's
 // user, root, without a token. Two things differ: the port, because tests run in parallel, and the simulated GPUs.
-func operated(t *testing.T, k *kubelet.Server, env []string, mounts map[string]string, args []string) contained {
+func operated(t *testing.T, name string, hosts map[string]string) (c contained, probe string) {
 	t.Helper()
-	c := contained{args: args, mounts: map[string]string{"/var/lib/kubelet/pod-resources": filepath.Dir(k.Socket())}, env: map[string]string{
-		"DCGM_EXPORTER_LISTEN":     ":9400",
-		"DCGM_EXPORTER_KUBERNETES": "true",
-		"DCGM_EXPORTER_COLLECTORS": "/etc/dcgm-exporter/dcp-metrics-included.csv",
-		"NODE_NAME":                "worker-7",
-		// Set by the kubelet in every pod.
-		"KUBERNETES_SERVICE_HOST": "192.0.2.1", "KUBERNETES_SERVICE_PORT": "443",
-		"WARPGAUGE_ENABLE_FAKE": "true", "WARPGAUGE_ENABLE_NVML": "false", "WARPGAUGE_ENABLE_ROCM": "false", "WARPGAUGE_ENABLE_DCGM": "false",
+	var all map[string]struct {
+		Args              []string
+		Env, Mounts       map[string]string
+		WorkingDir, Probe string
+	}
+	must(t, yaml.UnmarshalStrict(testkit.Get(os.ReadFile("testdata/operators.yml"))(t), &all))
+	made := all[name]
+	c = contained{args: made.Args, directory: made.WorkingDir, mounts: map[string]string{}, env: map[string]string{
+		"KUBERNETES_SERVICE_HOST": "192.0.2.1", "KUBERNETES_SERVICE_PORT": "443", // set by the kubelet in every pod
 	}}
-	maps.Copy(c.mounts, mounts)
-	for _, v := range env {
-		name, value, _ := strings.Cut(v, "=")
-		c.env[name] = value
+	for path, mode := range made.Mounts {
+		if c.mounts[path] = hosts[path]; path == "/dev" {
+			delete(c.mounts, path)
+		} else if mode == "rw" {
+			c.writable = append(c.writable, path)
+		}
 	}
-	if c.env["DCGM_REMOTE_HOSTENGINE_INFO"] != "" {
-		delete(c.env, "WARPGAUGE_ENABLE_DCGM")
+	for name, value := range made.Env {
+		c.env[name] = strings.Replace(value, "spec.nodeName", "worker-7", 1)
 	}
-	return c
+	return c, made.Probe
 }
 
 // dcpRows lists the fields of the operator's default list that a simulated H100 has.
@@ -64,49 +67,40 @@ func TestE2EGPUOperator(t *testing.T) {
 	})
 	jobs := t.TempDir()
 	write(t, filepath.Join(jobs, "0"), "4711\n")
-	const list, jobMapping, recommended = "/etc/dcgm-exporter/dcgm-metrics.csv", "/var/lib/dcgm-exporter/job-mapping", "/etc/warpgauge/recommended-counters.csv"
+	list := file(t, "dcgm-metrics.csv", "DCGM_FI_DEV_GPU_TEMP, gauge, Temperature.\nDCGM_FI_DEV_SERIAL, label, Serial number.\n")
+	recommended := []string{"DCGM_FI_DEV_GPU_TEMP", "DCGM_EXP_CLOCK_EVENTS_COUNT"}
 	for name, c := range map[string]struct {
-		env    []string
-		mounts map[string]string
-		args   []string
 		has    []string // expected families
 		lacks  string
 		labels []string // name, value … on GPU 0's temperature
 	}{
-		"defaults": {has: dcpRows, labels: []string{"hostname", "worker-7"}},
-		"pod metadata and a host engine": {has: dcpRows, env: []string{
-			"DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS=true", "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_UID=true",
-			`DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX=^app$,^kueue\.x-k8s\.io/.*$`, "DCGM_REMOTE_HOSTENGINE_INFO=nvidia-dcgm:5555",
-		}},
-		"a list": {
-			env: []string{"DCGM_EXPORTER_COLLECTORS=" + list}, mounts: map[string]string{list: file(t, "dcgm-metrics.csv", "DCGM_FI_DEV_GPU_TEMP, gauge, Temperature.\nDCGM_FI_DEV_SERIAL, label, Serial number.\n")},
-			has: []string{"DCGM_FI_DEV_GPU_TEMP"}, lacks: "DCGM_FI_DEV_POWER_USAGE",
-		},
-		"jobs": {env: []string{"DCGM_HPC_JOB_MAPPING_DIR=" + jobMapping}, mounts: map[string]string{jobMapping: jobs}, has: dcpRows, labels: []string{"hpc_job", "4711"}},
-		"args": {
-			args: []string{"-f", recommended, "-c", "100", "--hostname-label", "Hostname"},
-			has:  []string{"DCGM_FI_DEV_GPU_TEMP", "DCGM_EXP_CLOCK_EVENTS_COUNT"}, labels: []string{"Hostname", "worker-7"},
-		},
-		"a list of a ConfigMap through the API server": {
-			env: []string{"DCGM_EXPORTER_CONFIGMAP_DATA=gpus:fields", "KUBECONFIG=/kubeconfig"}, mounts: map[string]string{"/kubeconfig": api.Kubeconfig()},
-			has: []string{"DCGM_FI_DEV_GPU_TEMP"}, lacks: "DCGM_FI_DEV_POWER_USAGE",
-		},
-		"claims": { // from nvidia-dcgm-exporter-dra, the DaemonSet for clusters with dynamic resource allocation
-			env: []string{"KUBERNETES_ENABLE_DRA=true", "DCGM_REMOTE_HOSTENGINE_INFO=nvidia-dcgm-dra:5555", "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS=true"},
-			has: dcpRows, labels: []string{"hostname", "worker-7"},
-		},
-		"env": {
-			env: []string{"DCGM_EXPORTER_INTERVAL=100", "WARPGAUGE_HOSTNAME_LABEL=Hostname", "DCGM_EXPORTER_COLLECTORS=" + recommended},
-			has: []string{"DCGM_FI_DEV_GPU_TEMP", "DCGM_EXP_CLOCK_EVENTS_COUNT"}, labels: []string{"Hostname", "worker-7"},
-		},
+		"ClusterPolicy defaults": {has: dcpRows, labels: []string{"hostname", "worker-7"}},
+		"ClusterPolicy dcgm":     {has: dcpRows},
+		"ClusterPolicy pods":     {has: dcpRows},
+		"ClusterPolicy config":   {has: dcpRows[1:2], lacks: "DCGM_FI_DEV_POWER_USAGE"},
+		"ClusterPolicy jobs":     {has: dcpRows, labels: []string{"hpc_job", "4711"}},
+		"ClusterPolicy args":     {has: recommended, labels: []string{"Hostname", "worker-7"}},
+		"ClusterPolicy env":      {has: recommended, labels: []string{"Hostname", "worker-7"}},
+		"ClusterPolicy api":      {has: dcpRows[1:2], lacks: "DCGM_FI_DEV_POWER_USAGE"}, // a ConfigMap through the API server
+		"GPUCluster defaults":    {has: dcpRows, labels: []string{"hostname", "worker-7"}},
+		"GPUCluster pods":        {has: dcpRows},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			k := kubelet.At(t, kubelet.SocketPath(t)) // does not exist yet, but its directory does
 			must(t, os.MkdirAll(filepath.Dir(k.Socket()), 0o750))
-			container := operated(t, k, c.env, c.mounts, c.args)
+			container, probe := operated(t, name, map[string]string{
+				"/var/lib/kubelet/pod-resources": filepath.Dir(k.Socket()), "/var/lib/dcgm-exporter/job-mapping": jobs, "/etc/dcgm-exporter/dcgm-metrics.csv": list,
+			})
+			maps.Copy(container.env, map[string]string{"WARPGAUGE_ENABLE_FAKE": "true", "WARPGAUGE_ENABLE_NVML": "false", "WARPGAUGE_ENABLE_ROCM": "false", "WARPGAUGE_ENABLE_DCGM": "false"})
+			if container.env["DCGM_REMOTE_HOSTENGINE_INFO"] != "" {
+				delete(container.env, "WARPGAUGE_ENABLE_DCGM")
+			}
+			if container.env["DCGM_EXPORTER_CONFIGMAP_DATA"] != "" { // the kubeconfig stands in for the service account
+				container.env["KUBECONFIG"], container.mounts["/kubeconfig"] = "/kubeconfig", api.Kubeconfig()
+			}
 			e := container.run(t, exe)
-			get(t, newClient(t), e.url+"/health").want(t, "the probe's first question", http.StatusOK)
+			get(t, newClient(t), e.url+strings.TrimPrefix(probe, ":9400")).want(t, "the probe's first question", http.StatusOK)
 			gpus := e.uuids(t)
 			k.Set(pod("train-0", gpus["0"]))
 			k.Serve()

@@ -15,10 +15,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/common/model"
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 
@@ -533,6 +536,36 @@ func TestE2EDashboardsThroughChanges(t *testing.T) {
 	}
 	pods("")
 	eventually.OK(t, "each panel afterwards", func() error { return check(true) })
+}
+
+// TestE2EShortPods: rules of native histograms count each sample of a GPU that has another pod at each scrape.
+func TestE2EShortPods(t *testing.T) {
+	t.Parallel()
+	prometheustest.Find(t)
+	var samples atomic.Uint64
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(prometheus.CollectorFunc(func(ch chan<- prometheus.Metric) {
+		n := samples.Add(100)
+		for name, half := range map[string]int{"DCGM_FI_DEV_BOARD_POWER_RAW_WATTS": 9 * 8, "DCGM_FI_DEV_GPU_UTIL_RATIO": -8} { // buckets up to 512 and 0.5
+			d := prometheus.NewDesc(name, "Samples.", []string{"gpu", "UUID", "pod"}, nil)
+			ch <- prometheus.MustNewConstNativeHistogram(d, n, math.Exp2(float64(half)/8)*float64(n), map[int]int64{half: int64(n)}, nil, 0, 3, 0, time.Time{}, "0", "U0", strconv.FormatUint(n, 10))
+		}
+	}))
+	page := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	t.Cleanup(page.Close)
+	server := prometheustest.Start(t, fmt.Sprintf("global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [%q]\nscrape_configs:\n- {job_name: w, static_configs: [{targets: [%q]}]}\n",
+		fast(t, "../../deploy/prometheus/rules/recording-native.yml"), strings.TrimPrefix(page.URL, "http://")), "--enable-feature=native-histograms")
+	for rule, want := range map[string]numbers{
+		"histogram_count(gpu:utilization:histogram_rate5m)": {80, 120}, "gpu:utilization:ratio_mean5m": {0.5, 0.5},
+		"gpu:utilization:ratio_p50_5m": {0.45, 0.5}, "gpu:utilization:ratio_p99_5m": {0.45, 0.5}, "gpu:power:watts_p99_5m": {469, 512},
+	} {
+		eventually.OK(t, rule, func() error {
+			if v := server.Query(t, rule); len(v) != 1 || !want.have(float64(v[0].Value)) {
+				return fmt.Errorf("%v, want one of %v", v, want)
+			}
+			return nil
+		})
+	}
 }
 
 // fast copies the rules without their intervals, which are too long for a test.

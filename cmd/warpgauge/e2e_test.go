@@ -227,12 +227,12 @@ func testCompletion(t *testing.T, exe string) {
 func testLeanSet(t *testing.T, exe string) {
 	e := serve(t, exe, "--enable-only=fake,dcgm,nvml,rocm", "-c", "100", "--exporter-metrics=lean")
 	n := 0
-	for _, s := range e.await(t, "the page", eightGPUs, count(8, "warpgauge_sample_age_seconds"), count(1, "warpgauge_list_info"), count(8, "warpgauge_device_health")) {
+	for _, s := range e.await(t, "the page", eightGPUs, count(12, "warpgauge_sample_age_seconds"), count(1, "warpgauge_list_info"), count(12, "warpgauge_device_health")) {
 		if strings.HasPrefix(s.name, "warpgauge_") || strings.HasPrefix(s.name, "process_") || strings.HasPrefix(s.name, "go_") {
 			n++
 		}
 	}
-	testkit.Between(t, "samples of the exporter's own metrics on the page of 8 GPUs", 33, 48, n)
+	testkit.Between(t, "samples of the exporter's own metrics on the page of 8 GPUs and 4 switches", 45, 60, n)
 }
 
 const faultsCSV = `DCGM_FI_DEV_GPU_TEMP, gauge, Temperature.

@@ -65,6 +65,7 @@ func TestE2EVerdicts(t *testing.T) {
 		for gpu, f := range faultsOfGPUs {
 			entries = append(entries, fault.fault(fmt.Sprintf("device: %d, kind: %s", gpu, f.fault)))
 		}
+		entries = append(entries, fault.fault("switch: 0, kind: value, field: DCGM_FI_DEV_NVSWITCH_FATAL_ERRORS, value: 20034"))
 		e := serveBy(t, []string{"env", "KUBECONFIG=" + kube.Kubeconfig(), "NODE_NAME=node-1", build(t)}, "--health-node-condition", "--fake-devices="+strconv.Itoa(len(faultsOfGPUs)+1), "--sample-deadline=2s", "--slow-interval=2s",
 			"-f", list, faults(t, entries...))
 		e.await(t, "healthy GPUs", func(p page) error { return verdictsOf(p, "ok  none", len(faultsOfGPUs)+1) })
@@ -73,7 +74,8 @@ func TestE2EVerdicts(t *testing.T) {
 		var all []string
 		e.await(t, "the verdicts", func(now page) error { // the last to come are those of GPUs that hang
 			p = now
-			return errors.Join(now.want(1, "warpgauge_device_health", "gpu", "14", "state", "failed"), now.want(1, "warpgauge_device_health", "gpu", "15", "state", "degraded"), verdictsOf(now, "ok  none", 7))
+			return errors.Join(now.want(1, "warpgauge_device_health", "gpu", "14", "state", "failed"), now.want(1, "warpgauge_device_health", "gpu", "15", "state", "degraded"), verdictsOf(now, "ok  none", 7),
+				now.want(1, "warpgauge_device_health", "gpu", "", "state", "failed", "reason", "sxid_fatal", "action", "reset_gpu"))
 		})
 		for gpu := range len(faultsOfGPUs) + 1 {
 			for _, s := range p.family("warpgauge_device_health") {
@@ -96,6 +98,7 @@ func TestE2EVerdicts(t *testing.T) {
 			v := strings.Split(all[gpu], " | ")
 			rows += fmt.Sprintf("| %s | %s | %s |\n", f.text, all[gpu], map[bool]string{true: "yes", false: "no"}[events.OutOfService(v[0], events.Action(v[2]))])
 		}
+		rows += "| the switch has a fatal SXid | failed | sxid_fatal | reset_gpu | yes |\n"
 		testkit.Equal(t, list+": verdicts, like those of the list before", cmp.Or(table, rows), rows)
 		table = rows
 		e.Signal(t, syscall.SIGTERM)
@@ -146,8 +149,12 @@ func (e *exporter) sameEverywhere(t *testing.T, list string, metric []string) {
 	ask(build(t), &devices, "devices", "--output=json")
 	ask(buildControl(t), &screen, "top", "--once", "--output=json")
 	ask(buildControl(t), &found, "doctor", "--output=json")
-	health.Devices = slices.DeleteFunc(health.Devices, func(d apiv1.DeviceHealth) bool { return d.GPU == "" }) // a switch
-	devices.Devices = slices.DeleteFunc(devices.Devices, func(d apiv1.Device) bool { return d.GPU == "" })
+	words := map[string]string{} // of switches
+	health.Devices = slices.DeleteFunc(health.Devices, func(d apiv1.DeviceHealth) bool {
+		words[d.ID] = strings.Replace(d.State, "ok", "up", 1)
+		return d.GPU == ""
+	})
+	devices.Devices = slices.DeleteFunc(devices.Devices, func(d apiv1.Device) bool { return d.GPU == "" && d.Status.Word == words[d.ID] })
 	if len(health.Devices) != len(metric) || len(devices.Devices) != len(metric) || len(screen.Devices) != len(metric) {
 		t.Fatalf("%s: %d, %d, %d devices, want %d", list, len(health.Devices), len(devices.Devices), len(screen.Devices), len(metric))
 	}
@@ -226,6 +233,7 @@ func (s *nodeStatus) same(t *testing.T, list string, metric []string) {
 			want = append(want, fmt.Sprintf("GPU %d %s %s", n, v[1], v[2]))
 		}
 	}
+	want = append(want, "the switch, for which the message has no room")
 	eventually.OK(t, "the condition of the node", func() error {
 		c := s.condition.Load()
 		if c == nil || c.Status != metav1.ConditionTrue || c.Reason != "GPUFailed" {

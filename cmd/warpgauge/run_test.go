@@ -125,7 +125,8 @@ func TestDevices(t *testing.T) {
 	none := execute(t, nil, "devices", "--enable-only=nvml")
 	none.Want(t, 1, "no device found", "nvml is not in use:")
 	testkit.Lacks(t, "without --enable-fake", none.Out, "simulated")
-	execute(t, nil, simulated("devices", "-d", "g:99")...).Want(t, 1, "no device found", "fake is not in use:", "--devices=g:99")
+	execute(t, nil, simulated("devices", "-d", "g:99", "-s", "g:99")...).Want(t, 1, "no device found", "fake is not in use:", "--devices=g:99")
+	testkit.Times(t, 4, execute(t, nil, simulated("devices", "-d", "g:99")...).Out, " switch ") // health judges them
 }
 
 func TestDevicesForScripts(t *testing.T) {

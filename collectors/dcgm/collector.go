@@ -109,11 +109,11 @@ func (c *Collector) sourceOf(e *engine, n *node, list []field.Reading) (*source,
 		return nil, err
 	}
 	x, err1 := newXIDs(e, n, r, list, refused, c.until, c.o)
-	h, err2 := newHealth(e, n, list, c.o)
+	h, err2 := newHealth(e, n, r, list, refused, c.o)
 	if err := cmp.Or(err1, err2); err != nil {
 		return nil, err
 	}
-	parts := slices.DeleteFunc([]part{x, h, newPeers(e, n, list, c.o)}, func(p part) bool { return p == nil })
+	parts := slices.DeleteFunc([]part{x, h, newPeers(e, n, r, list, c.o)}, func(p part) bool { return p == nil })
 	s := newSource(n.devices, r, parts...)
 	switch {
 	case len(s.columns) > 0:

@@ -22,6 +22,7 @@ type inventory struct {
 	instances                []migEntity
 	links                    []link
 	cpus                     []cpu
+	unlisted                 string // what cannot be listed, and why
 }
 
 // listEntities returns the inventory. It makes no calls that the engine passes to the driver. It returns an error only
@@ -30,32 +31,25 @@ func listEntities(e *engine, fields field.List, o Options) (v inventory, err err
 	if v.gpus, err = e.entities(kindGPU, !o.FakeGPUs); err != nil {
 		return v, err
 	}
-	v.instances, err = e.hierarchy()
-	o.logUnlisted(kindInstance, err)
-	if wants(fields, field.Link) {
-		v.links, err = linksUp(e, o)
-		o.logUnlisted(kindLink, err)
-	}
-	if wants(fields, field.Switch, field.Link) {
-		v.switches, err = e.entities(kindSwitch, false)
-		o.logUnlisted(kindSwitch, err)
-	}
-	if wants(fields, field.CPU, field.Core) {
-		v.cpus, err = e.cpus()
-		o.logUnlisted(kindCPU, err)
-	}
-	if wants(fields, field.ConnectX) {
-		v.adapters, err = e.entities(kindConnectX, false)
-		o.logUnlisted(kindConnectX, err)
-	}
+	v.instances = listed(&v, o, kindInstance, true, e.hierarchy)
+	v.links = listed(&v, o, kindLink, wants(fields, field.Link), func() ([]link, error) { return linksUp(e) })
+	v.switches = listed(&v, o, kindSwitch, wants(fields, field.Switch, field.Link), func() ([]uint32, error) { return e.entities(kindSwitch, false) })
+	v.cpus = listed(&v, o, kindCPU, wants(fields, field.CPU, field.Core), e.cpus)
+	v.adapters = listed(&v, o, kindConnectX, wants(fields, field.ConnectX), func() ([]uint32, error) { return e.entities(kindConnectX, false) })
 	return v, nil
 }
 
-// logUnlisted logs that entities of a kind cannot be listed, unless the node has none.
-func (o Options) logUnlisted(k entityKind, err error) {
+// listed lists entities of a kind. It records and logs an error, unless the node has none.
+func listed[T any](v *inventory, o Options, k entityKind, wanted bool, list func() ([]T, error)) []T {
+	if !wanted {
+		return nil
+	}
+	out, err := list()
 	if err != nil && !isStatus(err, statusNotSupported, statusNoModule, statusNoData) {
 		o.Log.Warn("cannot list entities; skipping them", zap.Stringer("source", k), zap.Error(err))
+		v.unlisted = strings.TrimPrefix(v.unlisted+"; cannot "+err.Error(), "; ")
 	}
+	return out
 }
 
 // discovery identifies the entities of an inventory.
@@ -140,7 +134,7 @@ func (d *discovery) identifyGPUs() (*node, error) {
 	for i, e := range all {
 		t := texts[i*len(who):]
 		gpu := gpuDevice(e.id, present(t[0]), present(t[1]), present(t[2]), minors[i])
-		gpu.Facts = facts[i]
+		gpu.Facts, gpu.Unread = facts[i], d.unlisted
 		n.addDevice(gpu, e)
 	}
 	return n, nil
@@ -258,8 +252,7 @@ func (d *discovery) textsOf(k entityKind, field uint16) map[entity]string {
 		}
 	}
 	out := map[entity]string{}
-	texts, err := d.engine.texts(entities, []uint16{field})
-	d.o.logUnlisted(k, err)
+	texts := listed(&d.inventory, d.o, k, true, func() ([]string, error) { return d.engine.texts(entities, []uint16{field}) })
 	for i, e := range entities[:len(texts)] {
 		if text := present(texts[i]); field != fieldUUID || strings.HasPrefix(text, "MIG-") {
 			out[e] = text
@@ -274,14 +267,12 @@ type link struct {
 	number int
 }
 
-// linksUp lists the links that are up, or none if the engine reuses link IDs.
-func linksUp(e *engine, o Options) ([]link, error) {
+// linksUp lists the links that are up. It returns an error if the engine reuses link IDs.
+func linksUp(e *engine) ([]link, error) {
 	version, err := e.version()
 	minor := 0
 	if n, _ := fmt.Sscanf(shortVersion(version), "4.%d.", &minor); err == nil && n == 1 && minor < 3 { // its link IDs lack the owner
-		o.Log.Warn("skipping NVLinks: DCGM before 4.3 reuses link IDs across GPUs; upgrade nv-hostengine",
-			zap.String("version", shortVersion(version)))
-		return nil, nil
+		return nil, fmt.Errorf("list NVLinks: DCGM %s reuses link IDs across GPUs: upgrade nv-hostengine to 4.3", shortVersion(version))
 	}
 	return e.linksUp()
 }

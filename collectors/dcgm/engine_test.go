@@ -286,6 +286,7 @@ func TestNotOffered(t *testing.T) {
 		{"adapters of an old engine", "DCGM_FI_DEV_CONNECTX_HEALTH", 1300, unlisted(-1), "", false, "cannot list entities", 1},
 		{"unsupported adapters", "DCGM_FI_DEV_CONNECTX_HEALTH", 1300, unlisted(-6), "", false, "cannot list entities", 0},
 		{"adapters without their module", "DCGM_FI_DEV_CONNECTX_HEALTH", 1300, unlisted(-33), "", false, "cannot list entities", 0},
+		{"instances without permission", "DCGM_FI_DEV_POWER_USAGE", 155, returns("dcgmGetGpuInstanceHierarchy", -17), "", true, "cannot list entities", 1},
 		{"a field in a metric group", active, 1002, nil, "", true, "", 0},
 		{"a field in no metric group", integers, 1016, nil, "", false, "", 0},
 		{"no profiling module", active, 1002, noProfiling(-33), "", false, "", 0},
@@ -310,10 +311,12 @@ func TestNotOffered(t *testing.T) {
 		if n := o.logs.FilterMessageSnippet(tt.log).Len(); tt.log != "" && n != tt.lines {
 			t.Errorf("%s: logged %d times, want %d", tt.what, n, tt.lines)
 		}
-		if tt.what == "GPUs without profiling" {
-			want := "unsupported: the host engine answers: profiling is not supported [DCGM -36]"
-			testkit.Equal(t, tt.what, want, collectortest.ReasonOf(t, o.sources[0], o.row[0], 0, tt.field))
+		if want := map[string]string{"GPUs without profiling": "profiling is not supported [DCGM -36]", "health without its module": "module not loaded [DCGM -33]"}[tt.what]; want != "" {
+			testkit.Equal(t, tt.what, "unsupported: the host engine answers: "+want, collectortest.ReasonOf(t, o.sources[0], o.row[0], 0, tt.field))
 		}
+		unread := map[string]string{"adapters of an old engine": `cannot list entities of kind "ConnectX": bad parameter [DCGM -1]`,
+			"instances without permission": "cannot list MIG instances: no permission [DCGM -17]"}[tt.what]
+		testkit.Equal(t, tt.what+": what is said of the GPU", unread, devices(o)[0].Unread)
 		if n := e.Counts().Groups; !tt.offered && n != 1 { // the temperature's
 			t.Errorf("%s: %d groups", tt.what, n)
 		}
@@ -347,6 +350,9 @@ func TestFailsForATime(t *testing.T) {
 			if n := cells(); n != 0 || !c.has(t, nvmltest.UUID(0), temperature) {
 				t.Errorf("%s: %d cells, or no temperature", tt.name, n)
 			}
+		}
+		if tt.field != field.XIDEvent { // an event is not blank
+			testkit.Has(t, "reason", collectortest.ReasonOf(t, c.sources[0], c.row[0], 0, tt.name), fmt.Sprintf("the host engine answers: %v", status(tt.code)))
 		}
 		if n := c.logs.FilterMessageSnippet(tt.log).Len(); n != 1 {
 			t.Errorf("%s: logged %d times, want once", tt.name, n)

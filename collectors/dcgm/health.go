@@ -3,6 +3,7 @@
 package dcgm
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -66,14 +67,14 @@ type boundHealth struct {
 }
 
 // newHealth makes the engine watch the health of a node's GPUs. It returns nil if the list does not have the field or
-// the engine does not support it.
-func newHealth(e *engine, n *node, list []field.Reading, o Options) (part, error) {
+// the engine does not support it, which it records in refused.
+func newHealth(e *engine, n *node, r *readings, list []field.Reading, refused refusals, o Options) (part, error) {
 	gpus := n.byKind(kindGPU)
 	asked := slices.IndexFunc(list, func(r field.Reading) bool { return r.Desc.ID == field.GPUHealth })
 	if asked < 0 || len(gpus) == 0 {
 		return nil, nil
 	}
-	h := &health{partBase: partBase{log: o.Log}, engine: e, unknown: map[uint32]bool{}}
+	h := &health{partBase: partBase{log: o.Log, blanks: &r.blanks}, engine: e, unknown: map[uint32]bool{}}
 	h.cost.Call = "dcgmHealthCheck"
 	var entities []entity
 	for _, d := range gpus {
@@ -88,6 +89,7 @@ func newHealth(e *engine, n *node, list []field.Reading, o Options) (part, error
 	switch err := e.watchHealth(h.group, healthSystems, every, healthKeep); {
 	case unsupported(err):
 		e.destroyGroup(h.group)
+		refused[uint16(field.GPUHealth)], _ = errors.AsType[status](err)
 		o.Log.Info("host engine cannot watch health; skipping the field", zap.String("field", "DCGM_EXP_GPU_HEALTH_STATUS"), zap.Error(err))
 		return nil, nil
 	case err != nil:
@@ -131,7 +133,7 @@ func (h *health) sample(row []float64, due []bool) error {
 		if h.failed {
 			w.chosen = -1
 		}
-		collector.ChooseDue(row[w.column:][:len(w.reasons)], due[w.column:], w.chosen, float64(w.result))
+		collector.ChooseDue(row[w.column:][:len(w.reasons)], due[w.column:], w.chosen, float64(w.result), h.none)
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ type peers struct {
 
 // newPeers returns the part for a node's GPUs. It returns nil if the list does not have the field or the node has fewer
 // than two GPUs.
-func newPeers(e *engine, n *node, list []field.Reading, o Options) part {
+func newPeers(e *engine, n *node, r *readings, list []field.Reading, o Options) part {
 	const call = "dcgmGetNvLinkP2PStatus"
 	gpus := n.byKind(kindGPU)
 	if !field.Asks(list, field.P2PStatus) || len(gpus) < 2 {
@@ -33,7 +33,7 @@ func newPeers(e *engine, n *node, list []field.Reading, o Options) part {
 		o.Log.Info("library lacks "+call+"; skipping NVLink peer status", zap.String("field", "DCGM_EXP_P2P_STATUS"))
 		return nil
 	}
-	p := &peers{partBase: partBase{log: o.Log}, engine: e, answer: e.newPeersAnswer()}
+	p := &peers{partBase: partBase{log: o.Log, blanks: &r.blanks}, engine: e, answer: e.newPeersAnswer()}
 	p.cost.Call = call
 	for _, a := range gpus {
 		for _, b := range gpus {
@@ -67,7 +67,7 @@ func (p *peers) sample(row []float64, due []bool) error {
 		if !p.failed {
 			status = p.answer.status(pair[0], pair[1])
 		}
-		collector.ChooseDue(row[i*n:][:n], due[i*n:], status, float64(status))
+		collector.ChooseDue(row[i*n:][:n], due[i*n:], status, float64(status), p.none)
 	}
 	return nil
 }

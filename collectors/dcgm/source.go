@@ -5,6 +5,7 @@ package dcgm
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"go.uber.org/zap"
@@ -32,7 +33,9 @@ type partBase struct {
 	cost collector.Meter
 
 	log    *zap.Logger
-	failed bool // the last call failed, and that was logged
+	failed bool    // the last call failed, and that was logged
+	blanks *blanks // nil for parts that need none
+	none   float64 // the blank for a value that the last call did not give
 }
 
 func (p *partBase) columns() []collector.Column { return p.cols }
@@ -50,7 +53,10 @@ func (p *partBase) try(message string, call func() error) error {
 	if err != nil && !p.failed {
 		p.log.Warn(message, zap.Error(err))
 	}
-	p.failed = err != nil
+	p.failed, p.none = err != nil, math.NaN()
+	if s, known := errors.AsType[status](err); known && p.blanks != nil {
+		p.none = p.blanks.placeholder(&cell{status: s}, false)
+	}
 	return nil
 }
 

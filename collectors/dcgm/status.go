@@ -51,6 +51,7 @@ var meanings = map[status]struct {
 	reason collector.Reason
 }{
 	statusBadParam:      {"bad parameter", collector.ReasonBlank},
+	statusGeneric:       {"error", collector.ReasonBlank},
 	statusNotSupported:  {"not supported", collector.ReasonUnsupported},
 	statusInitError:     {"initialisation failed", collector.ReasonBlank},
 	statusUninitialized: {"not initialised", collector.ReasonBlank},

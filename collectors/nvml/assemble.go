@@ -3,6 +3,7 @@
 package nvml
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -102,7 +103,7 @@ func (a *assembly) source(g *gpu) (*source, error) {
 		p, err = newHealth(a.lib, g, mig, a.fields, xids, costs)
 		parts = append(parts, p)
 	}
-	s := newSource(g.reader, devices, costs, newEventsPart(xids, g, a.fields), append(parts, newPeers(a.lib, g, a.gpus, a.fields, costs))...)
+	s := newSource(g.reader, devices, costs, newEventsPart(xids, g, a.fields, why), append(parts, newPeers(a.lib, g, a.gpus, a.fields, costs))...)
 	if err != nil {
 		s.close()
 		return nil, fmt.Errorf("read the supported fields of GPU %d: %w", g.index, err)
@@ -131,6 +132,9 @@ func (a *assembly) devices(g *gpu) ([]collector.Device, []target) {
 		return devices, targets
 	}
 	states := readLinkStates(a.lib, g.handle)
+	if states.unread != nil {
+		devices[0].Unread = cmp.Or(g.device.Unread, "cannot read its NVLinks: "+states.unread.Error())
+	}
 	for n := range uint32(maxLinks) {
 		if states.known>>n&1 == 1 {
 			targets = append(targets, target{device: len(devices), reader: g.reader, level: field.Link, link: n})
@@ -153,6 +157,7 @@ func (s *source) trim() {
 type linkStates struct {
 	active uint64
 	known  uint64 // links whose state NVML reports
+	unread error  // of a link that may be there
 }
 
 // readLinkStates reads the states of a GPU's NVLinks.
@@ -161,11 +166,12 @@ func readLinkStates(l *library, gpu nvml.Device) (s linkStates) {
 		return s
 	}
 	for n := range maxLinks {
-		if state, code := gpu.GetNvLinkState(n); code == nvml.SUCCESS {
-			s.known |= 1 << n
-			if state == nvml.FEATURE_ENABLED {
-				s.active |= 1 << n
-			}
+		switch state, code := gpu.GetNvLinkState(n); code {
+		case nvml.SUCCESS:
+			s.known, s.active = s.known|1<<n, s.active|uint64(state&nvml.FEATURE_ENABLED)<<n
+		case nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_INVALID_ARGUMENT: // there is no such link
+		default:
+			s.unread = gpuError("nvmlDeviceGetNvLinkState", code)
 		}
 	}
 	return s

@@ -77,9 +77,7 @@ func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.So
 		a := assembly{lib: c.lib, log: c.o.Log, pending: c.pending, fields: fields.Readings(), labels: fields.Labels(), gpus: gpus, kept: c.kept}
 		sources, err := a.sources(ctx)
 		if err == nil {
-			if err = readable(sources); err != nil {
-				closeAll(sources)
-			}
+			err = readable(sources)
 		}
 		return sources, err
 	})
@@ -106,10 +104,10 @@ func (c *Collector) open(ctx context.Context, assemble func(context.Context, []*
 	// If ctx ended while Open waited for a GPU, that GPU counts as hanging. That is right for a deadline, but a
 	// cancelled Open must fail.
 	if cancelled := ctx.Err(); errors.Is(cancelled, context.Canceled) {
-		closeAll(sources)
 		err = cancelled
 	}
 	if err != nil {
+		closeAll(sources)
 		c.abandon()
 		return nil, fmt.Errorf("open NVML: %w", outdated(err))
 	}
@@ -117,10 +115,10 @@ func (c *Collector) open(ctx context.Context, assemble func(context.Context, []*
 	defer c.mu.Unlock()
 	c.sources, c.found, c.unread = sources, takeInventory(gpus), 0
 	for _, g := range gpus {
-		if g.unread != nil {
+		if g.device.Unread != "" {
 			c.unread++
 			c.o.Log.Warn("cannot read all MIG instances of a GPU; without permission, a container needs NVIDIA_MIG_MONITOR_DEVICES=all and CAP_SYS_ADMIN",
-				zap.String("gpu", g.device.GPU), zap.String("device", g.device.ID), zap.Error(g.unread))
+				zap.String("gpu", g.device.GPU), zap.String("device", g.device.ID), zap.String("error", g.device.Unread))
 		}
 	}
 	return sources, nil

@@ -5,7 +5,6 @@ package nvml
 import (
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"sync"
@@ -306,18 +305,20 @@ type eventsPart struct {
 	latest    []int   // columns of XIDErrors
 	slots     [][]int // event columns by device
 	since     int     // column of XIDsSince; -1 if the list has no events
+	none      float64 // the last XID while no event set is open
 	used      []int   // used slots per device in the current row
 	logged    uint64  // lost events already logged
 }
 
 // newEventsPart makes the events part of a GPU, nil without events. The devices of its source are the GPU and then its
 // instances, in order.
-func newEventsPart(x *xids, g *gpu, fields []field.Reading) *eventsPart {
+func newEventsPart(x *xids, g *gpu, fields []field.Reading, why *reasons) *eventsPart {
 	if x == nil {
 		return nil
 	}
 	devices := 1 + len(g.instances)
 	p := &eventsPart{xids: x, instances: g.instances, slots: make([][]int, devices), since: -1, used: make([]int, devices)}
+	p.none = why.Blank(collector.ReasonBlank, "NVML opens no event set for the XIDs of this GPU: the log has its answer")
 	for _, r := range fields {
 		for d := range devices {
 			switch r.Desc.ID {
@@ -384,7 +385,7 @@ func (p *eventsPart) fillLatest(row []float64, due []bool) {
 		if !due[i] {
 			continue
 		}
-		if row[i] = math.NaN(); p.set != nil {
+		if row[i] = p.none; p.set != nil {
 			row[i] = 0
 		}
 		for _, e := range p.last { // the newest comes last and wins

@@ -83,7 +83,7 @@ func fakeXIDs(t *testing.T, s *fakeEvents, log *zap.Logger) *xids {
 func fakeEventsPart(t *testing.T, s *fakeEvents, log *zap.Logger) *eventsPart {
 	t.Helper()
 	g := &gpu{instances: []instance{{gi: 3, ci: 0}, {gi: 5, ci: 0}}}
-	return newEventsPart(fakeXIDs(t, s, log), g, readings(field.XIDErrors, field.XIDEvent))
+	return newEventsPart(fakeXIDs(t, s, log), g, readings(field.XIDErrors, field.XIDEvent), unexplained())
 }
 
 // sampled holds a row's last XIDs and events, by device.
@@ -232,7 +232,7 @@ func TestEventsInterrupted(t *testing.T) {
 func TestXIDOfALostGPU(t *testing.T) {
 	events := &fakeEvents{}
 	temperature := newStub(map[field.ID]float64{150: 40})
-	s := newSource(nil, []collector.Device{{GPU: "0"}}, nil, newEventsPart(fakeXIDs(t, events, zap.NewNop()), &gpu{}, readings(field.XIDEvent)), temperature)
+	s := newSource(nil, []collector.Device{{GPU: "0"}}, nil, newEventsPart(fakeXIDs(t, events, zap.NewNop()), &gpu{}, readings(field.XIDEvent), unexplained()), temperature)
 	defer s.close()
 	row, due := make([]float64, len(s.Columns())), slices.Repeat([]bool{true}, len(s.Columns()))
 	f := func(when string, want error, code float64) {

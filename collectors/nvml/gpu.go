@@ -29,7 +29,6 @@ type gpu struct {
 	mig        bool // MIG is on
 	// instances holds the MIG devices in the order of their IDs. A split GPU instance is followed by its compute instances.
 	instances []instance
-	unread    error  // why instances cannot be read
 	layout    string // see library.layout
 
 	err    error       // why NVML did not answer; then only index and device are set
@@ -102,9 +101,7 @@ func (l *library) identify(index int, heard func(index int)) *gpu {
 	g.device.ID = g.device.UUID
 	g.handle, g.reader = board, &handle{Device: board, lib: l}
 	l.describe(g)
-	if l.findInstances(g); g.unread != nil {
-		g.device.Unread = "cannot read all its MIG instances: " + g.unread.Error()
-	}
+	l.findInstances(g)
 	return g
 }
 
@@ -127,6 +124,9 @@ func (l *library) describe(g *gpu) {
 // maxInstances bounds the MIG devices per GPU if the library does not say how many there can be.
 const maxInstances = 64
 
+// unreadInstances begins a Device.Unread.
+const unreadInstances = "cannot read all its MIG instances: "
+
 // findInstances sets the MIG mode and the instances of a GPU. It skips an instance that it cannot read.
 func (l *library) findInstances(g *gpu) {
 	if !l.hasAll("nvmlDeviceGetMigMode", "nvmlDeviceGetMaxMigDeviceCount", "nvmlDeviceGetMigDeviceHandleByIndex",
@@ -136,7 +136,7 @@ func (l *library) findInstances(g *gpu) {
 	mode, _, code := g.handle.GetMigMode()
 	if code != nvml.SUCCESS {
 		if code != nvml.ERROR_NOT_SUPPORTED {
-			g.unread = gpuError("nvmlDeviceGetMigMode", code)
+			g.device.Unread = unreadInstances + gpuError("nvmlDeviceGetMigMode", code).Error()
 		}
 		return
 	}
@@ -155,7 +155,7 @@ func (l *library) findInstances(g *gpu) {
 		case err == nil:
 			found = append(found, in)
 		case !errors.Is(err, nvml.ERROR_NOT_FOUND) && !errors.Is(err, nvml.ERROR_INVALID_ARGUMENT): // these mean a gap
-			g.unread = err
+			g.device.Unread = unreadInstances + err.Error()
 		}
 	}
 	g.instances = arrange(g.device, found)

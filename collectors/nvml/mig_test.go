@@ -173,3 +173,11 @@ func TestUnreadInstances(t *testing.T) {
 	}
 	testkit.Equal(t, "devices of the GPU without instances", 1, len(sources[1].Devices()))
 }
+
+// TestUnreadLinks checks that the GPU reports links that NVML refuses to read.
+func TestUnreadLinks(t *testing.T) {
+	n := nvmltest.New(t, nvmltest.Config{Preset: "h100-sxm", GPUs: 1})
+	n.Return(0, "nvmlDeviceGetNvLinkState", "NO_PERMISSION")
+	_, sources := openList(t, at(n), listOf(t, csvOf([]string{"DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_NVLINK_GET_STATE"})))
+	testkit.Has(t, "what is said of the GPU", sources[0].Devices()[0].Unread, "cannot read its NVLinks: nvmlDeviceGetNvLinkState: ")
+}

@@ -3,6 +3,7 @@
 package nvml
 
 import (
+	"math"
 	"slices"
 	"strconv"
 	"sync"
@@ -126,7 +127,7 @@ func (p *peersPart) sample(row []float64, due []bool) error {
 		if newest := x.last(); newest != nil {
 			status = *newest
 		}
-		collector.ChooseDue(row[i*n:][:n], due[i*n:], status, float64(status))
+		collector.ChooseDue(row[i*n:][:n], due[i*n:], status, float64(status), math.NaN())
 		x.start()
 	}
 	return nil

@@ -17,8 +17,9 @@ func TestReasons(t *testing.T) {
 		return
 	}
 	n := nvmltest.New(t, nvmltest.Config{Preset: "a100-sxm", GPUs: 1, Driver: "470"})
+	n.Return(0, "nvmlDeviceRegisterEvents", "UNKNOWN")
 	s := openReadings(t, n, "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_FAN_SPEED", "DCGM_FI_DEV_GPU_TEMP_LIMIT", "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_GPU_UTIL",
-		"DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_DEV_POWER_USAGE_INSTANT", "DCGM_FI_DEV_DIAG_MEMORY_RESULT", "amd_gpu_voltage_volts")[0]
+		"DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_DEV_POWER_USAGE_INSTANT", "DCGM_FI_DEV_DIAG_MEMORY_RESULT", "DCGM_FI_DEV_XID_ERRORS", "amd_gpu_voltage_volts")[0]
 	f := func(name, want string) {
 		t.Helper()
 		must(t, s.sample())
@@ -32,6 +33,7 @@ func TestReasons(t *testing.T) {
 	f("DCGM_FI_PROF_SM_ACTIVE", "no_symbol: driver 470")
 	f("DCGM_FI_DEV_POWER_USAGE_INSTANT", "unsupported: field 186 of nvmlDeviceGetFieldValues: ")
 	f("DCGM_FI_DEV_DIAG_MEMORY_RESULT", "other_collector: NVML does not have it, the collector dcgm may")
+	f("DCGM_FI_DEV_XID_ERRORS", "blank: NVML opens no event set for the XIDs of this GPU: ")
 	f("amd_gpu_voltage_volts", "unsupported: only AMD GPUs have it")
 
 	f("DCGM_FI_DEV_POWER_USAGE", "")

@@ -252,6 +252,9 @@ func TestAMDAbsurdRecords(t *testing.T) {
 			s.sample()
 			s.want(0, "amd_gpu_cper_records", "severity=fatal", c.want)
 			s.want(0, "amd_gpu_cper_afid", "index=0,severity=fatal", c.afids)
+			if c.answer == "status 14" {
+				testkit.Has(t, "reason", s.reason("amd_gpu_cper_records"), "or cannot read the driver's records")
+			}
 			if name == "no time" {
 				s.want(0, "amd_gpu_cper_age_seconds", "severity=fatal", nan)
 			}
@@ -274,7 +277,7 @@ func TestAMDHangs(t *testing.T) {
 			s.sample()
 			s.want(0, "DCGM_FI_DEV_GPU_UTIL", "", float64(tree.GPUs[0].State.Util))
 			s.want(0, "amd_gpu_cper_records", "severity=fatal", nan)
-			if got, want := s.reason("amd_gpu_cper_records"), "blank: AMD SMI has not started or has not answered in time"; !strings.HasPrefix(got, want) {
+			if got, want := s.reason("amd_gpu_cper_records"), "blank: AMD SMI has not started, has not answered in time"; !strings.HasPrefix(got, want) {
 				t.Errorf("reason %q, want %q", got, want)
 			}
 			fake.Release(t)

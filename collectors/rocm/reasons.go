@@ -16,15 +16,21 @@ type blanks struct {
 	second    float64 // a rate needs a second sample
 	revision  float64
 	silent    float64 // libamd_smi has no value
+	unread    float64 // of gpu_metrics
 }
 
 func (s *source) newBlanks() blanks {
-	return blanks{
+	b := blanks{
 		suspended: s.Blank(collector.ReasonBlank, "the GPU is suspended and is not woken to be read"),
 		second:    s.Blank(collector.ReasonNotDue, "a rate, which takes a second sample"),
-		silent:    s.Blank(collector.ReasonBlank, "AMD SMI has not started or has not answered in time: the log says more"),
+		silent:    s.Blank(collector.ReasonBlank, "AMD SMI has not started, has not answered in time or cannot read the driver's records, which are for root: the log says more"),
+		unread:    s.Blank(collector.ReasonBlank, "gpu_metrics cannot be read: the log says why"),
 		revision:  s.Blank(collector.ReasonUnsupported, "gpu_metrics has a revision that is not known; amd_gpu_unread counts it"),
 	}
+	if s.files.MetricsDenied() {
+		b.unread = s.Blank(collector.ReasonPermission, "this process may not read gpu_metrics of the GPU in /sys")
+	}
+	return b
 }
 
 // blankOf returns the placeholder for a cell without a value. denied marks the readings that this process must not read.
@@ -35,10 +41,8 @@ func (s *source) blankOf(c *cell, p *spec, wanted []sysfs.Reading, denied []bool
 		}
 	}
 	switch {
-	case c.metrics && s.files.MetricsDenied():
-		return s.Blank(collector.ReasonPermission, "this process may not read gpu_metrics of the GPU in /sys")
 	case c.records:
-		return s.Blank(collector.ReasonBlank, "the driver keeps no such record, or AMD SMI may not read them: they are in /sys/kernel/debug, for root")
+		return s.Blank(collector.ReasonBlank, "the driver keeps no such record")
 	case c.bus:
 		return s.Blank(collector.ReasonBlank, "the driver has given no text in pcie_bw, or not yet")
 	case c.metrics && len(c.slots) == 0:
@@ -49,15 +53,10 @@ func (s *source) blankOf(c *cell, p *spec, wanted []sysfs.Reading, denied []bool
 
 // lacks returns why a board does not have a spec.
 func (b *binder) lacks(p *spec) collector.Explanation {
-	m := b.metrics
-	if t := &p.terms[0]; t.op == opRecord || t.op == opFixed {
+	if function, added := map[op]int{opRecord: fnRecords, opFixed: fnVRAM}[p.terms[0].op]; added {
 		e := collector.Explanation{Reason: collector.ReasonNoSymbol, Detail: "only AMD SMI has it: --rocm-source=amdsmi"}
-		switch {
-		case b.added == nil:
-		case t.op == opRecord:
-			e.Detail = b.added.lib.refusal(fnRecords)
-		default:
-			if e.Detail = b.added.lib.refusal(fnVRAM); e.Detail == "" {
+		if b.added != nil {
+			if e.Detail = b.added.lib.refusal(function); e.Detail == "" {
 				e.Reason, e.Detail = collector.ReasonBlank, "AMD SMI has no value of it"
 			}
 		}
@@ -65,7 +64,7 @@ func (b *binder) lacks(p *spec) collector.Explanation {
 	}
 	files := p.files()
 	detail := "the driver has no " + strings.Join(files, ", ") + " for this GPU"
-	if slices.Contains(files, "gpu_metrics") && m != nil {
+	if slices.Contains(files, "gpu_metrics") && b.metrics != nil {
 		detail = "gpu_metrics of this GPU does not have it"
 		if len(files) > 1 {
 			detail += ", nor the driver in " + strings.Join(slices.DeleteFunc(files, func(f string) bool { return f == "gpu_metrics" }), ", ")
@@ -96,8 +95,10 @@ func (s *source) explain(c *cell, v float64) float64 {
 	switch {
 	case !math.IsNaN(v):
 		return v
-	case c.records && s.frame.added == nil:
+	case c.records && (s.frame.added == nil || s.frame.added.records == nil):
 		return s.blanks.silent
+	case c.metrics && s.unreadable != "":
+		return s.blanks.unread
 	case c.metrics && s.frame.unread[unreadMetrics] == 1:
 		return s.blanks.revision
 	case c.growth && !s.sampled:

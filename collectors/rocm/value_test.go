@@ -342,6 +342,9 @@ func TestUnread(t *testing.T) {
 	tree.GPUs[1].Reset(t, "gpu_metrics")
 	s.sample()
 	s.want(1, "amd_gpu_unread", "what=gpu_metrics", 0)
+	tree.GPUs[0].Set(t, "gpu_metrics", "cut")
+	s.sample()
+	testkit.Equal(t, "reason", "blank: gpu_metrics cannot be read: the log says why", s.reason("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"))
 }
 
 // TestClockWithoutLevel checks an idle Radeon: no level of its clock is marked, and gpu_metrics has an old value.

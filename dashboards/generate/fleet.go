@@ -15,7 +15,8 @@ func fleet() *builder {
 		fleetWide(`count(`+boards(`DCGM_FI_DEV_GPU_TEMP{S}`, "")+`)`)).empty("No GPUs")
 	b.stat(3, "Nodes", "", "short", fleetWide(`count(count by (cluster, instance) (DCGM_FI_DEV_GPU_TEMP{S}))`)).empty("No nodes")
 	b.stat(3, "Failed", "Devices with the verdict failed.", "short",
-		fleetWide(`count(count by (cluster, instance, device) (`+ofTheModel(`warpgauge_device_health{state="failed", device!~".+/.+", N}`)+`)) or vector(0)`), from(1, "red"))
+		fleetWide(`count(count by (cluster, device) (`+ofTheModel(`warpgauge_device_health{state="failed", device=~"GPU-[^/:]+", N}`)+
+			`) or count by (cluster, instance, device) (`+ofTheModel(`warpgauge_device_health{state="failed", device!~"GPU-[^:]+|.+/.+", N}`)+`)) or vector(0)`), from(1, "red"))
 	b.stat(3, "Utilisation", "Mean over all GPUs, of the time with at least one kernel running. A GPU in MIG mode counts with its instances' engines, by slices.", "percentunit",
 		fleetWide(`avg(`+utilisation+`)`)).empty(needsRules)
 	b.stat(3, "Allocated", "Share of the GPUs that a pod or a job has. Of a GPU in MIG mode the slices count.", "percentunit",

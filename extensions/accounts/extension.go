@@ -45,7 +45,7 @@ var _ interface {
 func (s *Settings) Flags(set *config.Set) {
 	set.Add(config.Section{Origin: config.Own, Flags: []config.Flag{{
 		Name: "accounts", Env: "WARPGAUGE_ACCOUNTS", Group: "Accounts", Value: config.Bool(&s.Accounts),
-		Usage: "Count what each pod and job has used of each GPU, in energy, time and memory: on the page, and in reports under /api/v1/owners for warpctl job. Needs --kubernetes or --hpc-job-mapping-dir.",
+		Usage: "Count what each pod and job has used of each GPU, in energy, time and memory, for /metrics, /api/v1/owners and warpctl job. Needs --kubernetes or --hpc-job-mapping-dir.",
 	}, {
 		Name: "account-idle-after", Env: "WARPGAUGE_ACCOUNT_IDLE_AFTER", Group: "Accounts", Value: config.Duration(&s.IdleAfter), Metavar: "DURATION", Needs: "accounts",
 		Usage: "How long an owner must hold a GPU without use for an event and the series warpgauge_owner_idle.",
@@ -82,7 +82,11 @@ func (e *Extension) Readings(*config.Config, field.List) (out []field.Reading) {
 	if !e.Accounts {
 		return nil
 	}
-	for _, id := range []field.ID{field.TotalEnergy, field.PowerUsage, field.GPUUtilization, memoryUsed, memoryTotal, field.SMClock, field.ClockEventReasons, field.XIDEvent} {
+	ids := []field.ID{field.TotalEnergy, field.PowerUsage, field.GPUUtilization, memoryUsed, memoryTotal, field.SMClock, field.ClockEventReasons, field.XIDEvent}
+	if e.Names == NamesJobstats {
+		ids = append(ids, field.GPUTemperature)
+	}
+	for _, id := range ids {
 		if d, known := field.ByID(id); known {
 			out = append(out, field.Reading{Desc: d, Default: true})
 		}
@@ -101,7 +105,7 @@ func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, 
 	if c.Owners == nil {
 		return nil, nil, fmt.Errorf("--accounts has no owners: set --kubernetes or --hpc-job-mapping-dir")
 	}
-	o := Options{Owners: c.Owners, IdleAfter: e.IdleAfter, Jobstats: e.Names == NamesJobstats, Node: c.Hostname, Scrapes: func() uint64 { return c.Page.Scrapes() }, Events: c.Events, Log: c.Log.Named("accounts")}
+	o := Options{Owners: c.Owners, IdleAfter: e.IdleAfter, Node: c.Hostname, Scrapes: func() uint64 { return c.Page.Scrapes() }, Events: c.Events, Log: c.Log.Named("accounts")}
 	if c.Config.Source(flagDirectory) == config.FromDefault {
 		e.Directory = file.StateDirectory(c.Lookup, "accounts")
 	}
@@ -116,6 +120,9 @@ func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, 
 	l.Restore(time.Now())
 	c.Rows.Follow(l)
 	c.Registry.MustRegister(l)
+	if e.Names == NamesJobstats {
+		c.Registry.MustRegister(&jobstats{c.Board, c.Owners.Owners, c.Config.EffectiveStaleAfter(), time.Now})
+	}
 	api := NewAPI(l)
 	return append(stages, exporter.Stage{Name: "accounts", Run: l.Run}), []exporter.Route{
 		{Pattern: Prefix, Handler: api, Labels: []string{Prefix}}, {Pattern: Prefix + "/", Handler: api, Labels: []string{Prefix + "/"}},

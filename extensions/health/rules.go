@@ -138,6 +138,7 @@ var table = inOrder(slices.Concat(xidRules(), []Rule{
 	{Name: "bad_pages_failed", State: events.Degraded, Action: events.ActionReset, Condition: field.Condition{Readings: []field.ID{field.AMDBadPages}, Test: field.AtLeast, Threshold: 1}, Label: collector.Label{Name: "state", Value: "failed"}, Quiet: backFor, Text: "a bad page of its memory could not be retired, as it was in use", Source: linkRAS},
 	{Name: "bad_pages_pending", State: events.Degraded, Action: events.ActionReset, Condition: field.Condition{Readings: []field.ID{field.AMDBadPages}, Test: field.AtLeast, Threshold: 1}, Label: collector.Label{Name: "state", Value: "pending"}, For: 5 * time.Minute, Quiet: backFor, Text: "a bad page of its memory waits to be retired", Source: linkRAS},
 	{Name: "fabric_not_started", State: events.Degraded, Action: events.ActionDrain, Condition: field.FabricNotStarted, For: 10 * time.Minute, Quiet: backFor, Text: "the GPU waits to be registered with the NVLink fabric: is the fabric manager running?", Source: linkFabric},
+	{Name: "fabric_in_progress", State: events.Degraded, Action: events.ActionDrain, Condition: field.Condition{Readings: []field.ID{field.FabricManagerStatus}, Test: field.Equal, Threshold: 2}, For: 10 * time.Minute, Quiet: backFor, Text: "the GPU's registration with the NVLink fabric does not end", Source: linkDCGM},
 	reading("fabric_limited", events.Degraded, events.ActionDrain, field.FabricLimited, "the NVLink fabric has less capacity", linkFields),
 	reading("switch_port_error", events.Degraded, events.ActionDrain, field.SwitchPortError, "a port of the switch is in error", linkFields),
 	{Name: "nvlink_crc_errors", State: events.Failed, Action: events.ActionDrain, Condition: field.LinkCRCErrors, Unit: "errors in a minute", Quiet: 10 * time.Minute, Text: "NVLinks have many CRC errors", Source: linkDCGM},
@@ -269,14 +270,13 @@ func (r Rules) find(name string) *Rule {
 	return nil
 }
 
-// Readings returns the readings that the rules need in addition to a list: those of GPUs, and of switches if the list has
-// switches, and health watches if they are wanted. Without an interval of their own they have the interval every.
-func (r Rules) Readings(list field.List, every time.Duration, watches bool) (out []field.Reading) {
-	switches := slices.ContainsFunc(list.Fields, func(f field.Field) bool { return f.Desc.Level == field.Switch })
+// Readings returns the readings of GPUs and switches that the rules need, with health watches if they are wanted. Without an
+// interval of their own they have the interval every.
+func (r Rules) Readings(every time.Duration, watches bool) (out []field.Reading) {
 	seen := map[field.ID]bool{field.GPUHealth: !watches}
 	add := func(id field.ID) {
 		d, known := field.ByID(id)
-		if id == 0 || !known || seen[id] || d.Level != field.GPU && !(switches && d.Level == field.Switch) { // 0: no Limit
+		if id == 0 || !known || seen[id] || d.Level != field.GPU && d.Level != field.Switch { // 0: no Limit
 			return
 		}
 		seen[id] = true

@@ -63,7 +63,8 @@ func TestStatesAreDCGMs(t *testing.T) {
 			}
 		}
 	}
-	results["170 1"] = "warn" // Fabric Manager's guide: registration may take minutes
+	const notStarted = "170 1" // has a rule by Fabric Manager's guide: registration may take minutes
+	results[notStarted] = "warn"
 	for _, r := range Table() {
 		for at, result := range results {
 			words, s := strings.Fields(at), field.ConditionState{}
@@ -76,7 +77,7 @@ func TestStatesAreDCGMs(t *testing.T) {
 				r.Evaluate(&s, 0, start)
 			}
 			unwell, same := r.Evaluate(&s, v, start.Add(time.Minute)) == field.Unwell, result == map[events.State]string{events.Failed: "fail", events.Degraded: "warn"}[r.State]
-			if seen++; unwell && !same || !unwell && same && r.Source == linkDCGM {
+			if seen++; unwell && !same || !unwell && same && r.Source == linkDCGM && at != notStarted {
 				t.Errorf("%s, %v: unwell is %v if reading %s, DCGM's result %s", r.Name, r.State, unwell, at, result)
 			}
 		}
@@ -123,15 +124,15 @@ func TestSelect(t *testing.T) {
 }
 
 func TestReadingsAreCheap(t *testing.T) {
-	for _, r := range Table().Readings(field.List{}, 30*time.Second, true) {
-		if strings.Contains(r.Desc.Name, "_PROF_") || r.Desc.Level > field.ComputeInstance {
+	for _, r := range Table().Readings(30*time.Second, true) {
+		if strings.Contains(r.Desc.Name, "_PROF_") || r.Desc.Level > field.ComputeInstance && r.Desc.Level != field.Switch {
 			t.Errorf("%s is read for health", r.Desc.Name)
 		}
-		if r.Interval < 30*time.Second && r.Desc.ID != field.XIDEvent && r.Desc.ID != field.TotalEnergy { // one that ends verdicts
+		if r.Interval < 30*time.Second && r.Desc.Level != field.Switch && r.Desc.ID != field.XIDEvent && r.Desc.ID != field.TotalEnergy { // one that ends verdicts
 			t.Errorf("%s is read every %v", r.Desc.Name, r.Interval)
 		}
 	}
-	if n := len(Rules(nil).Readings(field.List{}, time.Second, true)); n > 0 {
+	if n := len(Rules(nil).Readings(time.Second, true)); n > 0 {
 		t.Errorf("without rules %d readings are taken", n)
 	}
 }

@@ -1,7 +1,6 @@
 package collector
 
 import (
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -130,10 +129,10 @@ func FillDue(row []float64, due []bool, v float64) {
 	}
 }
 
-// ChooseDue writes v to the chosen one of columns that stand for alternatives, if due, and blanks the other due ones. A
+// ChooseDue writes v to the chosen one of columns that stand for alternatives, if due, and none, a NaN, to the other due ones. A
 // negative chosen is none of them.
-func ChooseDue(row []float64, due []bool, chosen int, v float64) {
-	FillDue(row, due, math.NaN())
+func ChooseDue(row []float64, due []bool, chosen int, v, none float64) {
+	FillDue(row, due, none)
 	if chosen >= 0 && due[chosen] {
 		row[chosen] = v
 	}
@@ -143,7 +142,7 @@ func ChooseDue(row []float64, due []bool, chosen int, v float64) {
 func LinkOf(parent Device, n int) Device {
 	d := parent
 	number := strconv.Itoa(n)
-	d.Level, d.Parent, d.ID = field.Link, parent.ID, parent.ID+"/link"+number
+	d.Level, d.Parent, d.ID, d.Unread = field.Link, parent.ID, parent.ID+"/link"+number, ""
 	d.Labels = append([]Label{{Name: "nvlink", Value: number}}, parent.Labels...)
 	return d
 }
@@ -152,7 +151,7 @@ func LinkOf(parent Device, n int) Device {
 func InstanceOf(gpu Device, id int, profile string) Device {
 	d := gpu
 	d.Instance = Instance{ID: strconv.Itoa(id), Profile: profile}
-	d.Level, d.Parent, d.ID = field.Instance, gpu.ID, gpu.ID+"/"+d.Instance.ID
+	d.Level, d.Parent, d.ID, d.Unread = field.Instance, gpu.ID, gpu.ID+"/"+d.Instance.ID, ""
 	return d
 }
 

@@ -27,7 +27,7 @@ func ownSampling(c *Config) []Flag {
 			Usage:        "Drop a device's series when its last sample is older than this.",
 			ShownDefault: "30s, or 3 × collect-interval where that is longer"},
 		Flag{Name: "exporter-metrics", Value: OneOf(&c.ExporterMetrics, MetricsNone, MetricsLean, MetricsFull), Metavar: "SET",
-			Usage: "The exporter's own metrics to show. lean: the metrics that alerts need, such as states and ages of devices, at most 48 samples on a node of 8 GPUs; full: all metrics, for debugging the exporter; none."},
+			Usage: "The exporter's own metrics to show. lean: the metrics that alerts need, such as states and ages of devices, at most 60 samples on a node of 8 GPUs and 4 NVSwitches; full: all metrics, for debugging the exporter; none."},
 		Flag{Name: "absent-fields", Value: Bool(&c.AbsentFields),
 			Usage: "Show warpgauge_field_absent{device,field,reason}: the reason for each listed field without a value. At most 4096 series."},
 		Flag{Name: "hostname-label", Value: OneOf(&c.HostnameLabel, "hostname", "Hostname"), Metavar: "NAME",

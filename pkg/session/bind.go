@@ -29,12 +29,6 @@ type bound struct {
 	schedule *schedule
 }
 
-// keepsOpen reports whether a column is worth a session: one that is shown, or a reading of a GPU that health judges. XIDs alone
-// are not, and those of switches are not without GPUs.
-func (s *Session) keepsOpen(b *bound, c *collector.Column) bool {
-	return !s.list.Hides(c.Field) || s.list.Dialect.Shows(c.Field) || b.devices[c.Device].Level == field.GPU && !field.IsXID(c.Field)
-}
-
 // bind selects devices, makes the rings in one block of memory, and prepares a worker for each source.
 func (s *Session) bind(sources []collector.Source) (*binding, error) {
 	if err := validate(sources); err != nil {
@@ -54,7 +48,9 @@ func (s *Session) bind(sources []collector.Source) (*binding, error) {
 		b.schedule = newSchedule(b.columns, len(b.devices), s.list, s.o)
 		columns += len(b.columns)
 		waits, silent := src.(collector.Silent)
-		shown = shown || silent && waits.Silent() || slices.ContainsFunc(b.columns, func(c collector.Column) bool { return s.keepsOpen(&b, &c) })
+		shown = shown || silent && waits.Silent() || slices.ContainsFunc(b.columns, func(c collector.Column) bool {
+			return !field.IsXID(c.Field) || !s.list.Hides(c.Field) || s.list.Dialect.Shows(c.Field)
+		})
 		words += ring.Words(ringRows(s.o.RingSpan, b.schedule.tick), len(b.devices), len(b.columns))
 		all = append(all, b)
 	}
@@ -63,7 +59,7 @@ func (s *Session) bind(sources []collector.Source) (*binding, error) {
 	if len(all) == 0 {
 		return nil, sel.nothing(sources)
 	}
-	if !shown {
+	if !shown { // XIDs that only health needs keep nothing open, nor do sources without readings
 		return nil, fmt.Errorf("%w from the devices selected", collector.ErrNothingToRead)
 	}
 	mem, owner, err := s.o.Parent.Memory(words)

@@ -26,10 +26,8 @@ func reasonsOf(src collector.Source, shown []int) (r reasons) {
 	if !ok {
 		return r
 	}
-	for _, x := range e.Explanations() {
-		if len(r.explanations) == collector.MaxExplanations {
-			break
-		}
+	all := e.Explanations()
+	for _, x := range all[:min(len(all), collector.MaxExplanations)] {
 		if x.Detail = sound(x.Detail); !x.Reason.Valid() {
 			x.Reason = collector.ReasonUnknown
 		}

