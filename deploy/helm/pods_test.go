@@ -78,7 +78,7 @@ func TestPods(t *testing.T) {
 			Args: []string{"--kubernetes", "--nvml-driver-root=/driver-root"},
 		}},
 		{"prometheus-operator", "nvidia", pod{
-			Kinds: []string{"ConfigMap", "ConfigMap", "ConfigMap", "ConfigMap", "ConfigMap", "ConfigMap", "PrometheusRule", "PrometheusRule", "ServiceMonitor"},
+			Kinds: []string{"ConfigMap", "ConfigMap", "ConfigMap", "ConfigMap", "ConfigMap", "ConfigMap", "ConfigMap", "PrometheusRule", "PrometheusRule", "ServiceMonitor"},
 			Host:  []string{kubelet, remembered + "nvidia"}, Args: []string{"--collectors=/etc/warpgauge/recommended-counters.csv", "--kubernetes"},
 		}},
 		{"https", "nvidia", pod{
