@@ -23,6 +23,7 @@ import (
 	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/internal/testkit/programtest"
+	"warpgauge/internal/testkit/programtest/prometheustest"
 )
 
 // TestE2ESlurm runs jobs on a real Slurm with our prolog, epilog and HealthCheckProgram. It expects the jobs on the page,
@@ -69,6 +70,47 @@ func TestE2ESlurm(t *testing.T) {
 	s.checked(t, "the fault is over: nothing resumes the node", "IDLE+DRAIN", reason)
 	s.run(t, "scontrol", "update", "NodeName=node1", "State=RESUME")
 	s.checked(t, "resumed by hand", "IDLE", "")
+}
+
+// jobstatsQueries are the queries for GPUs in jobstats.py of PrincetonUniversity/jobstats at dfc9aa0, by the name of their result
+// in its JSON: with GPU_EXPORTER_JOBID and without.
+var jobstatsQueries = map[string][2]string{
+	"gpu_total_memory": {"max_over_time(nvidia_gpu_memory_total_bytes{cluster='{cluster}',jobid='{jobid}'}[{diff}s:])", "max_over_time((nvidia_gpu_memory_total_bytes{cluster='{cluster}'} and nvidia_gpu_jobId == {jobid})[{diff}s:])"},
+	"gpu_used_memory":  {"max_over_time(nvidia_gpu_memory_used_bytes{cluster='{cluster}',jobid='{jobid}'}[{diff}s:])", "max_over_time((nvidia_gpu_memory_used_bytes{cluster='{cluster}'} and nvidia_gpu_jobId == {jobid})[{diff}s:])"},
+	"gpu_utilization":  {"avg_over_time((nvidia_gpu_duty_cycle{cluster='{cluster}',jobid='{jobid}'} or (nvidia_gpu_graphics_util_percent{cluster='{cluster}',jobid='{jobid}'} * 100))[{diff}s:])", "avg_over_time(((nvidia_gpu_duty_cycle{cluster='{cluster}'} or (nvidia_gpu_graphics_util_percent{cluster='{cluster}'} * 100)) and nvidia_gpu_jobId == {jobid})[{diff}s:])"},
+}
+
+// TestE2EJobstats: jobstats' queries through a real Prometheus show what a job of a real Slurm has used.
+func TestE2EJobstats(t *testing.T) {
+	t.Parallel()
+	prometheustest.Find(t)
+	s := startSlurm(t, "/bin/true")
+	var readings []string
+	for gpu, util := range []int{80, 40} {
+		for field, v := range map[string]int{"GPU_UTIL": util, "FB_USED": 1000 * (gpu + 1), "FB_TOTAL": 81920} {
+			readings = append(readings, fmt.Sprintf("- {kind: value, device: %d, field: DCGM_FI_DEV_%s, value: %d}\n", gpu, field, v))
+		}
+	}
+	e := serve(t, build(t), "--collect-interval=100", "--exporter-metrics=lean", "--hpc-job-mapping-dir="+s.jobs, "--accounts", "--account-names=jobstats", faults(t, readings...))
+	prometheus := prometheustest.Start(t, fmt.Sprintf("global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}\nscrape_configs:\n- job_name: gpus\n  static_configs:\n  - {targets: [%q], labels: {cluster: test, instance: 'node1:9400'}}\n", strings.TrimPrefix(e.url, "http://")))
+	prometheus.Await(t, "GPUs without a job", 8, `nvidia_gpu_duty_cycle{jobid="",userid=""}`)
+	began, job := time.Now(), s.submit(t, "--gres=gpu:2")
+	prometheus.Await(t, "ten samples of the job", 2, `count_over_time(nvidia_gpu_duty_cycle{jobid="`+job+`",userid="0"}[1m]) >= 10`)
+	s.run(t, "scancel", job)
+	prometheus.Await(t, "the end of the job", 8, `nvidia_gpu_duty_cycle{jobid=""}`)
+	for i, form := range []string{"with GPU_EXPORTER_JOBID", "without"} {
+		got := map[string]map[string]float64{}
+		for name, queries := range jobstatsQueries {
+			got[name] = map[string]float64{}
+			for _, v := range prometheus.Query(t, strings.NewReplacer("{cluster}", "test", "{jobid}", job, "{diff}", fmt.Sprint(int(time.Since(began).Seconds())+1)).Replace(queries[i])) {
+				testkit.Equal(t, "instance", "node1:9400", string(v.Metric["instance"]))
+				got[name][string(v.Metric["minor_number"])] = float64(v.Value)
+			}
+		}
+		testkit.Equal(t, form, map[string]map[string]float64{
+			"gpu_total_memory": {"0": 81920 << 20, "1": 81920 << 20}, "gpu_used_memory": {"0": 1000 << 20, "1": 2000 << 20}, "gpu_utilization": {"0": 80, "1": 40},
+		}, got)
+	}
 }
 
 // healthy starts an exporter in Slurm's network and waits until warpgauge health finds all GPUs healthy.

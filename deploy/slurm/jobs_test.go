@@ -158,12 +158,12 @@ func TestAbout(t *testing.T) {
 		}
 		testkit.Equal(t, when, want, got)
 	}
-	n.prolog("17", "0", "SLURM_JOB_USER=anna", "SLURM_JOB_PARTITION=gpu", "SLURM_CLUSTER_NAME=c1")
+	n.prolog("17", "0", "SLURM_JOB_USER=anna", "SLURM_JOB_UID=1007", "SLURM_JOB_PARTITION=gpu", "SLURM_CLUSTER_NAME=c1")
 	n.prolog("18", "0,1", "SLURM_ARRAY_JOB_ID=15", "SLURM_ARRAY_TASK_ID=3", "SLURM_JOB_USER=bert")
 	n.want("job files have ids alone", map[string]string{"0": "17 15_3", "1": "15_3"})
-	about("two jobs", ".job-15_3: user=bert partition= cluster=", ".job-17: user=anna partition=gpu cluster=c1")
+	about("two jobs", ".job-15_3: user=bert uid= partition= cluster=", ".job-17: user=anna uid=1007 partition=gpu cluster=c1")
 	n.epilog("18")
-	about("one has ended", ".job-17: user=anna partition=gpu cluster=c1")
+	about("one has ended", ".job-17: user=anna uid=1007 partition=gpu cluster=c1")
 	n.program("squeue", "true")
 	n.run([]string{"clean"})
 	about("cleaned")
@@ -171,7 +171,7 @@ func TestAbout(t *testing.T) {
 	n.file("proc/sys/kernel/random/boot_id", "boot-2\n")
 	n.prolog("20", "0", "SLURM_JOB_USER=cleo")
 	n.want("after a reboot, whatever file system it lies on", map[string]string{"0": "20"})
-	about("after a reboot", ".job-20: user=cleo partition= cluster=")
+	about("after a reboot", ".job-20: user=cleo uid= partition= cluster=")
 }
 
 // TestAtTheSameTime starts and ends many jobs on one GPU concurrently.

@@ -8,12 +8,14 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/common/expfmt"
 
 	"warpgauge/extensions/accounts/report"
 	"warpgauge/internal/testkit"
@@ -650,4 +652,59 @@ func BenchmarkPublish(b *testing.B) {
 	for b.Loop() {
 		n.ledger.publish(n.now)
 	}
+}
+
+// TestJobstats: families and labels are those of jobstats' exporter. GPU 0 is shared, 1 has a MIG instance, 2 was read in the future, 3
+// has no job. Of three sources of GPU 0 the first is stale. The text was written by hand, from main.go of
+// github.com/plazonic/nvidia_gpu_prometheus_exporter at 73b8cc4.
+func TestJobstats(t *testing.T) {
+	const want = `nvidia_gpu_duty_cycle{GPU_I_ID="",jobid="",minor_number="3",name="H100",ordinal="3",userid="",uuid="GPU-d"} 0
+nvidia_gpu_duty_cycle{GPU_I_ID="",jobid="17",minor_number="1",name="H100",ordinal="0",userid="1007",uuid="GPU-a"} 80
+nvidia_gpu_duty_cycle{GPU_I_ID="",jobid="7_3",minor_number="1",name="H100",ordinal="0",userid="",uuid="GPU-a"} 80
+nvidia_gpu_graphics_util_percent{GPU_I_ID="2",jobid="18",minor_number="0",name="H100 MIG 3g.40gb",ordinal="1",userid="0",uuid="MIG-b2"} 0.25
+nvidia_gpu_jobId{GPU_I_ID="",jobid="17",minor_number="1",name="H100",ordinal="0",userid="1007",uuid="GPU-a"} 17
+nvidia_gpu_jobId{GPU_I_ID="2",jobid="18",minor_number="0",name="H100 MIG 3g.40gb",ordinal="1",userid="0",uuid="MIG-b2"} 18
+nvidia_gpu_memory_total_bytes{GPU_I_ID="",jobid="17",minor_number="1",name="H100",ordinal="0",userid="1007",uuid="GPU-a"} 8.388608e+10
+nvidia_gpu_memory_total_bytes{GPU_I_ID="",jobid="7_3",minor_number="1",name="H100",ordinal="0",userid="",uuid="GPU-a"} 8.388608e+10
+nvidia_gpu_memory_used_bytes{GPU_I_ID="",jobid="17",minor_number="1",name="H100",ordinal="0",userid="1007",uuid="GPU-a"} 1.048576e+09
+nvidia_gpu_memory_used_bytes{GPU_I_ID="",jobid="7_3",minor_number="1",name="H100",ordinal="0",userid="",uuid="GPU-a"} 1.048576e+09
+nvidia_gpu_memory_used_bytes{GPU_I_ID="2",jobid="18",minor_number="0",name="H100 MIG 3g.40gb",ordinal="1",userid="0",uuid="MIG-b2"} 2.097152e+06
+nvidia_gpu_power_usage_milliwatts{GPU_I_ID="",jobid="",minor_number="0",name="H100",ordinal="1",userid="",uuid="GPU-b"} 400500
+nvidia_gpu_power_usage_milliwatts{GPU_I_ID="2",jobid="18",minor_number="0",name="H100 MIG 3g.40gb",ordinal="1",userid="0",uuid="MIG-b2"} 400500
+nvidia_gpu_temperature_celsius{GPU_I_ID="",jobid="17",minor_number="1",name="H100",ordinal="0",userid="1007",uuid="GPU-a"} 61
+nvidia_gpu_temperature_celsius{GPU_I_ID="",jobid="7_3",minor_number="1",name="H100",ordinal="0",userid="",uuid="GPU-a"} 61
+`
+	s, row, stamps := &view.Source{}, []float64(nil), []int64(nil)
+	add := func(d collector.Device, age time.Duration, cells map[field.ID]float64) collector.Device {
+		for id, v := range cells {
+			s.Columns, row = append(s.Columns, collector.Column{Device: len(stamps), Field: id}), append(row, v)
+		}
+		s.Devices, stamps = append(s.Devices, d), append(stamps, start.Add(-age).UnixNano())
+		s.Ring = ring.Make(2, len(stamps), len(row))
+		s.Ring.Append(start.UnixNano(), stamps, row)
+		return d
+	}
+	gpu := func(number, id, node string) collector.Device {
+		return collector.Device{ID: id, UUID: id, GPU: number, Node: node, Model: "H100", Level: field.GPU}
+	}
+	add(gpu("0", "GPU-a", "nvidia1"), 31*time.Second, map[field.ID]float64{memoryUsed: 5})
+	board, old := new(view.Board), s
+	s, row, stamps = &view.Source{}, nil, nil
+	board.Store(&view.View{Sources: []*view.Source{old, s, s}})
+	add(gpu("0", "GPU-a", "nvidia1"), 29*time.Second, map[field.ID]float64{memoryUsed: 1000, memoryTotal: 80_000, field.GPUUtilization: 80, field.PowerUsage: unknown, field.GPUTemperature: 61})
+	part := collector.InstanceOf(add(gpu("1", "GPU-b", "nvidia0"), 0, map[field.ID]float64{field.PowerUsage: 400.5}), 2, "3g.40gb")
+	part.Instance.UUID = "MIG-b2"
+	add(part, 0, map[field.ID]float64{memoryUsed: 2, field.EngineActive: 0.25, memoryTotal: -1})
+	add(gpu("2", "GPU-c", "nvidia2"), -31*time.Second, map[field.ID]float64{field.GPUUtilization: 50})
+	add(gpu("3", "GPU-d", "nvidia3"), 0, map[field.ID]float64{field.GPUUtilization: 0})
+	add(collector.Device{ID: "GPU-a/link1", Parent: "GPU-a", Level: field.Link}, 0, nil)
+	add(collector.Device{ID: "GPU-e", Level: field.GPU, Unshown: true}, 0, map[field.ID]float64{field.GPUUtilization: 0})
+	has := func(job, user string) view.Owner {
+		return view.Owner{Labels: []collector.Label{{Name: "hpc_job", Value: job}}, Facts: []collector.Label{{Name: "job_uid", Value: user}}}
+	}
+	owners := map[string][]view.Owner{"GPU-a": {has("17", "1007"), has("7_3", ""), has("17", "1007")}, part.ID: {has("18", "0")}, "GPU-d": {{}, {}}}
+	c := &jobstats{board, func(d *collector.Device) []view.Owner { return owners[d.ID] }, 30 * time.Second, func() time.Time { return start }}
+	names := regexp.MustCompile(`(?m)^\w+`).FindAllString(want, -1)
+	got := testkit.Get(testutil.CollectAndFormat(c, expfmt.TypeTextPlain, names...))(t)
+	testkit.Equal(t, "series", want, regexp.MustCompile(`(?m)^# (HELP .*|TYPE \w+ gauge)\n`).ReplaceAllString(string(got), ""))
 }

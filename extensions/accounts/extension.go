@@ -82,7 +82,11 @@ func (e *Extension) Readings(*config.Config, field.List) (out []field.Reading) {
 	if !e.Accounts {
 		return nil
 	}
-	for _, id := range []field.ID{field.TotalEnergy, field.PowerUsage, field.GPUUtilization, memoryUsed, memoryTotal, field.SMClock, field.ClockEventReasons, field.XIDEvent} {
+	ids := []field.ID{field.TotalEnergy, field.PowerUsage, field.GPUUtilization, memoryUsed, memoryTotal, field.SMClock, field.ClockEventReasons, field.XIDEvent}
+	if e.Names == NamesJobstats {
+		ids = append(ids, field.GPUTemperature)
+	}
+	for _, id := range ids {
 		if d, known := field.ByID(id); known {
 			out = append(out, field.Reading{Desc: d, Default: true})
 		}
@@ -101,7 +105,7 @@ func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, 
 	if c.Owners == nil {
 		return nil, nil, fmt.Errorf("--accounts has no owners: set --kubernetes or --hpc-job-mapping-dir")
 	}
-	o := Options{Owners: c.Owners, IdleAfter: e.IdleAfter, Jobstats: e.Names == NamesJobstats, Node: c.Hostname, Scrapes: func() uint64 { return c.Page.Scrapes() }, Events: c.Events, Log: c.Log.Named("accounts")}
+	o := Options{Owners: c.Owners, IdleAfter: e.IdleAfter, Node: c.Hostname, Scrapes: func() uint64 { return c.Page.Scrapes() }, Events: c.Events, Log: c.Log.Named("accounts")}
 	if c.Config.Source(flagDirectory) == config.FromDefault {
 		e.Directory = file.StateDirectory(c.Lookup, "accounts")
 	}
@@ -116,6 +120,9 @@ func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, 
 	l.Restore(time.Now())
 	c.Rows.Follow(l)
 	c.Registry.MustRegister(l)
+	if e.Names == NamesJobstats {
+		c.Registry.MustRegister(&jobstats{c.Board, c.Owners.Owners, c.Config.EffectiveStaleAfter(), time.Now})
+	}
 	api := NewAPI(l)
 	return append(stages, exporter.Stage{Name: "accounts", Run: l.Run}), []exporter.Route{
 		{Pattern: Prefix, Handler: api, Labels: []string{Prefix}}, {Pattern: Prefix + "/", Handler: api, Labels: []string{Prefix + "/"}},

@@ -35,11 +35,9 @@ type Options struct {
 	Owners    Owners
 	Processes Processes // nil: unknown
 	IdleAfter time.Duration
-	Jobstats  bool                                       // add the families of jobstats' exporter
-	About     func(job string) (label []collector.Label) // of a job
-	Node      string                                     // in reports
-	Scrapes   func() uint64                              // of the page so far
-	Store     *Store                                     // nil: accounts end with the process
+	Node      string        // in reports
+	Scrapes   func() uint64 // of the page so far
+	Store     *Store        // nil: accounts end with the process
 	Events    *events.Bus
 	Log       *zap.Logger
 }

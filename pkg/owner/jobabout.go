@@ -24,6 +24,7 @@ var about = []struct{ label, ours, slurm string }{
 	{"cluster_name", "cluster", "SLURM_CLUSTER_NAME"},
 	{jobPartition, "partition", "SLURM_JOB_PARTITION"},
 	{jobUser, "user", "SLURM_JOB_USER"},
+	{jobPrefix + "uid", "uid", "SLURM_JOB_UID"},
 }
 
 // Labels of jobs that Options.JobLabels can request, after their prefix.

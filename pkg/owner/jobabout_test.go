@@ -21,14 +21,14 @@ func TestAMDJobFiles(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) { must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644)) }
 	job := func(id, user, partition, gpus string) string {
-		return `{ "SLURM_JOB_ID": "` + id + `", "SLURM_JOB_USER": "` + user + `", "SLURM_JOB_PARTITION": "` + partition +
+		return `{ "SLURM_JOB_ID": "` + id + `", "SLURM_JOB_USER": "` + user + `", "SLURM_JOB_UID": "1007", "SLURM_JOB_PARTITION": "` + partition +
 			`", "SLURM_CLUSTER_NAME": "c1", "SLURM_JOB_GPUS": "` + gpus + `", "CUDA_VISIBLE_DEVICES": "` + gpus + `", "SLURM_SCRIPT_CONTEXT": "prolog_slurmd" }` + "\n"
 	}
 	write("0", job("17", "anna", "mi300", "0,1"))
 	write("1", job("17", "anna", "mi300", "0,1"))
 	write("2", job("18", "bert", "", "2"))
 	write("3", "19\n20\n") // in dcgm-exporter's form
-	write(".job-19", "user=cleo\npartition=debug\n")
+	write(".job-19", "user=cleo\nuid=1009\npartition=debug\n")
 	write("4", strings.TrimSuffix(job("21", "dora", "mi300", "4"), " }\n")) // still being written
 	write("5", "{}\n")
 	j := NewJobDirectory(dir, func() {}, zap.NewNop())
@@ -37,9 +37,9 @@ func TestAMDJobFiles(t *testing.T) {
 	said := j.Snapshot()
 	testkit.Equal(t, "jobs", map[string][]string{"0": {"17"}, "1": {"17"}, "2": {"18"}, "3": {"19", "20"}}, said.ByDevice)
 	want := map[string][]collector.Label{
-		"17": {{Name: "cluster_name", Value: "c1"}, {Name: "job_partition", Value: "mi300"}, {Name: "job_user", Value: "anna"}},
-		"18": {{Name: "cluster_name", Value: "c1"}, {Name: "job_user", Value: "bert"}},
-		"19": {{Name: "job_partition", Value: "debug"}, {Name: "job_user", Value: "cleo"}},
+		"17": {{Name: "cluster_name", Value: "c1"}, {Name: "job_partition", Value: "mi300"}, {Name: "job_user", Value: "anna"}, {Name: "job_uid", Value: "1007"}},
+		"18": {{Name: "cluster_name", Value: "c1"}, {Name: "job_user", Value: "bert"}, {Name: "job_uid", Value: "1007"}},
+		"19": {{Name: "job_partition", Value: "debug"}, {Name: "job_user", Value: "cleo"}, {Name: "job_uid", Value: "1009"}},
 	}
 	testkit.Equal(t, "labels", want, said.About)
 

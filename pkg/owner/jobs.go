@@ -26,7 +26,7 @@ type Jobs struct {
 	Changed  time.Time                    // when that was: of the directory, else of the read that found it
 	Time     time.Time                    // when the directory was last read; zero: never
 	ByDevice map[string][]string          // "0" or "3.0" → job ids in file order, unique; devices without jobs are absent
-	About    map[string][]collector.Label // by job ID: cluster_name, job_partition, job_user, where known
+	About    map[string][]collector.Label // by job ID: cluster_name, job_partition, job_user, job_uid, where known
 }
 
 // MappingJobs is the label mapping of the job directory.

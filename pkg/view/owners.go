@@ -9,7 +9,7 @@ import (
 type Owner struct {
 	PodLabels []collector.Label // among the facts; a label with a name in use is left out
 	Labels    []collector.Label // after everything else
-	// Facts are for dialects only: pod_uid, job_user, job_partition, cluster_name, and the pod labels that dialects show.
+	// Facts are for dialects only: pod_uid, job_user, job_partition, job_uid, cluster_name, and the pod labels that dialects show.
 	Facts []collector.Label
 }
 
