@@ -203,7 +203,8 @@ func (f *configFile) thresholds(all map[string]json.RawMessage) {
 		case err != nil:
 			f.problem("GPUConfig.HealthThresholds.%s: write a whole number that is not negative", name)
 		case most > 0:
-			rules = append(rules, fmt.Sprintf("ras_uncorrected.%s=%d", kernelBlock(strings.ToLower(block)), most+1))
+			block = cmp.Or(map[string]string{"BIF": "pcie_bif"}[block], strings.ToLower(block)) // the kernel's name
+			rules = append(rules, fmt.Sprintf("ras_uncorrected.%s=%d", block, most+1))
 		}
 	}
 	if len(rules) > 0 {
@@ -222,14 +223,6 @@ func cperAge(data []byte) (time.Duration, error) {
 		err = strconv.ErrRange
 	}
 	return age, err
-}
-
-// kernelBlock returns the kernel's name for a GPU block.
-func kernelBlock(name string) string {
-	if name == "bif" {
-		return "pcie_bif"
-	}
-	return name
 }
 
 // restart lists the differences to another file that need a restart.

@@ -82,7 +82,7 @@ type values map[string]map[int]uint64
 // add sets a value under each AMD name for its column.
 func (a values) add(c *collector.Column, v float64) {
 	for _, to := range paths()[c.Field] {
-		more, ok := to.source.labels(c.Labels)
+		more, ok := to.source.own(c.Labels)
 		v := math.Round(field.NewScale(to.source.Scale).Of(v))
 		if !ok || !(v >= 0 && v < 1<<53) {
 			continue

@@ -29,10 +29,7 @@ func (m *Metric) Name(prefix string) string { return prefix + strings.ToLower(m.
 
 // help returns the help text, with the unit.
 func (m *Metric) help() string {
-	if m.Unit == "" {
-		return m.Help
-	}
-	return m.Help + " (" + m.Unit + ")"
+	return strings.TrimSuffix(m.Help+" ("+m.Unit+")", " ()")
 }
 
 // Source is a reading that AMD's exporter also has. Columns with exactly the labels Where and Index become series of
@@ -43,6 +40,7 @@ type Source struct {
 	Index Index
 	Add   []Pair  // additional labels of the series
 	Scale float64 // value of the series = reading × Scale
+	Each  *Source // if the device has columns of this source, a series for each of them, with its labels
 }
 
 // Index is a numeric label that AMD's exporter names, and may count, in another way. The zero Index means no such label.
@@ -86,32 +84,39 @@ func (s Source) index(from, to string) Source {
 	return s
 }
 
+func (s Source) add(labels ...Pair) Source { s.Add = labels; return s }
+
+func (s Source) each(o *Source) Source { s.Each = o; return s }
+
 // clock returns a reading with the label clock, converted from Hz to MHz. AMD's exporter numbers all clocks of a GPU: 8
 // graphics, 1 memory, 4 video, 4 decoder, fabric, system (smi_fill_clock_status_ of https://github.com/ROCm/gpu-agent).
 func clock(id field.ID, name, kind, number string) Source {
-	s := reading(id, 1e-6).where("clock", name)
-	s.Add = []Pair{{"clock_index", number}, {"clock_type", kind}}
-	return s
+	return reading(id, 1e-6).where("clock", name).add(Pair{"clock_index", number}, Pair{"clock_type", kind})
 }
 
 func clocks(id field.ID, from string, kind string, plus int) Source {
-	s := reading(id, 1e-6)
-	s.Index = Index{From: from, To: "clock_index", Plus: plus}
-	s.Add = []Pair{{"clock_type", kind}}
+	s := reading(id, 1e-6).index(from, "clock_index").add(Pair{"clock_type", kind})
+	s.Index.Plus = plus
 	return s
 }
 
+var (
+	chipletClocks = clocks(field.AMDXCCClock, "xcc", "system", 0)
+	videoClocks   = clocks(field.AMDEngineClock, "instance", "video", 9).where("clock", "video")
+	decodeClocks  = clocks(field.AMDEngineClock, "instance", "data", 13).where("clock", "decode")
+)
+
+// clockLimits returns the range of each type of clock. The driver tells one for all clocks of a type, AMD's exporter repeats it for
+// each of them.
 func clockLimits(id field.ID) []Source {
 	return []Source{
-		clock(id, "gfx", "system", "0"), clock(id, "mem", "memory", "8"), clock(id, "video", "video", "9"),
-		clock(id, "decode", "data", "13"), clock(id, "fabric", "fabric", "17"), clock(id, "soc", "soc", "18"),
+		clock(id, "gfx", "system", "0").each(&chipletClocks), clock(id, "mem", "memory", "8"), clock(id, "video", "video", "9").each(&videoClocks),
+		clock(id, "decode", "data", "13").each(&decodeClocks), clock(id, "fabric", "fabric", "17"), clock(id, "soc", "soc", "18"),
 	}
 }
 
 func afids(severity string) Source {
-	s := reading(field.AMDAFID, 1).where("severity", severity).index("index", "afid_index")
-	s.Add = []Pair{{"severity", severity}}
-	return s
+	return reading(field.AMDAFID, 1).where("severity", severity).index("index", "afid_index").add(Pair{"severity", severity})
 }
 
 // Reasons for absent metrics.
@@ -186,8 +191,7 @@ var metrics = sync.OnceValue(func() (out []Metric) {
 	none("PCIE_TX", "Data sent over PCIe", notFilled)
 	none("PCIE_BIDIRECTIONAL_BANDWIDTH", "Accumulated PCIe data", "the firmware adds up rates in Mb/s at an interval that no source names; pcie_bandwidth is the present rate")
 	add("GPU_CLOCK", "MHz", "Clock by type",
-		clocks(field.AMDXCCClock, "xcc", "system", 0), clock(field.AMDClock, "mem", "memory", "8"),
-		clocks(field.AMDEngineClock, "instance", "video", 9).where("clock", "video"), clocks(field.AMDEngineClock, "instance", "data", 13).where("clock", "decode"),
+		chipletClocks, clock(field.AMDClock, "mem", "memory", "8"), videoClocks, decodeClocks,
 		clock(field.AMDClock, "fabric", "fabric", "17"), clock(field.AMDClock, "soc", "soc", "18"))
 	add("GPU_MIN_CLOCK", "MHz", "Lowest clock by type", clockLimits(field.AMDClockMin)...)
 	add("GPU_MAX_CLOCK", "MHz", "Highest clock by type", clockLimits(field.AMDClockMax)...)

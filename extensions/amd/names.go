@@ -51,8 +51,10 @@ func (n *Names) Dialect(inPlace bool) *field.Dialect {
 	d := &field.Dialect{Vendor: field.VendorAMD, InPlace: inPlace, Names: n}
 	for _, m := range n.metrics {
 		for _, s := range m.Sources {
-			if !slices.Contains(d.Readings, s.ID) {
-				d.Readings = append(d.Readings, s.ID)
+			for r := &s; r != nil; r = r.Each {
+				if !slices.Contains(d.Readings, r.ID) {
+					d.Readings = append(d.Readings, r.ID)
+				}
 			}
 		}
 	}

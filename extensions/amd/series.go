@@ -87,10 +87,7 @@ func hasNames(s *view.Source, d *collector.Device) bool {
 
 // shownAs returns the device whose labels the series of d get.
 func (n *node) shownAs(d *collector.Device) *collector.Device {
-	if first := n.first[d.ID]; first != nil {
-		return first
-	}
-	return d
+	return cmp.Or(n.first[d.ID], d)
 }
 
 // layout collects the series of a page.
@@ -113,12 +110,9 @@ func (n *Names) Series(v *view.View, hostname string, owners func(*collector.Dev
 	if l.node == nil {
 		return nil
 	}
-	families := map[string]*field.Field{}
+	families, shown := map[string]*field.Field{}, map[field.ID][]shownReading{}
 	for _, m := range n.metrics {
 		families[m.Field] = &field.Field{Name: m.Name(n.Prefix), Type: field.Gauge, Help: m.help(), Scale: 1}
-	}
-	shown := map[field.ID][]shownReading{}
-	for _, m := range n.metrics {
 		for i := range m.Sources {
 			f := *families[m.Field]
 			f.Scale = m.Sources[i].Scale
@@ -176,7 +170,7 @@ func (l *layout) addColumns(source int, s *view.Source, shown map[field.ID][]sho
 			continue
 		}
 		for _, r := range shown[c.Field] {
-			if more, ok := r.source.labels(c.Labels); ok {
+			for _, more := range r.source.labels(s, c) {
 				l.add(d, more, exposition.Series{Field: r.field, Source: source, Device: c.Device, Column: i})
 			}
 		}
@@ -261,15 +255,27 @@ func health(s *events.Snapshot, d *collector.Device) float64 {
 	return out
 }
 
-// labels returns the additional labels of the series for a column. It returns false if the source does not use the column.
-func (s *Source) labels(column []collector.Label) (more []collector.Label, ok bool) {
+// labels returns the additional labels of each series for a column; none if the source does not use the column.
+func (s *Source) labels(of *view.Source, c *collector.Column) (out [][]collector.Label) {
+	own, ok := s.own(c.Labels)
+	for i := range of.Columns {
+		if o := &of.Columns[i]; ok && s.Each != nil && o.Device == c.Device && o.Field == s.Each.ID {
+			out = append(out, s.Each.labels(of, o)...)
+		}
+	}
+	if ok && len(out) == 0 {
+		out = append(out, own)
+	}
+	return out
+}
+
+// own returns the additional labels of one series. It returns false if the source does not use the column.
+func (s *Source) own(column []collector.Label) (more []collector.Label, ok bool) {
 	if len(column) != len(s.Where)+min(len(s.Index.From), 1) {
 		return nil, false
 	}
-	for _, w := range s.Where {
-		if !slices.Contains(column, collector.Label(w)) {
-			return nil, false
-		}
+	if slices.ContainsFunc(s.Where, func(w Pair) bool { return !slices.Contains(column, collector.Label(w)) }) {
+		return nil, false
 	}
 	for _, l := range s.Add {
 		more = append(more, collector.Label(l))
