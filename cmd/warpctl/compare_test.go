@@ -51,14 +51,10 @@ func compared(t *testing.T, text string) (got comparison) {
 
 func TestCompareFindings(t *testing.T) {
 	o := execute(t, "compare", "--output=json", tempFile(t, "page", oldPage), tempFile(t, "page", newPage))
-	if o.Code != 1 || o.Err != "" {
-		t.Fatalf("exit code %d, error %q", o.Code, o.Err)
-	}
+	testkit.FatalIf(t, o.Code != 1 || o.Err != "", "exit code %d, error %q", o.Code, o.Err)
 	var got []string
 	for _, f := range compared(t, o.Out).Findings {
-		if f.Meaning == "" {
-			t.Errorf("%+v has no meaning", f)
-		}
+		testkit.ErrorIf(t, f.Meaning == "", "%+v has no meaning", f)
 		got = append(got, strings.Join([]string{string(f.Kind), f.Old, f.New, f.Values}, " | "))
 	}
 	want := []string{
@@ -162,9 +158,8 @@ func TestComparePagesThatCannotBeRead(t *testing.T) {
 	page := tempFile(t, "page", oldPage)
 	execute(t, "compare", page, server.URL+"/metrics").Want(t, 0)
 	for _, address := range []string{"http://u:secret@127.0.0.1:1/metrics", "http://u:secret%zz@127.0.0.1:1/metrics"} {
-		if o := execute(t, "compare", address, page); o.Code != 2 || strings.Contains(o.Err, "secret") {
-			t.Errorf("%s: exit code %d, standard error %q, want 2 and no password", address, o.Code, o.Err)
-		}
+		o := execute(t, "compare", address, page)
+		testkit.ErrorIf(t, o.Code != 2 || strings.Contains(o.Err, "secret"), "%s: exit code %d, standard error %q, want 2 and no password", address, o.Code, o.Err)
 	}
 	secure := httptest.NewTLSServer(server.Config.Handler)
 	defer secure.Close()
@@ -184,9 +179,7 @@ func TestComparePagesThatCannotBeRead(t *testing.T) {
 		"--output is":                   {"--output=xml", page, page},
 	} {
 		o := execute(t, append([]string{"compare"}, args...)...)
-		if o.Code != 2 || o.Out != "" || !strings.Contains(o.Err, want) {
-			t.Errorf("%q: exit code %d, output %q, error %q; want 2 and %q", args, o.Code, o.Out, o.Err, want)
-		}
+		testkit.ErrorIf(t, o.Code != 2 || o.Out != "" || !strings.Contains(o.Err, want), "%q: exit code %d, output %q, error %q; want 2 and %q", args, o.Code, o.Out, o.Err, want)
 	}
 	// A page without GPUs is no basis for a comparison.
 	execute(t, "compare", tempFile(t, "page", "go_goroutines 7\n"), page).Want(t, 1)
@@ -204,11 +197,9 @@ func FuzzComparePages(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if c := comparePages(old, latest, 0.1); c.Same > c.Series {
-			t.Errorf("%d of %d series are the same", c.Same, c.Series)
-		}
-		if c := comparePages(old, old, 0); len(c.Findings) > 0 || c.Same != c.Series {
-			t.Errorf("a page and itself: %d of %d the same, %v", c.Same, c.Series, c.Findings)
-		}
+		c := comparePages(old, latest, 0.1)
+		testkit.ErrorIf(t, c.Same > c.Series, "%d of %d series are the same", c.Same, c.Series)
+		c = comparePages(old, old, 0)
+		testkit.ErrorIf(t, len(c.Findings) > 0 || c.Same != c.Series, "a page and itself: %d of %d the same, %v", c.Same, c.Series, c.Findings)
 	})
 }

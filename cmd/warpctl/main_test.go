@@ -45,9 +45,8 @@ func answering(t *testing.T) http.Handler {
 	} {
 		mux.HandleFunc("/api/v1/"+path, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
-			if err := json.NewEncoder(w).Encode(answer); err != nil {
-				t.Error(err)
-			}
+			err := json.NewEncoder(w).Encode(answer)
+			testkit.ErrorIf(t, err != nil, "%v", err)
 		})
 	}
 	mux.HandleFunc("/metrics", func(w http.ResponseWriter, _ *http.Request) {
@@ -64,9 +63,7 @@ func TestTopOnce(t *testing.T) {
 	testkit.Lacks(t, "table", o.Out, "\x1b")
 	var got top.Report
 	testkit.Must(t, json.Unmarshal([]byte(execute(t, "top", "--url="+s.URL, "--output=json").Out), &got))
-	if len(got.Nodes) != 1 || got.Nodes[0].Node != "node-1" || len(got.Devices) != 2 || got.Devices[0].Temperature == nil {
-		t.Errorf("report %+v", got)
-	}
+	testkit.ErrorIf(t, len(got.Nodes) != 1 || got.Nodes[0].Node != "node-1" || len(got.Devices) != 2 || got.Devices[0].Temperature == nil, "report %+v", got)
 	file := tempFile(t, "urls", "# all\n"+s.URL+" # the first\n\n"+s.URL+"\n127.0.0.1:1\n")
 	o = execute(t, "top", "--once", "--urls-file="+file, "--url="+s.URL)
 	o.Want(t, 1, "http://127.0.0.1:1 does not answer: no exporter answers")
@@ -148,9 +145,7 @@ func TestDoctor(t *testing.T) {
 	for _, f := range got.Findings {
 		found = found || f.Check == "devices" && strings.Contains(f.Finding, "failed: GPU 1: fell off the bus")
 	}
-	if !found || !got.Wrong() || o.Code != 1 {
-		t.Errorf("code %d, findings %+v", o.Code, got.Findings)
-	}
+	testkit.ErrorIf(t, !found || !got.Wrong() || o.Code != 1, "code %d, findings %+v", o.Code, got.Findings)
 	path := filepath.Join(t.TempDir(), "b.tar.gz")
 	execute(t, "doctor", "--url="+s.URL, "--bundle="+path).Want(t, 1, "wrote "+path, "PROBLEM  devices")
 	if o := execute(t, "doctor", "--url="+s.URL, "--bundle=-"); !strings.HasPrefix(o.Out, "\x1f\x8b") {

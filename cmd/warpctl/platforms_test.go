@@ -8,6 +8,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/pages"
 )
 
@@ -22,14 +23,10 @@ func TestDependencies(t *testing.T) {
 		cmd := exec.Command("go", "list", "-deps", ".")
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+system, "GOARCH="+machine)
 		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Errorf("%s: %v\n%s", platform, err, out)
-		}
+		testkit.ErrorIf(t, err != nil, "%s: %v\n%s", platform, err, out)
 		for _, path := range strings.Fields(string(out)) {
 			for _, forbidden := range []string{"github.com/NVIDIA/", "k8s.io/", "runtime/cgo", "warpgauge/collectors/", "warpgauge/pkg/supervisor", "warpgauge/pkg/kube", "google.golang.org/grpc"} {
-				if strings.HasPrefix(path+"/", strings.TrimSuffix(forbidden, "/")+"/") {
-					t.Errorf("%s: warpctl links %s", platform, path)
-				}
+				testkit.ErrorIf(t, strings.HasPrefix(path+"/", strings.TrimSuffix(forbidden, "/")+"/"), "%s: warpctl links %s", platform, path)
 			}
 		}
 	}
@@ -38,7 +35,6 @@ func TestDependencies(t *testing.T) {
 // TestCommandsOfPages: each `warpctl …` in a code block of the docs uses an existing command and flags.
 func TestCommandsOfPages(t *testing.T) {
 	root := (&app{out: os.Stdout, err: os.Stderr}).root()
-	if n := pages.Check(t, pages.Read(t, "../.."), root, func(string, *cli.Command, []string) {}, "warpctl", "bin/warpctl"); n < 12 {
-		t.Errorf("only %d commands found", n)
-	}
+	n := pages.Check(t, pages.Read(t, "../.."), root, func(string, *cli.Command, []string) {}, "warpctl", "bin/warpctl")
+	testkit.ErrorIf(t, n < 12, "only %d commands found", n)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"warpgauge/extensions/recorder"
+	"warpgauge/internal/testkit"
 )
 
 func TestReplayRefuses(t *testing.T) {
@@ -31,7 +32,6 @@ func TestReplayWithoutValues(t *testing.T) {
 	var log bytes.Buffer
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	if err := replay(ctx, &app{err: &log}, &recorder.Recording{}, "127.0.0.1:0", time.Time{}); err != nil || !strings.Contains(log.String(), "/metrics is empty") {
-		t.Errorf("%v, log %s", err, &log)
-	}
+	err := replay(ctx, &app{err: &log}, &recorder.Recording{}, "127.0.0.1:0", time.Time{})
+	testkit.ErrorIf(t, err != nil || !strings.Contains(log.String(), "/metrics is empty"), "%v, log %s", err, &log)
 }

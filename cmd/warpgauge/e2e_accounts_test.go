@@ -40,7 +40,7 @@ func TestE2EAccounts(t *testing.T) {
 	read := func() {
 		var s apiv1.Samples
 		a := get(t, newClient(t), e.url+"/api/v1/samples?device="+id+"&field=DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION")
-		must(t, json.Unmarshal([]byte(a.body), &s))
+		must(t, json.Unmarshal(a.body, &s))
 		for i, at := range s.Series[0].Times {
 			if v := s.Series[0].Values[i]; v != nil {
 				energy[at] = *v / 1000
@@ -89,8 +89,8 @@ func TestE2EAccounts(t *testing.T) {
 		e.await(t, "the report of "+name, func(page) error {
 			a := get(t, newClient(t), e.url+"/api/v1/owners/"+name)
 			r = report.Report{}
-			if err := json.Unmarshal([]byte(a.body), &r); err != nil || a.code != http.StatusOK || r.Left == nil {
-				return fmt.Errorf("%d %v %s", a.code, err, a.body)
+			if err := json.Unmarshal(a.body, &r); err != nil || a.code != http.StatusOK || r.Left == nil {
+				return fmt.Errorf("%d %w %s", a.code, err, a.body)
 			}
 			return nil
 		})

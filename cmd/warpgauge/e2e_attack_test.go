@@ -19,6 +19,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -34,7 +35,7 @@ import (
 // of their scrapes may fail, in make attack none, and the exporter's memory stays within a limit. WARPGAUGE_ATTACK_SECONDS is
 // the length of each attack; make attack prints the results.
 func TestE2EAttack(t *testing.T) {
-	const afterRestart, behindOne = "the same after a restart", "the same, honest ones behind one address"
+	const afterRestart, acrossRestart, behindOne = "the same after a restart", "300 addresses, across a restart", "the same, honest ones behind one address"
 	exe := build(t)
 	seconds := 2
 	if text := os.Getenv("WARPGAUGE_ATTACK_SECONDS"); text != "" {
@@ -92,14 +93,21 @@ func TestE2EAttack(t *testing.T) {
 		{"128 streams of every field, not read", []string{"--fake-devices=200"}, 350, clients(128, unread("/api/v1/stream?field=*&interval=0.1")), "1,290 MiB"},
 		{"64 addresses, wrong passwords", users, 300, apart(64, wrongPasswords), ""},
 		{afterRestart, users, 300, apart(64, wrongPasswords), "48 to 99 %"},
+		{acrossRestart, append(users, "--health-directory="+filepath.Join(dir, "health")), 300, apart(300, wrongPasswords), "67 %, at first"},
 		{"64 addresses, wrong passwords, TLS", web("both"), 300, apart(64, wrongOverTLS), "87 %, of 600"},
 		{"lists that are FIFOs, devices, 10 GB", []string{"--enable-reload-endpoint", "-f", list}, 300, hostileLists(list), ""},
 		{"web configurations like that, TLS", web("changes"), 300, hostileLists(filepath.Join(dir, "changes.yml")), "3,760 MB"},
 	} {
 		t.Run(strings.ReplaceAll(attack.name, " ", "_"), func(t *testing.T) {
 			e := serve(t, exe, attack.args...)
+			if attack.name == acrossRestart {
+				newHonest(t, e, 1).once(t.Context())
+				e.ends(t, syscall.SIGTERM)
+				e = serve(t, exe, attack.args...)
+			}
 			h, patient := newHonest(t, e, 1), make([]*honest, 20)
-			if attack.name != afterRestart {
+			late := attack.name == afterRestart || attack.name == acrossRestart
+			if !late {
 				h.once(t.Context()) // from now on its password is cached
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(seconds)*time.Second)
@@ -122,7 +130,7 @@ func TestE2EAttack(t *testing.T) {
 				}
 			}
 			attackers.Go(func() { attack.attack(ctx, address) })
-			if attack.name == afterRestart {
+			if late {
 				time.Sleep(300 * time.Millisecond) // they come first
 			}
 			for ctx.Err() == nil {

@@ -20,7 +20,7 @@ func TestE2EListsOfAServer(t *testing.T) {
 		_, _ = w.Write([]byte(listA))
 	}))
 	defer web.Close()
-	args := []string{"-c", "50", "--remote-config=apply", "--remote-url=" + web.URL + "/list.csv?key=secret", "--remote-interval=1s", "--remote-directory=" + filepath.Join(t.TempDir(), "lists")}
+	args := []string{"-c", "50", "--remote-config=apply", "--remote-url=" + web.URL + "/list.csv?key=secret", "--remote-interval=1s", "--remote-limit=lost=0.9", "--remote-directory=" + filepath.Join(t.TempDir(), "lists")}
 	served := is(1, "warpgauge_list_info", "origin", web.URL+"/list.csv", "revision", "7")
 	e := serve(t, exe, args...)
 	e.await(t, "the server's list", count(8, markerA), is(1, "warpgauge_remote_config_status", "status", "applied"), served)

@@ -14,9 +14,7 @@ func TestParseAddress(t *testing.T) {
 	f := func(in string, v3 bool, want address) {
 		t.Helper()
 		got, err := parseAddress(in, v3)
-		if err != nil || got != want {
-			t.Errorf("%q (v3 %v): got %+v, %v, want %+v", in, v3, got, err, want)
-		}
+		testkit.ErrorIf(t, err != nil || got != want, "%q (v3 %v): got %+v, %v, want %+v", in, v3, got, err, want)
 	}
 	tcp := func(text string) address { return address{text: text, far: true} }
 	for _, v3 := range []bool{false, true} {
@@ -36,9 +34,8 @@ func TestParseAddress(t *testing.T) {
 
 	bad := func(in string, v3 bool, says string) {
 		t.Helper()
-		if got, err := parseAddress(in, v3); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%q (v3 %v): got %+v, %v, want an error with %q", in, v3, got, err, says)
-		}
+		got, err := parseAddress(in, v3)
+		testkit.ErrorIf(t, err == nil || !strings.Contains(err.Error(), says), "%q (v3 %v): got %+v, %v, want an error with %q", in, v3, got, err, says)
 	}
 	bad("", true, "empty")
 	bad(":5555", true, "no host")
@@ -67,8 +64,6 @@ func FuzzParseAddress(f *testing.F) {
 		if again, err := parseAddress(a.text, true); err != nil || again != a {
 			t.Errorf("%q is %+v, and that is %+v, %v", s, a, again, err)
 		}
-		if a.far == a.unix || a.url && !a.far {
-			t.Errorf("%q: %+v", s, a)
-		}
+		testkit.ErrorIf(t, a.far == a.unix || a.url && !a.far, "%q: %+v", s, a)
 	})
 }

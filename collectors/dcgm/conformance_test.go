@@ -154,9 +154,7 @@ type rig struct {
 func (r *rig) gpu(tb testing.TB, id string) int {
 	tb.Helper()
 	i := slices.IndexFunc(r.devices, func(d collector.Device) bool { return d.ID == id })
-	if i < 0 {
-		tb.Fatalf("no source has device %q", id)
-	}
+	testkit.FatalIf(tb, i < 0, "no source has device %q", id)
 	n := testkit.Get(strconv.Atoi(r.devices[i].GPU))(tb)
 	return n
 }

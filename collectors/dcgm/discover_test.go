@@ -90,9 +90,8 @@ func TestEntities(t *testing.T) {
 		}
 		for of, want := range tt.values {
 			id, name, _ := strings.Cut(of, " ")
-			if got, _ := c.value(t, id, name); !same(got, want) {
-				t.Errorf("%s is %v, want %v", of, got, want)
-			}
+			got, _ := c.value(t, id, name)
+			testkit.ErrorIf(t, !same(got, want), "%s is %v, want %v", of, got, want)
 		}
 	}
 }
@@ -144,15 +143,13 @@ func TestDevices(t *testing.T) {
 		link.ID, link.Parent, link.Level, link.Labels = gpu.ID+"/link5", gpu.ID, field.Link, []collector.Label{{Name: "nvlink", Value: "5"}}
 		for _, links := range []int{8 * 18, 8*18 - 1, 8 * 18} {
 			c := started(t, m, names...)
-			if n := levels(c.sources[0].Devices()); n[field.GPU] != 8 || n[field.Link] != links {
-				t.Errorf("devices by level: %v, want %d links", n, links)
-			}
+			n := levels(c.sources[0].Devices())
+			testkit.ErrorIf(t, n[field.GPU] != 8 || n[field.Link] != links, "devices by level: %v, want %d links", n, links)
 			for _, want := range []collector.Device{gpu, link} {
 				testkit.Equal(t, want.ID, want, find(t, c, want.ID))
 			}
-			if changed, err := c.Rescan(t.Context()); changed || err != nil {
-				t.Errorf("rescan without a change: %v, %v", changed, err)
-			}
+			changed, err := c.Rescan(t.Context())
+			testkit.ErrorIf(t, changed || err != nil, "rescan without a change: %v, %v", changed, err)
 			m.setLink(1, 7, links != 8*18)
 			c.untilRescan(t)
 			must(t, c.Close())
@@ -178,13 +175,9 @@ func TestLabelsOfOthers(t *testing.T) {
 		for _, l := range find(t, started(t, m, names...), nvmltest.UUID(1)).Facts {
 			facts[l.Name] = l.Value
 		}
-		if facts["DCGM_FI_DRIVER_VERSION"] != "580.65.06" || facts["DCGM_FI_DEV_SERIAL"] != nvmltest.Serial(1) {
-			t.Errorf("labels: %v", facts)
-		}
+		testkit.ErrorIf(t, facts["DCGM_FI_DRIVER_VERSION"] != "580.65.06" || facts["DCGM_FI_DEV_SERIAL"] != nvmltest.Serial(1), "labels: %v", facts)
 		for name := range facts {
-			if strings.Contains(name, "CPU") || strings.Contains(name, "NVSWITCH") || strings.Contains(name, "VGPU") {
-				t.Errorf("a GPU has the label %s", name)
-			}
+			testkit.ErrorIf(t, strings.Contains(name, "CPU") || strings.Contains(name, "NVSWITCH") || strings.Contains(name, "VGPU"), "a GPU has the label %s", name)
 		}
 	})
 }
@@ -232,9 +225,8 @@ func TestInstances(t *testing.T) {
 			return err
 		})
 		for _, d := range devices(c) {
-			if _, has := c.value(t, d.ID, temperature); has != (d.Level == field.GPU) {
-				t.Errorf("%s has a temperature: %v", d.ID, has)
-			}
+			_, has := c.value(t, d.ID, temperature)
+			testkit.ErrorIf(t, has != (d.Level == field.GPU), "%s has a temperature: %v", d.ID, has)
 		}
 		for _, layout := range [][]string{{"1g", "1g", "3g"}, {"3g/2"}, {"2g", "1g"}} {
 			m.setMIG(0, layout...)

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/golden"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
@@ -28,9 +29,7 @@ func TestMarkdownIsCurrent(t *testing.T) {
 			}
 			rows += strings.Count(line, "`"+d.Name+"`")
 		}
-		if rows != want {
-			t.Errorf("%s is there %d times, want %d", d.Name, rows, want)
-		}
+		testkit.ErrorIf(t, rows != want, "%s is there %d times, want %d", d.Name, rows, want)
 	}
 }
 

@@ -39,22 +39,18 @@ func TestConnect(t *testing.T) {
 		e.ResetCalls()
 		c := open1(t, Options{Library: e.Library(), Engine: address}, "DCGM_FI_DEV_GPU_TEMP")
 		c.mustSample(t)
-		if n := e.Calls(call); n != 1 {
-			t.Errorf("engine %q: %d calls of %s, want 1", address, n, call)
-		}
-		if err := c.Close(); err != nil {
-			t.Errorf("engine %q: close: %v", address, err)
-		}
-		if err := c.Close(); err != nil {
-			t.Errorf("engine %q: close again: %v", address, err)
-		}
+		n := e.Calls(call)
+		testkit.ErrorIf(t, n != 1, "engine %q: %d calls of %s, want 1", address, n, call)
+		err := c.Close()
+		testkit.ErrorIf(t, err != nil, "engine %q: close: %v", address, err)
+		err = c.Close()
+		testkit.ErrorIf(t, err != nil, "engine %q: close again: %v", address, err)
 		testkit.Equal(t, fmt.Sprintf("engine %q: left over", address), dcgmtest.Counts{Inits: 1}, e.Counts())
 	}
 	for file, level := range map[string]string{"": "", "/var/log/dcgm.log": "DEBUG"} {
 		must(t, open1(t, Options{Library: e.Library(), LogFile: file, LogLevel: level}, temperature).Close())
-		if got, severity, ok := e.Log(); !ok || got != file || severity != severities[level] {
-			t.Errorf("log %q at severity %d (%v), want %q at %s", got, severity, ok, file, level)
-		}
+		got, severity, ok := e.Log()
+		testkit.ErrorIf(t, !ok || got != file || severity != severities[level], "log %q at severity %d (%v), want %q at %s", got, severity, ok, file, level)
 	}
 }
 
@@ -62,9 +58,8 @@ func TestConnect(t *testing.T) {
 func TestOneEmbeddedEngine(t *testing.T) {
 	e := dcgmtest.New(t, dcgmtest.Config{GPUs: 1})
 	c := open1(t, embedded(e), temperature)
-	if _, err := openAs(t, embedded(e), temperature); !isStatus(err, statusInUse) {
-		t.Errorf("a second engine: %v, want %v", err, statusInUse)
-	}
+	_, err := openAs(t, embedded(e), temperature)
+	testkit.ErrorIf(t, !isStatus(err, statusInUse), "a second engine: %v, want %v", err, statusInUse)
 	c.mustSample(t)
 }
 
@@ -88,13 +83,10 @@ func TestOpenSays(t *testing.T) {
 			return
 		}
 		for _, w := range want {
-			if !strings.Contains(err.Error(), w) {
-				t.Errorf("%s: %q lacks %q", name, err, w)
-			}
+			testkit.ErrorIf(t, !strings.Contains(err.Error(), w), "%s: %q lacks %q", name, err, w)
 		}
-		if n := e.Counts(); n.Connections+n.Embedded+n.Groups+n.FieldGroups != 0 {
-			t.Errorf("%s: left over: %+v", name, n)
-		}
+		n := e.Counts()
+		testkit.ErrorIf(t, n.Connections+n.Embedded+n.Groups+n.FieldGroups != 0, "%s: left over: %+v", name, n)
 	}
 	engine := func(change func(e *dcgmtest.Engine)) func(*dcgmtest.Config, *Options) func(*dcgmtest.Engine) {
 		return func(*dcgmtest.Config, *Options) func(*dcgmtest.Engine) { return change }
@@ -131,9 +123,8 @@ func TestOpenSays(t *testing.T) {
 		f(path, options(func(_ *dcgmtest.Config, o *Options) { o.Library = path }), "libdcgm.so.4 is needed")
 	}
 	for _, path := range []string{"libdcgm.so.4", "/x/libdcgm.so.4.6.0", "/x/libdcgm.so"} {
-		if names, err := (Options{Library: path}).candidates(); err != nil || len(names) != 1 || names[0] != path {
-			t.Errorf("library %q: candidates %q, %v", path, names, err)
-		}
+		names, err := (Options{Library: path}).candidates()
+		testkit.ErrorIf(t, err != nil || len(names) != 1 || names[0] != path, "library %q: candidates %q, %v", path, names, err)
 	}
 }
 
@@ -146,9 +137,8 @@ func TestMissingFunctions(t *testing.T) {
 		e := dcgmtest.New(t, dcgmtest.Config{GPUs: 2, Without: []string{name}})
 		c := open1(t, remote(e), everyKind...)
 		c.mustSample(t)
-		if v, _ := c.value(t, nvmltest.UUID(1), temperature); v != 42 {
-			t.Errorf("without %s: temperature of GPU 1 is %v, want 42", name, v)
-		}
+		v, _ := c.value(t, nvmltest.UUID(1), temperature)
+		testkit.ErrorIf(t, v != 42, "without %s: temperature of GPU 1 is %v, want 42", name, v)
 	}
 }
 
@@ -170,13 +160,9 @@ func TestVersionsDiffer(t *testing.T) {
 			continue
 		}
 		for _, w := range []string{"is of DCGM 4.7.1", "install the same version of both"} {
-			if !strings.Contains(err.Error(), w) {
-				t.Errorf("%s: %q lacks %q", call, err, w)
-			}
+			testkit.ErrorIf(t, !strings.Contains(err.Error(), w), "%s: %q lacks %q", call, err, w)
 		}
-		if call != "dcgmConnect_v2" && !strings.Contains(err.Error(), "localhost:5555 of 4.7.0") {
-			t.Errorf("%s: %q does not name the engine's version", call, err)
-		}
+		testkit.ErrorIf(t, call != "dcgmConnect_v2" && !strings.Contains(err.Error(), "localhost:5555 of 4.7.0"), "%s: %q does not name the engine's version", call, err)
 	}
 }
 
@@ -184,25 +170,19 @@ func TestVersionsDiffer(t *testing.T) {
 func TestNothingLeftBehind(t *testing.T) {
 	for _, code := range []int{-3, -26} {
 		e := dcgmtest.New(t, dcgmtest.Config{GPUs: 2})
-		if err := open1(t, remote(e), temperature).Close(); err != nil { // initialises the library
-			t.Fatal(err)
-		}
+		testkit.Must(t, open1(t, remote(e), temperature).Close()) // initialises the library
 		for n := 1; ; n++ {
-			if n > 2000 {
-				t.Fatal("more than 2000 calls in one Open")
-			}
+			testkit.FatalIf(t, n > 2000, "more than 2000 calls in one Open")
 			e.FailNth(n, code)
 			c, err := openAs(t, remote(e), everyKind...)
 			failed := e.Failed()
 			e.FailNth(0, 0)
 			if err == nil {
-				if err := c.Close(); err != nil {
-					t.Errorf("code %d in call %d, %s: close: %v", code, n, failed, err)
-				}
+				err := c.Close()
+				testkit.ErrorIf(t, err != nil, "code %d in call %d, %s: close: %v", code, n, failed, err)
 			}
-			if diff := cmp.Diff(dcgmtest.Counts{Inits: 1}, e.Counts()); diff != "" {
-				t.Fatalf("code %d in call %d, %s (Open: %v) left over (-want +got):\n%s", code, n, failed, err, diff)
-			}
+			diff := cmp.Diff(dcgmtest.Counts{Inits: 1}, e.Counts())
+			testkit.FatalIf(t, diff != "", "code %d in call %d, %s (Open: %v) left over (-want +got):\n%s", code, n, failed, err, diff)
 			if failed == "" {
 				break
 			}
@@ -224,9 +204,8 @@ func TestEngineFallsSilent(t *testing.T) {
 		case <-time.After(50 * time.Millisecond):
 		}
 		release()
-		if err := <-sampled; err != nil && !errors.Is(err, collector.ErrStalled) {
-			t.Errorf("the sample that waited: %v", err)
-		}
+		err := <-sampled
+		testkit.ErrorIf(t, err != nil && !errors.Is(err, collector.ErrStalled), "the sample that waited: %v", err)
 		c.until(t, 0, "values again", func(err error) bool { return err == nil })
 	})
 }
@@ -237,9 +216,8 @@ func TestCalls(t *testing.T) {
 	e := dcgmtest.New(t, dcgmtest.Config{Preset: "pcie", GPUs: 8})
 	c := open1(t, remote(e), temperature, xidCount)
 	e.Return("dcgmEntitiesGetLatestValues", -11)
-	if err := c.sample(0); err == nil || errors.Is(err, collector.ErrColumnsChanged) {
-		t.Errorf("got %v, want an error that asks for no new Open", err)
-	}
+	err := c.sample(0)
+	testkit.ErrorIf(t, err == nil || errors.Is(err, collector.ErrColumnsChanged), "got %v, want an error that asks for no new Open", err)
 	e.Return("dcgmEntitiesGetLatestValues", 0)
 	e.XID(0, 13)
 	for range 3 {
@@ -248,9 +226,7 @@ func TestCalls(t *testing.T) {
 	got := map[string]uint64{}
 	for _, cost := range c.sources[0].(collector.CallMeter).Calls() {
 		got[cost.Call] += cost.Count
-		if cost.Time <= 0 {
-			t.Errorf("%s took %v", cost.Call, cost.Time)
-		}
+		testkit.ErrorIf(t, cost.Time <= 0, "%s took %v", cost.Call, cost.Time)
 	}
 	if got["dcgmEntitiesGetLatestValues"] != 6 || got["dcgmGetValuesSince_v2"] != 1 { // at the start, values with XIDs, one of which fails, and one for the engine's life
 		t.Errorf("calls: %v", got)
@@ -347,16 +323,14 @@ func TestFailsForATime(t *testing.T) {
 			return len(c.cellsOf(tt.field, 0, map[field.ID]string{field.GPUHealth: "health_watch"}[tt.field]))
 		}
 		for range 2 {
-			if n := cells(); n != 0 || !c.has(t, nvmltest.UUID(0), temperature) {
-				t.Errorf("%s: %d cells, or no temperature", tt.name, n)
-			}
+			n := cells()
+			testkit.ErrorIf(t, n != 0 || !c.has(t, nvmltest.UUID(0), temperature), "%s: %d cells, or no temperature", tt.name, n)
 		}
 		if tt.field != field.XIDEvent { // an event is not blank
 			testkit.Has(t, "reason", collectortest.ReasonOf(t, c.sources[0], c.row[0], 0, tt.name), fmt.Sprintf("the host engine answers: %v", status(tt.code)))
 		}
-		if n := c.logs.FilterMessageSnippet(tt.log).Len(); n != 1 {
-			t.Errorf("%s: logged %d times, want once", tt.name, n)
-		}
+		n := c.logs.FilterMessageSnippet(tt.log).Len()
+		testkit.ErrorIf(t, n != 1, "%s: logged %d times, want once", tt.name, n)
 		e.Return(tt.call, 0)
 		testkit.Equal(t, fmt.Sprintf("%s: cells afterwards", tt.name), tt.cells, cells())
 	}

@@ -142,9 +142,8 @@ func TestBlankedOverBlocks(t *testing.T) {
 		}
 		return 1, id != ecc || p.at%(30*sec) == 0
 	}, func(err error) {
-		if lost := p.at > 32*sec && p.at < 70*sec; errors.Is(err, collector.ErrDeviceLost) != lost || !lost && err != nil {
-			t.Errorf("at %v: %v, want lost: %v", p.at, err, lost)
-		}
+		lost := p.at > 32*sec && p.at < 70*sec
+		testkit.ErrorIf(t, errors.Is(err, collector.ErrDeviceLost) != lost || !lost && err != nil, "at %v: %v, want lost: %v", p.at, err, lost)
 	})
 }
 
@@ -162,17 +161,15 @@ func TestSomeCallsFail(t *testing.T) {
 			t.Errorf("at %v: energy is blank: %v and %v; %v", at, p.blank(0, joules), p.blank(1, joules), err)
 		}
 		for i := range 2 * 3 {
-			if gpu, id := i%2, []uint16{temp, watts, ecc}[i/2]; p.blank(gpu, id) {
-				t.Errorf("at %v: field %d of GPU %d is blank", at, id, gpu)
-			}
+			gpu, id := i%2, []uint16{temp, watts, ecc}[i/2]
+			testkit.ErrorIf(t, p.blank(gpu, id), "at %v: field %d of GPU %d is blank", at, id, gpu)
 		}
 		want := p.late
 		if at > 10*sec && at <= 14*sec {
 			want += at - 10*sec
 		}
-		if a, b := p.age(0), p.age(1); a != p.late || b != want {
-			t.Errorf("at %v: ages are %v and %v, want %v and %v", at, a, b, p.late, want)
-		}
+		a, b := p.age(0), p.age(1)
+		testkit.ErrorIf(t, a != p.late || b != want, "at %v: ages are %v and %v, want %v and %v", at, a, b, p.late, want)
 	})
 }
 
@@ -196,9 +193,7 @@ func TestSlowCalls(t *testing.T) {
 	})
 	var last error
 	p.run(step, 63*sec, func(_ int, id uint16) (float64, bool) { return float64(id), true }, func(err error) { last = err })
-	if last != nil || p.blank(3, temp) {
-		t.Errorf("still stalled after 3 s of fast polls: %v", last)
-	}
+	testkit.ErrorIf(t, last != nil || p.blank(3, temp), "still stalled after 3 s of fast polls: %v", last)
 }
 
 // TestHangMidPass checks that every value stays if the driver hangs in the middle of the engine's pass, so that some
@@ -214,13 +209,10 @@ func TestHangMidPass(t *testing.T) {
 		}
 		return float64(id), p.at < hang || first && p.at == hang
 	}, func(err error) {
-		if stalled := p.at > hang+patience(sec); p.at <= 30*sec && errors.Is(err, collector.ErrStalled) != stalled {
-			t.Errorf("at %v: %v, want stalled: %v", p.at, err, stalled)
-		}
+		stalled := p.at > hang+patience(sec)
+		testkit.ErrorIf(t, p.at <= 30*sec && errors.Is(err, collector.ErrStalled) != stalled, "at %v: %v, want stalled: %v", p.at, err, stalled)
 		for _, id := range fields {
-			if p.blank(0, id) {
-				t.Errorf("at %v: field %d is blank", p.at, id)
-			}
+			testkit.ErrorIf(t, p.blank(0, id), "at %v: field %d is blank", p.at, id)
 		}
 	})
 }
@@ -249,9 +241,7 @@ func TestNodeFieldIsNoLife(t *testing.T) {
 			p.skew, p.at = skew, sec
 			p.run(sec, 10*sec, func(_ int, id uint16) (float64, bool) { return 1, id == count || p.at < 3*sec }, func(err error) {
 				testkit.Equal(t, fmt.Sprintf("fields %v, at %v: %v", fields, p.at, err), p.at > 6*sec && len(fields) > 1, err != nil)
-				if p.at > sec && p.at < 3*sec && p.age(0) > sec {
-					t.Errorf("clock off by %v, at %v: age %v", skew, p.at, p.age(0))
-				}
+				testkit.ErrorIf(t, p.at > sec && p.at < 3*sec && p.age(0) > sec, "clock off by %v, at %v: age %v", skew, p.at, p.age(0))
 			})
 		}
 	}

@@ -51,9 +51,7 @@ func TestHeaders(t *testing.T) {
 			fmt.Fprintf(&c, "#endif\n")
 		}
 	}
-	if known < 600 {
-		t.Errorf("only %d fields", known)
-	}
+	testkit.ErrorIf(t, known < 600, "only %d fields", known)
 	files := map[string][]byte{"check.c": []byte(c.String())}
 	for _, name := range []string{"abi_linux.h", "calls_linux.h"} {
 		text := testkit.Get(os.ReadFile(name))(t)

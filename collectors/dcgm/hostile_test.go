@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"warpgauge/collectors/dcgm/dcgmtest"
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
@@ -77,14 +78,10 @@ func TestAHostileEngine(t *testing.T) {
 	for _, d := range src.Devices {
 		if d.Level == field.GPU {
 			gpus = append(gpus, d.ID)
-			if d.Node != "nvidia"+d.GPU || len(d.Model) > 256 || strings.ContainsRune(d.Model, '\xff') {
-				t.Errorf("GPU %+v", d)
-			}
+			testkit.ErrorIf(t, d.Node != "nvidia"+d.GPU || len(d.Model) > 256 || strings.ContainsRune(d.Model, '\xff'), "GPU %+v", d)
 		}
 	}
-	if len(gpus) != 3 || gpus[1] != "GPU-twice" || gpus[2] != "GPU-\uFFFD" {
-		t.Errorf("GPUs %q", gpus)
-	}
+	testkit.ErrorIf(t, len(gpus) != 3 || gpus[1] != "GPU-twice" || gpus[2] != "GPU-\uFFFD", "GPUs %q", gpus)
 	src.Ring.Latest(&row)
 	for c, v := range row.Cells {
 		if math.IsInf(v, 0) {
@@ -92,12 +89,9 @@ func TestAHostileEngine(t *testing.T) {
 		}
 	}
 	lines := logs.FilterMessageSnippet("library reports impossible").All()
-	if len(lines) != 1 || lines[0].ContextMap()["devices"].(int64) < math.MaxUint32-collector.MaxGPUs {
-		t.Errorf("log %v, want one line", lines)
-	}
-	if n := logs.FilterMessageSnippet("health reason has no label").Len(); n > len(errorCodes) {
-		t.Errorf("%d lines about reasons", n)
-	}
+	testkit.ErrorIf(t, len(lines) != 1 || lines[0].ContextMap()["devices"].(int64) < math.MaxUint32-collector.MaxGPUs, "log %v, want one line", lines)
+	n := logs.FilterMessageSnippet("health reason has no label").Len()
+	testkit.ErrorIf(t, n > len(errorCodes), "%d lines about reasons", n)
 	cancel()
 	must(t, <-ended)
 }

@@ -154,9 +154,8 @@ func started(tb testing.TB, m machine, names ...string) *opened {
 func nothingLeft(tb testing.TB, m machine) {
 	tb.Helper()
 	if e := m.simulation(); e != nil {
-		if n := e.Counts(); n != (dcgmtest.Counts{Inits: 1}) {
-			tb.Errorf("left over: %+v", n)
-		}
+		n := e.Counts()
+		testkit.ErrorIf(tb, n != (dcgmtest.Counts{Inits: 1}), "left over: %+v", n)
 	}
 }
 
@@ -349,9 +348,7 @@ func (c *opened) device(tb testing.TB, id string) (source, device int) {
 func (c *opened) value(tb testing.TB, id, name string) (v float64, ok bool) {
 	tb.Helper()
 	d, _, known := field.ByName(name)
-	if !known {
-		tb.Fatalf("no field %q", name)
-	}
+	testkit.FatalIf(tb, !known, "no field %q", name)
 	s, dev := c.device(tb, id)
 	for i, col := range c.sources[s].Columns() {
 		if col.Device == dev && col.Field == d.ID {

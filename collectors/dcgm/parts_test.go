@@ -130,9 +130,7 @@ func TestStormOfXIDs(t *testing.T) {
 	if len(all) != xidPending || all[xidPending-1] != 100 {
 		t.Errorf("%d XIDs, the last %v; want %d and 100", len(all), all[len(all)-1], xidPending)
 	}
-	if since() <= began {
-		t.Error("no gap reported")
-	}
+	testkit.ErrorIf(t, since() <= began, "no gap reported")
 }
 
 // ledger holds the XIDs that collectors have reported, by GPU, oldest first.

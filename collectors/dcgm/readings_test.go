@@ -54,18 +54,16 @@ func TestOrder(t *testing.T) {
 			c.mustSample(t)
 			for i := range 8 {
 				for j, n := range names {
-					if v, ok := c.value(t, nvmltest.UUID(i), n); v != float64(1000*i+j) {
-						t.Fatalf("far %v, reverse %v: GPU %d, %s: %v (%v), want %v", far, reverse, i, n, v, ok, 1000*i+j)
-					}
+					v, ok := c.value(t, nvmltest.UUID(i), n)
+					testkit.FatalIf(t, v != float64(1000*i+j), "far %v, reverse %v: GPU %d, %s: %v (%v), want %v", far, reverse, i, n, v, ok, 1000*i+j)
 				}
 			}
 			want, room := 1, valuesPerCall
 			if far {
 				want, room = 2, valuesPerRemoteCall // 6 GPUs with 60 fields fit into 400
 			}
-			if n, most := e.Calls("dcgmEntitiesGetLatestValues"), e.MostValues(); n != want || most > room {
-				t.Errorf("far %v: %d calls of at most %d values, want %d of %d", far, n, most, want, room)
-			}
+			n, most := e.Calls("dcgmEntitiesGetLatestValues"), e.MostValues()
+			testkit.ErrorIf(t, n != want || most > room, "far %v: %d calls of at most %d values, want %d of %d", far, n, most, want, room)
 		}
 	}
 }
@@ -102,17 +100,15 @@ func TestRefusedFields(t *testing.T) {
 		c := open1(t, remote(e), names...)
 		c.mustSample(t)
 		for _, n := range names {
-			if v, ok := c.value(t, nvmltest.UUID(1), n); ok == slices.Contains(gone, n) || ok && math.IsNaN(v) {
-				t.Errorf("without %q: %s is %v (%v)", gone, n, v, ok)
-			}
+			v, ok := c.value(t, nvmltest.UUID(1), n)
+			testkit.ErrorIf(t, ok == slices.Contains(gone, n) || ok && math.IsNaN(v), "without %q: %s is %v (%v)", gone, n, v, ok)
 		}
 		want := 2 // one of the profiling fields
 		if slices.Contains(gone, profiling[0]) {
 			want = 1
 		}
-		if n := e.Counts(); n.Groups != want || n.FieldGroups != want || n.Watches != want {
-			t.Errorf("without %q: %+v, want %d watches", gone, n, want)
-		}
+		n := e.Counts()
+		testkit.ErrorIf(t, n.Groups != want || n.FieldGroups != want || n.Watches != want, "without %q: %+v, want %d watches", gone, n, want)
 		explained := map[string]bool{}
 		for _, a := range c.sources[0].(collector.Explainer).Absent() {
 			d, _ := field.ByID(a.Field)
@@ -164,9 +160,8 @@ func TestValuesChange(t *testing.T) {
 			c.untilValue(t, nvmltest.UUID(1), name, math.NaN())
 			for _, other := range settableNames {
 				for gpu := range 2 {
-					if v, _ := c.value(t, nvmltest.UUID(gpu), other); (other != name || gpu != 1) && v != 40 {
-						t.Errorf("%s of GPU 1 is blank, and %s of GPU %d is %v, want 40", name, other, gpu, v)
-					}
+					v, _ := c.value(t, nvmltest.UUID(gpu), other)
+					testkit.ErrorIf(t, (other != name || gpu != 1) && v != 40, "%s of GPU 1 is blank, and %s of GPU %d is %v, want 40", name, other, gpu, v)
 				}
 			}
 			m.set(1, name, 40)
@@ -209,9 +204,8 @@ func TestReasons(t *testing.T) {
 		e.Set(dcgmtest.GPU(0), int(d.ID), v)
 		c.mustSample(t)
 		s, device := c.device(t, nvmltest.UUID(0))
-		if got := collectortest.ReasonOf(t, c.sources[s], c.row[s], device, name); !strings.HasPrefix(got, want) || want == "" && got != "" {
-			t.Errorf("%s of %+v: %q, want %q", name, v, got, want)
-		}
+		got := collectortest.ReasonOf(t, c.sources[s], c.row[s], device, name)
+		testkit.ErrorIf(t, !strings.HasPrefix(got, want) || want == "" && got != "", "%s of %+v: %q, want %q", name, v, got, want)
 	}
 	for _, name := range []string{clock, power} { // an integer and a floating point number
 		f(name, dcgmtest.Number(7), "")
@@ -242,9 +236,8 @@ func TestReasons(t *testing.T) {
 		"amd_gpu_voltage_volts":      "unsupported: only AMD GPUs have it",
 		"DCGM_EXP_P2P_STATUS":        "unsupported: there is no other GPU",
 	} {
-		if got := collectortest.ReasonOf(t, c.sources[s], c.row[s], device, name); !strings.HasPrefix(got, want) {
-			t.Errorf("%s: %q, want %q", name, got, want)
-		}
+		got := collectortest.ReasonOf(t, c.sources[s], c.row[s], device, name)
+		testkit.ErrorIf(t, !strings.HasPrefix(got, want), "%s: %q, want %q", name, got, want)
 	}
 }
 
@@ -255,24 +248,19 @@ func TestRefusals(t *testing.T) {
 		e := dcgmtest.New(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
 		e.Refuse(dcgmtest.All(dcgmtest.KindGPU), 150, code)
 		_, err := openAs(t, remote(e), temperature, power)
-		if leftOut != (err == nil) {
-			t.Errorf("code %d: %v, want an error: %v", code, err, !leftOut)
-		}
+		testkit.ErrorIf(t, leftOut != (err == nil), "code %d: %v, want an error: %v", code, err, !leftOut)
 		if _, err := openAs(t, remote(e), temperature); errors.Is(err, collector.ErrNothingToRead) != leftOut || err == nil {
 			t.Errorf("code %d for the only field: %v, want %v: %v", code, err, collector.ErrNothingToRead, leftOut)
 		}
-		if n := e.Counts().Connections; leftOut && n != 1 || !leftOut && n != 0 {
-			t.Errorf("code %d: %d connections", code, n)
-		}
+		n := e.Counts().Connections
+		testkit.ErrorIf(t, leftOut && n != 1 || !leftOut && n != 0, "code %d: %d connections", code, n)
 	}
 	e := dcgmtest.New(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
-	if _, err := openAs(t, remote(e), "DCGM_FI_DEV_CPU_UTIL_TOTAL"); !errors.Is(err, collector.ErrNothingToRead) {
-		t.Errorf("a list for CPUs on a node without: %v", err)
-	}
+	_, err := openAs(t, remote(e), "DCGM_FI_DEV_CPU_UTIL_TOTAL")
+	testkit.ErrorIf(t, !errors.Is(err, collector.ErrNothingToRead), "a list for CPUs on a node without: %v", err)
 	e.Remove(dcgmtest.GPU(0))
-	if _, err := openAs(t, remote(e), temperature); !errors.Is(err, collector.ErrNoDevices) {
-		t.Errorf("an engine without GPUs: %v, want %v", err, collector.ErrNoDevices)
-	}
+	_, err = openAs(t, remote(e), temperature)
+	testkit.ErrorIf(t, !errors.Is(err, collector.ErrNoDevices), "an engine without GPUs: %v, want %v", err, collector.ErrNoDevices)
 	nothingLeft(t, &simulated{Engine: e})
 }
 
@@ -289,26 +277,22 @@ func TestStarting(t *testing.T) {
 		clock := time.Now()
 		r.now = func() time.Time { return clock }
 		for range 2 {
-			if err := c.sample(0); !errors.Is(err, errStarting) {
-				t.Errorf("before the first value: %v", err)
-			}
+			err := c.sample(0)
+			testkit.ErrorIf(t, !errors.Is(err, errStarting), "before the first value: %v", err)
 		}
 		if late {
 			e.Unset(dcgmtest.GPU(0), 1002)
 		} else {
 			clock = clock.Add(startPatience)
 		}
-		if err := c.sample(0); errors.Is(err, errStarting) {
-			t.Errorf("still starting: %v", err)
-		}
-		if got := c.cellsOf(field.XIDEvent, 0, "slot"); got["0"] != " 13" {
-			t.Errorf("XIDs in the first row: %v", got)
-		}
+		err := c.sample(0)
+		testkit.ErrorIf(t, errors.Is(err, errStarting), "still starting: %v", err)
+		got := c.cellsOf(field.XIDEvent, 0, "slot")
+		testkit.ErrorIf(t, got["0"] != " 13", "XIDs in the first row: %v", got)
 		testkit.Equal(t, "profiling value", late, c.has(t, c.sources[0].Devices()[0].ID, profiling))
 		e.Set(dcgmtest.GPU(0), 1002, dcgmtest.Blank(dcgmtest.NotFound))
-		if err := c.sample(0); late && err != nil {
-			t.Errorf("a blank later on: %v", err)
-		}
+		err = c.sample(0)
+		testkit.ErrorIf(t, late && err != nil, "a blank later on: %v", err)
 		must(t, c.Close())
 	}
 }

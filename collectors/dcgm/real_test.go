@@ -55,9 +55,7 @@ func newReal(tb testing.TB, h hardware) machine {
 func loadNVML(tb testing.TB, path string) {
 	tb.Helper()
 	nvmlLoaded.Do(func() {
-		if _, err := dl.Open([]string{path}); err != nil {
-			tb.Fatal(err)
-		}
+		testkit.Get(dl.Open([]string{path}))(tb)
 	})
 }
 

@@ -126,9 +126,8 @@ func TestXIDsOverReloads(t *testing.T) {
 		})
 		must(t, <-s.reload(t))
 	}
-	if n := s.gaps(t); n != 0 {
-		t.Errorf("%v gaps on an engine that lives on", n)
-	}
+	n := s.gaps(t)
+	testkit.ErrorIf(t, n != 0, "%v gaps on an engine that lives on", n)
 }
 
 // TestXIDsOverRestarts checks that a restart of the engine is a gap of each GPU, because XIDs in between are unknown, and

@@ -78,9 +78,8 @@ func (s *soak) run(t *testing.T, length time.Duration) {
 	after := measure(t)
 	t.Logf("%d rounds: %+v before, %+v after", s.rounds, before, after)
 	// A connection takes some 2 MiB, so the leak of one shows.
-	if grown := after.resident - before.resident; grown > 32<<20 {
-		t.Errorf("memory grows by %d MiB in %d rounds", grown>>20, s.rounds)
-	}
+	grown := after.resident - before.resident
+	testkit.ErrorIf(t, grown > 32<<20, "memory grows by %d MiB in %d rounds", grown>>20, s.rounds)
 	s.c.close(t)
 	nothingLeft(t, s.m)
 }
@@ -121,9 +120,8 @@ func (s *soak) round(t *testing.T) {
 	if s.rounds%6 == 0 {
 		o := s.m.options()
 		o.ConnectTimeout = 100 * time.Millisecond
-		if _, err := openBriefly(t, o, s.names...); !errors.Is(err, collector.ErrNotLoaded) || !strings.Contains(err.Error(), "start nv-hostengine") {
-			t.Errorf("open without an engine: %v", err)
-		}
+		_, err := openBriefly(t, o, s.names...)
+		testkit.ErrorIf(t, !errors.Is(err, collector.ErrNotLoaded) || !strings.Contains(err.Error(), "start nv-hostengine"), "open without an engine: %v", err)
 	}
 	s.m.start()
 	s.next(t)
@@ -144,9 +142,8 @@ func openBriefly(tb testing.TB, o Options, names ...string) (*opened, error) {
 
 func (c *opened) close(tb testing.TB) {
 	tb.Helper()
-	if err := c.Close(); err != nil {
-		tb.Errorf("close: %v", err)
-	}
+	err := c.Close()
+	testkit.ErrorIf(tb, err != nil, "close: %v", err)
 }
 
 type footprint struct {

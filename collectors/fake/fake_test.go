@@ -96,9 +96,7 @@ func (n *node) read(source, device int) map[field.ID]float64 {
 	n.tb.Helper()
 	s := n.sources[source]
 	row, err := sampleRow(s)
-	if err != nil {
-		n.tb.Fatalf("sample source %d: %v", source, err)
-	}
+	testkit.FatalIf(n.tb, err != nil, "sample source %d: %v", source, err)
 	out := map[field.ID]float64{}
 	for i, c := range s.Columns() {
 		if c.Device == device && c.Labels == nil {

@@ -68,9 +68,8 @@ func TestFaults(t *testing.T) {
 		for second := range 55 {
 			testkit.Equal(t, fmt.Sprintf("second %d: energy", second), 7+300e3*n.world.uptime(n.world.elapsed()).Seconds(), n.read(2, 0)[energy.ID])
 			v := n.read(1, 0)
-			if absurd := second >= 5 && second < 10; (v[203] == 808e6) != absurd || math.IsNaN(v[203]) != (second >= 20) {
-				t.Errorf("second %d: utilisation %v", second, v[203])
-			}
+			absurd := second >= 5 && second < 10
+			testkit.ErrorIf(t, (v[203] == 808e6) != absurd || math.IsNaN(v[203]) != (second >= 20), "second %d: utilisation %v", second, v[203])
 			testkit.Equal(t, fmt.Sprintf("second %d: temperature %v", second, v[150]), second >= 7 && second < 12 || second >= 20, math.IsNaN(v[150]))
 			fewer := second >= 30 && second < 40
 			for source := range n.sources {
@@ -83,20 +82,17 @@ func TestFaults(t *testing.T) {
 				case fewer && source >= 4 && source < 8:
 					want = collector.ErrColumnsChanged
 				}
-				if err := sampleError(n, source); !errors.Is(err, want) {
-					t.Fatalf("second %d: source %d: %v, want %v", second, source, err, want)
-				}
+				err := sampleError(n, source)
+				testkit.FatalIf(t, !errors.Is(err, want), "second %d: source %d: %v, want %v", second, source, err, want)
 			}
-			if changed, err := n.collector.Rescan(t.Context()); err != nil || changed != (fewer || second >= 50) {
-				t.Fatalf("second %d: rescan says %v, error %v", second, changed, err)
-			}
+			changed, err := n.collector.Rescan(t.Context())
+			testkit.FatalIf(t, err != nil || changed != (fewer || second >= 50), "second %d: rescan says %v, error %v", second, changed, err)
 			time.Sleep(s)
 		}
 		testkit.Equal(t, "sources in the end", 10, len(openNode(t, n.world, collectortest.Gauges(t, temperature)).sources))
 		inject(t, n.world, Fault{Kind: Devices})
-		if _, err := n.world.Collector().Open(t.Context(), collectortest.Gauges(t, temperature)); !errors.Is(err, collector.ErrNoDevices) {
-			t.Errorf("open without devices: %v", err)
-		}
+		_, err := n.world.Collector().Open(t.Context(), collectortest.Gauges(t, temperature))
+		testkit.ErrorIf(t, !errors.Is(err, collector.ErrNoDevices), "open without devices: %v", err)
 	})
 }
 
@@ -107,9 +103,8 @@ func TestHang(t *testing.T) {
 			Fault{Kind: Hang, At: 10 * time.Second, For: time.Minute, GPUs: index(1)})
 		time.Sleep(25 * time.Second)
 		start := time.Now()
-		if err := sampleError(n, 1); err != nil || time.Since(start) != 45*time.Second {
-			t.Errorf("hung for %v, want the remaining 45 s: %v", time.Since(start), err)
-		}
+		err := sampleError(n, 1)
+		testkit.ErrorIf(t, err != nil || time.Since(start) != 45*time.Second, "hung for %v, want the remaining 45 s: %v", time.Since(start), err)
 		hung := func(gpu int) chan error {
 			done := make(chan error, 1)
 			go func() { done <- sampleError(n, gpu) }()
@@ -120,9 +115,8 @@ func TestHang(t *testing.T) {
 		first, second := hung(0), hung(3)
 		heal()
 		heal()
-		if err := <-first; err != nil {
-			t.Errorf("hanging call after the fault was healed: %v", err)
-		}
+		err = <-first
+		testkit.ErrorIf(t, err != nil, "hanging call after the fault was healed: %v", err)
 		time.Sleep(24 * time.Hour)
 		select {
 		case err := <-second:
@@ -147,15 +141,13 @@ func TestXID(t *testing.T) {
 		wantLast := []float64{0, 0, 31, 31, 31, 48, 48, 48}
 		for second, want := range wantEvent {
 			v := n.read(0, 0)
-			if got := v[field.XIDEvent]; got != want && !(want == 0 && math.IsNaN(got)) {
-				t.Errorf("second %d: event %v, want %v (0 is none)", second, got, want)
-			}
+			got := v[field.XIDEvent]
+			testkit.ErrorIf(t, got != want && !(want == 0 && math.IsNaN(got)), "second %d: event %v, want %v (0 is none)", second, got, want)
 			testkit.Equal(t, fmt.Sprintf("second %d: last XID", second), wantLast[second], v[field.XIDErrors])
 			time.Sleep(time.Second)
 		}
-		if got := openNode(t, n.world, l).read(0, 0)[field.XIDEvent]; !math.IsNaN(got) {
-			t.Errorf("a collector that was opened later reports the event %v of before", got)
-		}
+		got := openNode(t, n.world, l).read(0, 0)[field.XIDEvent]
+		testkit.ErrorIf(t, !math.IsNaN(got), "a collector that was opened later reports the event %v of before", got)
 		for _, gpu := range []int{1, 7} {
 			n.read(gpu, 0)
 			events := 0
@@ -165,9 +157,8 @@ func TestXID(t *testing.T) {
 				}
 				time.Sleep(10 * time.Second)
 			}
-			if faulty := gpu == 7; faulty && (events < 3 || events > 4) || !faulty && events > 0 {
-				t.Errorf("GPU %d: %d XIDs in an hour", gpu, events)
-			}
+			faulty := gpu == 7
+			testkit.ErrorIf(t, faulty && (events < 3 || events > 4) || !faulty && events > 0, "GPU %d: %d XIDs in an hour", gpu, events)
 		}
 	})
 }
@@ -191,9 +182,8 @@ func TestHealthChangesColumns(t *testing.T) {
 			testkit.ErrorIf(t, row[i] != want || c.Labels[0].Value != code || c.Labels[1].Value != watch, "watch %s: %v with labels %v, want %v with %s", watch, row[i], c.Labels, want, code)
 		}
 		time.Sleep(10 * time.Second)
-		if err := sampleError(during, 2); !errors.Is(err, collector.ErrColumnsChanged) {
-			t.Errorf("after the watch passes again: %v", err)
-		}
+		err := sampleError(during, 2)
+		testkit.ErrorIf(t, !errors.Is(err, collector.ErrColumnsChanged), "after the watch passes again: %v", err)
 	})
 }
 
@@ -227,9 +217,8 @@ func TestWhile(t *testing.T) {
 		case <-time.After(50 * time.Millisecond): // a longer wait proves no more
 		}
 		off()
-		if err := <-done; err != nil {
-			t.Errorf("after the file was removed: %v", err)
-		}
+		err := <-done
+		testkit.ErrorIf(t, err != nil, "after the file was removed: %v", err)
 	}
 	testkit.Equal(t, "events", 1, events)
 	openNode(t, n.world, l)
@@ -282,9 +271,7 @@ func openProcesses(t *testing.T, w *World) *node {
 	sources := testkit.Get(c.Open(t.Context(), field.List{}))(t)
 	t.Cleanup(func() { _ = c.Close() })
 	for _, s := range sources {
-		if _, err := collector.ProcessBlocks(len(s.Devices()), s.Columns()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Get(collector.ProcessBlocks(len(s.Devices()), s.Columns()))(t)
 	}
 	return &node{t, w, nil, sources}
 }
@@ -292,13 +279,10 @@ func openProcesses(t *testing.T, w *World) *node {
 func (n *node) wantProcesses(what string, gpu, count int, list ...collector.Process) {
 	n.tb.Helper()
 	row, err := sampleRow(n.sources[gpu])
-	if err != nil {
-		n.tb.Errorf("%s: %v", what, err)
-	}
+	testkit.ErrorIf(n.tb, err != nil, "%s: %v", what, err)
 	got, total := collector.GetProcesses(nil, row)
-	if diff := cmp.Diff(list, got, cmpopts.EquateNaNs(), cmpopts.EquateEmpty()); diff != "" || total != count {
-		n.tb.Errorf("%s: count %d, want %d; processes (-want +got):\n%s", what, total, count, diff)
-	}
+	diff := cmp.Diff(list, got, cmpopts.EquateNaNs(), cmpopts.EquateEmpty())
+	testkit.ErrorIf(n.tb, diff != "" || total != count, "%s: count %d, want %d; processes (-want +got):\n%s", what, total, count, diff)
 }
 
 func TestProcesses(t *testing.T) {
@@ -313,9 +297,7 @@ processes:
 	now := time.Now()
 	w := newWorld(t, Options{Spec: spec, Now: func() time.Time { return now }})
 	l := openProcesses(t, w)
-	if len(l.sources) != 8 {
-		t.Fatalf("%d sources, want 8", len(l.sources))
-	}
+	testkit.FatalIf(t, len(l.sources) != 8, "%d sources, want 8", len(l.sources))
 	nan := math.NaN()
 	l.wantProcesses("on the board", 0, 1, collector.Process{PID: 4712, Memory: nan, Busy: 7, Flags: collector.ProcessCompute})
 	l.wantProcesses("not there yet", 4, 0)

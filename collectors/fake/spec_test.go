@@ -80,9 +80,8 @@ func TestParseSpec(t *testing.T) {
 	}
 	for _, in := range []string{"", "# nothing\n", "---\n", "faults:\n", "loads: []\nfaults: []\n"} {
 		got, err := ParseSpec(strings.NewReader(in))
-		if diff := cmp.Diff(&Spec{}, got, cmpopts.EquateEmpty()); diff != "" || err != nil {
-			t.Errorf("%q: %v (-want +got):\n%s", in, err, diff)
-		}
+		diff := cmp.Diff(&Spec{}, got, cmpopts.EquateEmpty())
+		testkit.ErrorIf(t, diff != "" || err != nil, "%q: %v (-want +got):\n%s", in, err, diff)
 	}
 }
 
@@ -142,9 +141,8 @@ func TestBadSpec(t *testing.T) {
 	process("{device: 8, pid: 1}", "device 8: the node has 8")
 	process("{device: 0, pid: 1, at: 1s, while: /x}", "while replaces")
 	for _, o := range []Options{{Profile: "dgx-h1000"}, {Devices: -1}, {Devices: maxDevices + 1}, {Spec: &Spec{Faults: []Fault{{}}}}} {
-		if _, err := Factory(o); err == nil {
-			t.Errorf("%+v: no error", o)
-		}
+		_, err := Factory(o)
+		testkit.ErrorIf(t, err == nil, "%+v: no error", o)
 	}
 }
 
@@ -175,9 +173,7 @@ func TestReadme(t *testing.T) {
 		if script, ok := strings.CutPrefix(block, "yaml\n"); ok && i%2 == 1 {
 			scripts++
 			spec, err := ParseSpec(strings.NewReader(script))
-			if err != nil {
-				t.Fatalf("script in README.md: %v\n%s", err, script)
-			}
+			testkit.FatalIf(t, err != nil, "script in README.md: %v\n%s", err, script)
 			newWorld(t, Options{Spec: spec})
 		}
 	}

@@ -42,18 +42,13 @@ func TestDeterminism(t *testing.T) {
 		times := []time.Duration{0, 10 * time.Millisecond, 50 * time.Millisecond, 3 * time.Second, 26 * time.Hour}
 		a, devicesA := rows(Options{Profile: name, Seed: 1}, times...)
 		b, devicesB := rows(Options{Profile: name, Seed: 1}, times...)
-		if diff := cmp.Diff(devicesA, devicesB); diff != "" || !equalRows(a, b, false) {
-			t.Errorf("%s: two nodes of one seed differ:\n%s", name, diff)
-		}
+		diff := cmp.Diff(devicesA, devicesB)
+		testkit.ErrorIf(t, diff != "" || !equalRows(a, b, false), "%s: two nodes of one seed differ:\n%s", name, diff)
 		c, devicesC := rows(Options{Profile: name, Seed: 2}, times...)
-		if equalRows(a, c, false) || devicesA[0].ID == devicesC[0].ID {
-			t.Errorf("%s: nodes of two seeds are equal", name)
-		}
+		testkit.ErrorIf(t, equalRows(a, c, false) || devicesA[0].ID == devicesC[0].ID, "%s: nodes of two seeds are equal", name)
 		// A value depends on the time, and a mean also on the time of the previous read, but not on earlier reads.
 		last, _ := rows(Options{Profile: name, Seed: 1}, times[3:]...)
-		if !equalRows(a[4*len(a)/5:], last[len(last)/2:], true) {
-			t.Errorf("%s: values depend on earlier samples", name)
-		}
+		testkit.ErrorIf(t, !equalRows(a[4*len(a)/5:], last[len(last)/2:], true), "%s: values depend on earlier samples", name)
 	}
 }
 
@@ -101,14 +96,11 @@ func TestCoupling(t *testing.T) {
 				t.Fatalf("%s: %v W", shape, watts)
 			}
 		}
-		if got := (n.read(0, 0)[156] - begin) / 1e3; math.Abs(got-joules) > joules/1000 {
-			t.Errorf("%s: energy grew by %v J, the sum of power × time is %v J", shape, got, joules)
-		}
+		got := (n.read(0, 0)[156] - begin) / 1e3
+		testkit.ErrorIf(t, math.Abs(got-joules) > joules/1000, "%s: energy grew by %v J, the sum of power × time is %v J", shape, got, joules)
 		want := map[Shape][]float64{Idle: {reasonGPUIdle}, Training: {reasonPowerCap, 0}, Inference: {0}, Bursts: {reasonPowerCap, reasonGPUIdle}}
 		for _, mask := range want[Shape(shape)] {
-			if seen[mask] == 0 {
-				t.Errorf("%s: never saw reasons %v in %v", shape, mask, seen)
-			}
+			testkit.ErrorIf(t, seen[mask] == 0, "%s: never saw reasons %v in %v", shape, mask, seen)
 		}
 	}
 }

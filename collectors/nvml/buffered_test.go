@@ -64,9 +64,7 @@ func histogramReadings(ids ...field.ID) []field.Reading {
 func openBuffer(t testing.TB, b *fakeBuffer) *bufferedPart {
 	t.Helper()
 	p, err := newBuffered(b.read, histogramReadings(155), map[columnID]bool{{0, 155}: true}, zap.NewNop(), nil)
-	if err != nil || p == nil {
-		t.Fatalf("no part: %v", err)
-	}
+	testkit.FatalIf(t, err != nil || p == nil, "no part: %v", err)
 	return p.(*bufferedPart)
 }
 
@@ -81,9 +79,7 @@ func TestBufferedSamples(t *testing.T) {
 		b.samples = append(b.samples, samples...)
 		now = now.Add(time.Second)
 		row, err := sampleAllOf(p)
-		if err != nil {
-			t.Errorf("%s: %v", when, err)
-		}
+		testkit.ErrorIf(t, err != nil, "%s: %v", when, err)
 		var got []float64
 		for _, v := range row {
 			if !math.IsNaN(v) {
@@ -124,12 +120,10 @@ func TestBufferedErrors(t *testing.T) {
 		nvml.ERROR_GPU_IS_LOST: collector.ErrDeviceLost, nvml.ERROR_UNINITIALIZED: collector.ErrOutdated, nvml.ERROR_UNKNOWN: nil,
 	} {
 		b.code = code
-		if _, err := sampleAllOf(p); !errors.Is(err, want) {
-			t.Errorf("%v: got %v, want %v", code, err, want)
-		}
-		if _, err := newBuffered(b.read, histogramReadings(155), map[columnID]bool{{0, 155}: true}, zap.NewNop(), nil); !errors.Is(err, want) {
-			t.Errorf("%v when it is bound: got %v, want %v", code, err, want)
-		}
+		_, err := sampleAllOf(p)
+		testkit.ErrorIf(t, !errors.Is(err, want), "%v: got %v, want %v", code, err, want)
+		_, err = newBuffered(b.read, histogramReadings(155), map[columnID]bool{{0, 155}: true}, zap.NewNop(), nil)
+		testkit.ErrorIf(t, !errors.Is(err, want), "%v when it is bound: got %v, want %v", code, err, want)
 	}
 }
 
@@ -141,9 +135,8 @@ func TestWithoutBuffers(t *testing.T) {
 		for _, c := range supplied {
 			has[c] = true
 		}
-		if p, err := newBuffered(b.read, fields, has, zap.NewNop(), nil); p != nil || err != nil {
-			t.Errorf("%s: %v, %v", name, p, err)
-		}
+		p, err := newBuffered(b.read, fields, has, zap.NewNop(), nil)
+		testkit.ErrorIf(t, p != nil || err != nil, "%s: %v, %v", name, p, err)
 	}
 	full := &fakeBuffer{samples: []keptSample{{1000, 100}}}
 	f("a gauge", full, readings(155), columnID{0, 155})

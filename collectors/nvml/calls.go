@@ -122,42 +122,30 @@ var (
 	getMIGMode         = &call{{"nvmlDeviceGetMigMode", 2, 0, two(nvml.Device.GetMigMode)}}
 	getMaxMIGDevices   = &call{{"nvmlDeviceGetMaxMigDeviceCount", 1, 0, one(nvml.Device.GetMaxMigDeviceCount)}}
 	getECCMode         = &call{{"nvmlDeviceGetEccMode", 2, 0, two(nvml.Device.GetEccMode)}}
-	getECCCount        = &call{{"nvmlDeviceGetMemoryErrorCounter", 1, 3, func(h *handle, a [3]uint32, out []float64) nvml.Return {
-		n, code := h.GetMemoryErrorCounter(nvml.MemoryErrorType(a[0]), nvml.EccCounterType(a[1]), nvml.MemoryLocation(a[2]))
-		out[0] = known64(n)
-		return code
-	}}}
+	getECCCount        = &call{{"nvmlDeviceGetMemoryErrorCounter", 1, 3, from(func(h *handle, a [3]uint32) (uint64, nvml.Return) {
+		return h.GetMemoryErrorCounter(nvml.MemoryErrorType(a[0]), nvml.EccCounterType(a[1]), nvml.MemoryLocation(a[2]))
+	}, known64)}}
 	getSRAMErrors = &call{{"nvmlDeviceGetSramEccErrorStatus", 1, 0, into(nvml.Device.GetSramEccErrorStatus, func(s nvml.EccSramErrorStatus, out []float64) {
 		out[0] = boolValue(s.BThresholdExceeded != 0)
 	})}}
-	getRetiredPages = &call{{"nvmlDeviceGetRetiredPages", 1, 1, func(h *handle, a [3]uint32, out []float64) nvml.Return {
-		n, code := countRetiredPages(h.lib, h.Device, a[0])
-		out[0] = float64(n)
-		return code
-	}}}
+	getRetiredPages = &call{{"nvmlDeviceGetRetiredPages", 1, 1, from(func(h *handle, a [3]uint32) (int, nvml.Return) { return countRetiredPages(h.lib, h.Device, a[0]) }, known32)}}
 	getRowHistogram = &call{{"nvmlDeviceGetRowRemapperHistogram", 5, 0, into(nvml.Device.GetRowRemapperHistogram, func(v nvml.RowRemapperHistogramValues, out []float64) {
 		for i, n := range [...]uint32{v.Max, v.High, v.Partial, v.Low, v.None} {
 			out[i] = known32(n)
 		}
 	})}}
-	getUnrepairableMemory = &call{{"nvmlDeviceGetUnrepairableMemoryFlag_v1", 1, 0, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
-		unrepairable, code := unrepairableMemory(h.lib, h.Device)
-		out[0] = boolValue(unrepairable)
-		return code
-	}}}
-	getPCIeReplay   = &call{{"nvmlDeviceGetPcieReplayCounter", 1, 0, one(nvml.Device.GetPcieReplayCounter)}}
-	getPCIeGen      = &call{{"nvmlDeviceGetCurrPcieLinkGeneration", 1, 0, one(nvml.Device.GetCurrPcieLinkGeneration)}}
-	getPCIeWidth    = &call{{"nvmlDeviceGetCurrPcieLinkWidth", 1, 0, one(nvml.Device.GetCurrPcieLinkWidth)}}
-	getPCIeMaxGen   = &call{{"nvmlDeviceGetMaxPcieLinkGeneration", 1, 0, one(nvml.Device.GetMaxPcieLinkGeneration)}}
-	getPCIeMaxWidth = &call{{"nvmlDeviceGetMaxPcieLinkWidth", 1, 0, one(nvml.Device.GetMaxPcieLinkWidth)}}
-	getPCIInfo      = &call{{"nvmlDeviceGetPciInfo_v3", 2, 0, into(nvml.Device.GetPciInfo, func(p nvml.PciInfo, out []float64) {
+	getUnrepairableMemory = &call{{"nvmlDeviceGetUnrepairableMemoryFlag_v1", 1, 0, from(func(h *handle, _ [3]uint32) (bool, nvml.Return) { return unrepairableMemory(h.lib, h.Device) }, boolValue)}}
+	getPCIeReplay         = &call{{"nvmlDeviceGetPcieReplayCounter", 1, 0, one(nvml.Device.GetPcieReplayCounter)}}
+	getPCIeGen            = &call{{"nvmlDeviceGetCurrPcieLinkGeneration", 1, 0, one(nvml.Device.GetCurrPcieLinkGeneration)}}
+	getPCIeWidth          = &call{{"nvmlDeviceGetCurrPcieLinkWidth", 1, 0, one(nvml.Device.GetCurrPcieLinkWidth)}}
+	getPCIeMaxGen         = &call{{"nvmlDeviceGetMaxPcieLinkGeneration", 1, 0, one(nvml.Device.GetMaxPcieLinkGeneration)}}
+	getPCIeMaxWidth       = &call{{"nvmlDeviceGetMaxPcieLinkWidth", 1, 0, one(nvml.Device.GetMaxPcieLinkWidth)}}
+	getPCIInfo            = &call{{"nvmlDeviceGetPciInfo_v3", 2, 0, into(nvml.Device.GetPciInfo, func(p nvml.PciInfo, out []float64) {
 		out[0], out[1] = float64(p.PciDeviceId), float64(p.PciSubSystemId)
 	})}}
-	getNVLinkErrors = &call{{"nvmlDeviceGetNvLinkErrorCounter", 1, 2, func(h *handle, a [3]uint32, out []float64) nvml.Return {
-		n, code := h.GetNvLinkErrorCounter(int(a[0]), nvml.NvLinkErrorCounter(a[1]))
-		out[0] = known64(n)
-		return code
-	}}}
+	getNVLinkErrors = &call{{"nvmlDeviceGetNvLinkErrorCounter", 1, 2, from(func(h *handle, a [3]uint32) (uint64, nvml.Return) {
+		return h.GetNvLinkErrorCounter(int(a[0]), nvml.NvLinkErrorCounter(a[1]))
+	}, known64)}}
 	getFabricInfo = &call{
 		{"nvmlDeviceGetGpuFabricInfoV", 4, 0, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
 			f, code := h.GetGpuFabricInfoV().V2()
@@ -169,11 +157,9 @@ var (
 		})},
 	}
 	// third version of the struct
-	getFabricSummary = &call{{"nvmlDeviceGetGpuFabricInfoV", 1, 0, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
-		f, code := h.GetGpuFabricInfoV().V3()
-		out[0] = float64(f.HealthSummary)
-		return code
-	}}}
+	getFabricSummary = &call{{"nvmlDeviceGetGpuFabricInfoV", 1, 0, from(func(h *handle, _ [3]uint32) (nvml.GpuFabricInfo_v3, nvml.Return) {
+		return h.GetGpuFabricInfoV().V3()
+	}, func(f nvml.GpuFabricInfo_v3) float64 { return float64(f.HealthSummary) })}}
 	getPlatformInfo = &call{{"nvmlDeviceGetPlatformInfo", 5, 0, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
 		p, code := platformInfo(h.lib, h.Device)
 		for i, n := range [...]uint8{p.SlotNumber, p.TrayIndex, p.HostId, p.PeerType, p.ModuleId} {
@@ -216,21 +202,11 @@ var (
 		out[0] = boolValue(s.IsSupportedDevice != 0)
 	})}}
 	// asked on the GPU, but it is a property of the system
-	getCCState = &call{{"nvmlSystemGetConfComputeState", 1, 0, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
-		s, code := h.lib.api.SystemGetConfComputeState()
-		out[0] = float64(s.CcFeature)
-		return code
-	}}}
-	getDeviceCount = &call{{"nvmlDeviceGetCount_v2", 1, 0, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
-		n, code := h.lib.api.DeviceGetCount()
-		out[0] = float64(n)
-		return code
-	}}}
-	getCUDAVersion = &call{{"nvmlSystemGetCudaDriverVersion_v2", 1, 0, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
-		n, code := h.lib.api.SystemGetCudaDriverVersion_v2()
-		out[0] = float64(n)
-		return code
-	}}}
+	getCCState = &call{{"nvmlSystemGetConfComputeState", 1, 0, from(func(h *handle, _ [3]uint32) (nvml.ConfComputeSystemState, nvml.Return) {
+		return h.lib.api.SystemGetConfComputeState()
+	}, func(s nvml.ConfComputeSystemState) float64 { return float64(s.CcFeature) })}}
+	getDeviceCount = &call{{"nvmlDeviceGetCount_v2", 1, 0, from(func(h *handle, _ [3]uint32) (int, nvml.Return) { return h.lib.api.DeviceGetCount() }, known32)}}
+	getCUDAVersion = &call{{"nvmlSystemGetCudaDriverVersion_v2", 1, 0, from(func(h *handle, _ [3]uint32) (int, nvml.Return) { return h.lib.api.SystemGetCudaDriverVersion_v2() }, known32)}}
 )
 
 // affinityBytes makes go-nvml read four words of a mask: go-nvml takes the number of CPUs for bytes.
@@ -268,6 +244,15 @@ func into[T any](f func(nvml.Device) (T, nvml.Return), write func(v T, out []flo
 	return func(h *handle, _ [3]uint32, out []float64) nvml.Return {
 		v, code := f(h.Device)
 		write(v, out)
+		return code
+	}
+}
+
+// from returns an asker that calls f, which may use the library, and converts the answer with value.
+func from[T any](f func(h *handle, arg [3]uint32) (T, nvml.Return), value func(T) float64) asker {
+	return func(h *handle, arg [3]uint32, out []float64) nvml.Return {
+		v, code := f(h, arg)
+		out[0] = value(v)
 		return code
 	}
 }

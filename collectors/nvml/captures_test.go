@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/captures"
 )
 
@@ -18,11 +19,7 @@ func TestCapturedBrands(t *testing.T) {
 			continue
 		}
 		seen++
-		if !slices.Contains(brandNames[:], brand) {
-			t.Errorf("%s: brand %q is not known (%s)", b.Name, brand, b.Source)
-		}
+		testkit.ErrorIf(t, !slices.Contains(brandNames[:], brand), "%s: brand %q is not known (%s)", b.Name, brand, b.Source)
 	}
-	if seen < 10 {
-		t.Errorf("%d boards say their brand", seen)
-	}
+	testkit.ErrorIf(t, seen < 10, "%d boards say their brand", seen)
 }

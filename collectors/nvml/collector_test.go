@@ -33,9 +33,7 @@ func noVariables(string) string { return "" }
 func listOf(t testing.TB, csv string) field.List {
 	t.Helper()
 	list, problems, err := field.Parse(strings.NewReader(csv), field.ParseOptions{})
-	if err != nil {
-		t.Fatalf("%v %v", err, problems)
-	}
+	testkit.FatalIf(t, err != nil, "%v %v", err, problems)
 	return list
 }
 
@@ -45,9 +43,7 @@ func temperature(t *testing.T) field.List { return listOf(t, "DCGM_FI_DEV_GPU_TE
 // TestNothingToRead checks that Open with an empty list does not load the library.
 func TestNothingToRead(t *testing.T) {
 	_, err := New(Options{Library: "/nonexistent"}).Open(t.Context(), field.List{})
-	if !errors.Is(err, collector.ErrNothingToRead) && !errors.Is(err, collector.ErrNotBuiltIn) {
-		t.Errorf("got %v, want %v", err, collector.ErrNothingToRead)
-	}
+	testkit.ErrorIf(t, !errors.Is(err, collector.ErrNothingToRead) && !errors.Is(err, collector.ErrNotBuiltIn), "got %v, want %v", err, collector.ErrNothingToRead)
 }
 
 func TestOpenSaysWhatThereIs(t *testing.T) {
@@ -62,14 +58,10 @@ func TestOpenSaysWhatThereIs(t *testing.T) {
 		o.Getenv = noVariables
 		_, err := New(o).Open(t.Context(), temperature(t))
 		if errors.Is(err, collector.ErrNotBuiltIn) {
-			if !strings.Contains(err.Error(), "without cgo") {
-				t.Errorf("got %v, want it to name cgo", err)
-			}
+			testkit.ErrorIf(t, !strings.Contains(err.Error(), "without cgo"), "got %v, want it to name cgo", err)
 			return
 		}
-		if !errors.Is(err, collector.ErrNotLoaded) {
-			t.Errorf("got %v, want it to wrap %v", err, collector.ErrNotLoaded)
-		}
+		testkit.ErrorIf(t, !errors.Is(err, collector.ErrNotLoaded), "got %v, want it to wrap %v", err, collector.ErrNotLoaded)
 		testkit.Equal(t, "error", want, strings.ReplaceAll(err.Error(), o.Root, ""))
 	}
 	const prefix = "open NVML: library or driver not found: "

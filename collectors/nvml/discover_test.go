@@ -70,13 +70,10 @@ func TestDiscoveryOfTheBroken(t *testing.T) {
 		defer n.Clear(1)
 		gpus := d.mustFind(t)
 		equal(t, []collector.Device{h100(0), h100(1), h100(2), h100(3)}, devicesOf(gpus), "%s %s", function, code)
-		if g := gpus[1]; !errors.Is(g.err, want) || g.handle != nil {
-			t.Errorf("%s %s: %v, want %v", function, code, g.err, want)
-		}
+		g := gpus[1]
+		testkit.ErrorIf(t, !errors.Is(g.err, want) || g.handle != nil, "%s %s: %v, want %v", function, code, g.err, want)
 		for _, i := range []int{0, 2, 3} {
-			if gpus[i].err != nil {
-				t.Errorf("%s %s: GPU %d: %v", function, code, i, gpus[i].err)
-			}
+			testkit.ErrorIf(t, gpus[i].err != nil, "%s %s: GPU %d: %v", function, code, i, gpus[i].err)
 		}
 	}
 	f("nvmlDeviceGetHandleByIndex_v2", "GPU_IS_LOST", collector.ErrDeviceLost)
@@ -98,20 +95,16 @@ func TestDiscoveryOfTheForbidden(t *testing.T) {
 	n.Return(0, "nvmlDeviceGetHandleByIndex_v2", "NO_PERMISSION")
 	n.Return(2, "nvmlDeviceGetHandleByIndex_v2", "NO_PERMISSION")
 	_, err := d.gpus(t.Context())
-	if !errors.Is(err, collector.ErrNoDevices) || !strings.Contains(err.Error(), "permission") {
-		t.Errorf("all forbidden: %v", err)
-	}
+	testkit.ErrorIf(t, !errors.Is(err, collector.ErrNoDevices) || !strings.Contains(err.Error(), "permission"), "all forbidden: %v", err)
 }
 
 func TestDiscoveryOfNone(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 1})
 	d := discoveryOn(t, n)
 	n.Remove(0)
-	if _, err := d.gpus(t.Context()); !errors.Is(err, collector.ErrNoDevices) {
-		t.Errorf("without GPUs: %v", err)
-	}
+	_, err := d.gpus(t.Context())
+	testkit.ErrorIf(t, !errors.Is(err, collector.ErrNoDevices), "without GPUs: %v", err)
 	n.Return(nvmltest.Host, "nvmlDeviceGetCount_v2", "UNKNOWN")
-	if _, err := d.gpus(t.Context()); !errors.Is(err, nvml.ERROR_UNKNOWN) {
-		t.Errorf("without a count: %v", err)
-	}
+	_, err = d.gpus(t.Context())
+	testkit.ErrorIf(t, !errors.Is(err, nvml.ERROR_UNKNOWN), "without a count: %v", err)
 }

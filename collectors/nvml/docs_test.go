@@ -28,9 +28,8 @@ func TestMarkdownIsCurrent(t *testing.T) {
 	golden.Check(t, path, want)
 	for _, d := range field.All() {
 		number := d.Kind == field.Int64 || d.Kind == field.Double
-		if _, foreign := collector.ForeignReading(d, field.VendorNVIDIA); !foreign && number && d.Factor == 0 && !strings.Contains(want, "`"+d.Name+"`") {
-			t.Errorf("docs/nvml.md does not name %s", d.Name)
-		}
+		_, foreign := collector.ForeignReading(d, field.VendorNVIDIA)
+		testkit.ErrorIf(t, !foreign && number && d.Factor == 0 && !strings.Contains(want, "`"+d.Name+"`"), "docs/nvml.md does not name %s", d.Name)
 	}
 }
 

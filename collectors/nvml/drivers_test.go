@@ -84,13 +84,11 @@ func TestFieldsByDriver(t *testing.T) {
 	}
 	for _, branch := range []int{0, 470, 550, 571, 574} {
 		for _, id := range []uint32{251, 268, 269, 273, 301} {
-			if got, ok := fieldOf(branch, id); ok {
-				t.Errorf("driver %d, of which nothing is known, has field %d for %d", branch, got, id)
-			}
+			got, ok := fieldOf(branch, id)
+			testkit.ErrorIf(t, ok, "driver %d, of which nothing is known, has field %d for %d", branch, got, id)
 		}
-		if got, ok := fieldOf(branch, 250); !ok || got != 250 {
-			t.Errorf("driver %d: field %d, %t; want 250", branch, got, ok)
-		}
+		got, ok := fieldOf(branch, 250)
+		testkit.ErrorIf(t, !ok || got != 250, "driver %d: field %d, %t; want 250", branch, got, ok)
 	}
 	for version, want := range map[string]int{"580.65.06": 580, "575": 575, "": 0, "abc": 0, "57x.1": 0} {
 		testkit.Equal(t, "branch of "+version, want, branchOf(version))
@@ -174,9 +172,7 @@ func TestHeader(t *testing.T) {
 		1076: "C2C_TOTAL_TX_PER_SEC", 1077: "C2C_DATA_TX_PER_SEC", 1078: "C2C_TOTAL_RX_PER_SEC", 1079: "C2C_DATA_RX_PER_SEC",
 	} {
 		p, ok := profilings()[id]
-		if !ok {
-			t.Errorf("no metric for field %d", id)
-		}
+		testkit.ErrorIf(t, !ok, "no metric for field %d", id)
 		is("NVML_GPM_METRIC_"+metric, p.metric)
 	}
 	tx := profilings()[1532]
@@ -185,7 +181,6 @@ func TestHeader(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "header.c")
 	must(t, os.WriteFile(file, []byte(c.String()), 0o600))
-	if out, err := exec.CommandContext(t.Context(), "cc", "-fsyntax-only", "-Wno-deprecated-declarations", "-I", dir, file).CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
-	}
+	out, err := exec.CommandContext(t.Context(), "cc", "-fsyntax-only", "-Wno-deprecated-declarations", "-I", dir, file).CombinedOutput()
+	testkit.ErrorIf(t, err != nil, "%v\n%s", err, out)
 }

@@ -110,9 +110,7 @@ func sampleEvents(t *testing.T, p *eventsPart) (sampled, error) {
 func wantEvents(t *testing.T, when string, p *eventsPart, want sampled) {
 	t.Helper()
 	got, err := sampleEvents(t, p)
-	if err != nil {
-		t.Errorf("%s: %v", when, err)
-	}
+	testkit.ErrorIf(t, err != nil, "%s: %v", when, err)
 	for _, m := range []*map[int][]float64{&want.Last, &want.Events} {
 		if *m == nil {
 			*m = map[int][]float64{}
@@ -136,9 +134,7 @@ func TestEventsOfARow(t *testing.T) {
 	s.xid(31, noInstance, noInstance)
 	row := make([]float64, len(p.columns()))
 	must(t, p.sample(row, make([]bool, len(row))))
-	if slices.ContainsFunc(row, func(v float64) bool { return v != 0 }) {
-		t.Errorf("a sample in which nothing is due wrote %v", row)
-	}
+	testkit.ErrorIf(t, slices.ContainsFunc(row, func(v float64) bool { return v != 0 }), "a sample in which nothing is due wrote %v", row)
 	s.xid(13, 3, 0)
 	s.xid(43, 5, 7)          // a compute instance that is not a device here
 	s.xid(94, 9, 0)          // an unknown instance
@@ -156,9 +152,7 @@ func TestEventsOfARow(t *testing.T) {
 	wantEvents(t, "the second row of a storm", p, sampled{last, byDevice{0: {104, 105}, 1: {109}}})
 	wantEvents(t, "after a storm", p, sampled{Last: last})
 	p.close()
-	if s.opened != 1 || s.freed != 1 {
-		t.Errorf("%d event sets were opened, %d freed, want 1 and 1", s.opened, s.freed)
-	}
+	testkit.ErrorIf(t, s.opened != 1 || s.freed != 1, "%d event sets were opened, %d freed, want 1 and 1", s.opened, s.freed)
 }
 
 func TestEventsLost(t *testing.T) {
@@ -180,9 +174,7 @@ func TestEventsLost(t *testing.T) {
 		n, _ := l.ContextMap()["lost"].(uint64)
 		lost += n
 	}
-	if total+int(lost) != maxWaiting+more || lost == 0 {
-		t.Errorf("rows had %d XIDs and %d are logged to be lost, want %d together", total, lost, maxWaiting+more)
-	}
+	testkit.ErrorIf(t, total+int(lost) != maxWaiting+more || lost == 0, "rows had %d XIDs and %d are logged to be lost, want %d together", total, lost, maxWaiting+more)
 	testkit.Equal(t, "lines about XIDs of 3 codes", 3, logged.FilterMessage("XID").Len())
 }
 
@@ -194,9 +186,8 @@ func TestEventsOfMIG(t *testing.T) {
 	wantEvents(t, "another event", p, sampled{})
 	s.waiting = append(s.waiting, nvml.EventData{EventType: nvml.EventMigConfigChange})
 	for range 2 {
-		if _, err := sampleEvents(t, p); !errors.Is(err, collector.ErrColumnsChanged) {
-			t.Errorf("sample after a change of the MIG configuration: got %v, want ErrColumnsChanged", err)
-		}
+		_, err := sampleEvents(t, p)
+		testkit.ErrorIf(t, !errors.Is(err, collector.ErrColumnsChanged), "sample after a change of the MIG configuration: got %v, want ErrColumnsChanged", err)
 	}
 }
 
@@ -213,18 +204,15 @@ func TestEventsInterrupted(t *testing.T) {
 			wantEvents(t, "while the event set does not open", p, sampled{Last: byDevice{0: {79}}})
 			time.Sleep(30 * time.Second)
 		}
-		if n := logged.FilterMessageSnippet("missing the XIDs").Len(); n != 1 {
-			t.Errorf("got %d lines about one interruption, want 1: %v", n, logged.All())
-		}
+		n := logged.FilterMessageSnippet("missing the XIDs").Len()
+		testkit.ErrorIf(t, n != 1, "got %d lines about one interruption, want 1: %v", n, logged.All())
 		s.fail, s.refuse = nvml.SUCCESS, nil
 		time.Sleep(lastPause)
 		wantEvents(t, "when it is open again", p, sampled{Last: byDevice{0: {79}}})
 		s.xid(31, noInstance, noInstance)
 		wantEvents(t, "an XID after that", p, sampled{byDevice{0: {31}}, byDevice{0: {31}}})
 		p.close()
-		if s.opened != 2 || s.opened != s.freed {
-			t.Errorf("%d event sets were opened and %d freed", s.opened, s.freed)
-		}
+		testkit.ErrorIf(t, s.opened != 2 || s.opened != s.freed, "%d event sets were opened and %d freed", s.opened, s.freed)
 	})
 }
 
@@ -239,12 +227,8 @@ func TestXIDOfALostGPU(t *testing.T) {
 		t.Helper()
 		row[1] = math.NaN()
 		err := s.Sample(row, due)
-		if want == nil && err != nil || !errors.Is(err, want) {
-			t.Errorf("%s: got error %v, want %v", when, err, want)
-		}
-		if row[1] != code && !(math.IsNaN(row[1]) && math.IsNaN(code)) {
-			t.Errorf("%s: the event's cell is %v, want %v", when, row[1], code)
-		}
+		testkit.ErrorIf(t, want == nil && err != nil || !errors.Is(err, want), "%s: got error %v, want %v", when, err, want)
+		testkit.ErrorIf(t, row[1] != code && !(math.IsNaN(row[1]) && math.IsNaN(code)), "%s: the event's cell is %v, want %v", when, row[1], code)
 	}
 	nan := math.NaN()
 	f("all is well", nil, nan)
@@ -282,9 +266,8 @@ func (m *mockedEvents) open(lacks string) (eventSet, error) {
 
 func TestOpenEvents(t *testing.T) {
 	const xid, mig = nvml.EventTypeXidCriticalError, nvml.EventMigConfigChange
-	if x, err := openXIDs((&fakeEvents{refuse: errNoEvents}).open, zap.NewNop(), nil); x != nil || !errors.Is(err, errNoEvents) {
-		t.Errorf("a GPU without events: %v, %v", x, err)
-	}
+	x, err := openXIDs((&fakeEvents{refuse: errNoEvents}).open, zap.NewNop(), nil)
+	testkit.ErrorIf(t, x != nil || !errors.Is(err, errNoEvents), "a GPU without events: %v, %v", x, err)
 	for _, tt := range []struct {
 		name       string
 		mocked     mockedEvents
@@ -306,9 +289,7 @@ func TestOpenEvents(t *testing.T) {
 		{name: "an old library", mocked: mockedEvents{types: xid}, lacks: "nvmlEventSetWait_v2", err: errNoEvents},
 	} {
 		_, err := tt.mocked.open(tt.lacks)
-		if !errors.Is(err, tt.err) || (err == nil) != (tt.err == nil) {
-			t.Errorf("%s: got error %v, want %v", tt.name, err, tt.err)
-		}
+		testkit.ErrorIf(t, !errors.Is(err, tt.err) || (err == nil) != (tt.err == nil), "%s: got error %v, want %v", tt.name, err, tt.err)
 		equal(t, tt.registered, tt.mocked.registered, "%s: registered for", tt.name)
 		testkit.Equal(t, tt.name+": event sets that were freed", tt.freed, tt.mocked.set.freed)
 	}
@@ -331,23 +312,19 @@ func TestXIDsSince(t *testing.T) {
 	}
 	opened := since()
 	clock = clock.Add(time.Minute)
-	if got := since(); opened.IsZero() || !got.Equal(opened) {
-		t.Errorf("after a minute: since %v, want %v", got, opened)
-	}
+	got := since()
+	testkit.ErrorIf(t, opened.IsZero() || !got.Equal(opened), "after a minute: since %v, want %v", got, opened)
 	s.fail = nvml.ERROR_UNKNOWN
-	if got := since(); !got.IsZero() {
-		t.Errorf("without an event set: since %v", got)
-	}
+	got = since()
+	testkit.ErrorIf(t, !got.IsZero(), "without an event set: since %v", got)
 	s.fail = nvml.SUCCESS
 	clock = clock.Add(time.Minute)
-	if got := since(); !got.Equal(clock) {
-		t.Errorf("opened again: since %v, want %v", got, clock)
-	}
+	got = since()
+	testkit.ErrorIf(t, !got.Equal(clock), "opened again: since %v, want %v", got, clock)
 	clock = clock.Add(time.Minute)
 	for range maxWaiting + 1 {
 		p.record(xid{13, noInstance, noInstance})
 	}
-	if got := since(); !got.Equal(clock) {
-		t.Errorf("too many: since %v, want %v", got, clock)
-	}
+	got = since()
+	testkit.ErrorIf(t, !got.Equal(clock), "too many: since %v, want %v", got, clock)
 }

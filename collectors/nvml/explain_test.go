@@ -26,13 +26,9 @@ func TestExplain(t *testing.T) {
 	f := func(code nvml.Return, files map[string]string, notLoaded bool, want ...string) {
 		t.Helper()
 		err := Options{Root: tree.Write(t, files), Getenv: noVariables}.explain("/x/libnvidia-ml.so.550.1", "12.550.2", code)
-		if !errors.Is(err, code) || errors.Is(err, collector.ErrNotLoaded) != notLoaded {
-			t.Errorf("got %v, want it to wrap %v, and ErrNotLoaded: %v", err, code, notLoaded)
-		}
+		testkit.ErrorIf(t, !errors.Is(err, code) || errors.Is(err, collector.ErrNotLoaded) != notLoaded, "got %v, want it to wrap %v, and ErrNotLoaded: %v", err, code, notLoaded)
 		for _, w := range want {
-			if !strings.Contains(err.Error(), w) {
-				t.Errorf("got %v, want it to say %q", err, w)
-			}
+			testkit.ErrorIf(t, !strings.Contains(err.Error(), w), "got %v, want it to say %q", err, w)
 		}
 	}
 	loaded := map[string]string{"proc/driver/nvidia/version": loadedDriver, "dev/nvidiactl": ""}
@@ -69,9 +65,8 @@ func withoutRights(t *testing.T, f func()) {
 		programtest.Missing(t, "setresuid", "become user %d: %v", unprivileged, errno)
 	}
 	defer func() {
-		if errno := become(0); errno != 0 {
-			t.Errorf("become root again: %v", errno)
-		}
+		errno := become(0)
+		testkit.ErrorIf(t, errno != 0, "become root again: %v", errno)
 	}()
 	f()
 }
@@ -99,13 +94,9 @@ func TestNoAccess(t *testing.T) {
 		}
 		var got string
 		withoutRights(t, func() { got = strings.ReplaceAll(o.kernelDriver().noAccess(), o.Root, "") })
-		if len(want) == 0 && got != "" {
-			t.Errorf("got %q, want that nothing is in the way", got)
-		}
+		testkit.ErrorIf(t, len(want) == 0 && got != "", "got %q, want that nothing is in the way", got)
 		for _, w := range want {
-			if !strings.Contains(got, w) {
-				t.Errorf("got %q, want it to say %q", got, w)
-			}
+			testkit.ErrorIf(t, !strings.Contains(got, w), "got %q, want it to say %q", got, w)
 		}
 	}
 	all := map[string]os.FileMode{"dev/nvidiactl": 0o666}
@@ -127,9 +118,7 @@ func TestRefused(t *testing.T) {
 		o := Options{Root: tree.Write(t, map[string]string{"dev/nvidiactl": ""}), Getenv: func(name string) string { return map[string]string{env: "1"}[name] }}
 		k := o.kernelDriver()
 		got := k.refused(k.ctl, &os.PathError{Op: "open", Path: k.ctl, Err: number})
-		if !strings.Contains(got, k.ctl) || !strings.Contains(got, want) {
-			t.Errorf("%v: got %q, want it to name the device and say %q", number, got, want)
-		}
+		testkit.ErrorIf(t, !strings.Contains(got, k.ctl) || !strings.Contains(got, want), "%v: got %q, want it to name the device and say %q", number, got, want)
 	}
 	f(syscall.EPERM, "container", "issues/48")
 	f(syscall.EPERM, "", "DeviceAllow=char-nvidia-frontend rw")

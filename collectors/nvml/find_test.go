@@ -84,9 +84,8 @@ func TestDriverRootsComeFirst(t *testing.T) {
 	mine := tree.Write(t, map[string]string{"libnvidia-ml.so.1": ""})
 	o := Options{DriverRoots: []string{mine + "/", mine}, Root: tree.Write(t, map[string]string{"usr/lib64/libnvidia-ml.so.1": ""}), Getenv: noVariables}
 	want := []string{soname, filepath.Join(mine, soname), filepath.Join(o.Root, "usr/lib64", soname)}
-	if got := o.candidates(); !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	got := o.candidates()
+	testkit.ErrorIf(t, !slices.Equal(got, want), "got %q, want %q", got, want)
 }
 
 // elfHeader returns the beginning of a file with a class, a machine and a type.
@@ -119,9 +118,7 @@ func TestELFproblemOf(t *testing.T) {
 	f := func(name, want string) {
 		t.Helper()
 		got := problemOf(filepath.Join(root, name))
-		if want == "" && got != "" || !strings.Contains(got, want) {
-			t.Errorf("%s: got %q, want %q", name, got, want)
-		}
+		testkit.ErrorIf(t, want == "" && got != "" || !strings.Contains(got, want), "%s: got %q, want %q", name, got, want)
 	}
 	f("good", "")
 	f("small", "it is a 32-bit library (EM_386), and this is a 64-bit process")
@@ -136,8 +133,7 @@ func TestELFproblemOf(t *testing.T) {
 	text := testkit.Get(os.ReadFile(libc(t)))(t)
 	for _, size := range []int{len(text), len(text) / 2, len(text) - 1, 4096, 64, 10} {
 		must(t, os.WriteFile(filepath.Join(root, "part"), text[:size], 0o600))
-		if got := problemOf(filepath.Join(root, "part")); (got == "") != (size == len(text)) {
-			t.Errorf("%d of %d bytes: %q", size, len(text), got)
-		}
+		got := problemOf(filepath.Join(root, "part"))
+		testkit.ErrorIf(t, (got == "") != (size == len(text)), "%d of %d bytes: %q", size, len(text), got)
 	}
 }

@@ -97,13 +97,10 @@ DCGM_FI_DEV_GPU_TEMP, gauge, not of GPM
 	})
 	n.SetLoad(0, nvmltest.Steady(1))
 	p.after(t, time.Second)
-	if v := p.row[0]; math.Abs(v-1) > 1e-9 {
-		t.Errorf("GR_ENGINE_ACTIVE is %v under full load", v)
-	}
+	v := p.row[0]
+	testkit.ErrorIf(t, math.Abs(v-1) > 1e-9, "GR_ENGINE_ACTIVE is %v under full load", v)
 	for _, c := range p.Calls() {
-		if c.Count == 0 || c.Time <= 0 {
-			t.Errorf("cost of %s: %+v", c.Call, c)
-		}
+		testkit.ErrorIf(t, c.Count == 0 || c.Time <= 0, "cost of %s: %+v", c.Call, c)
 	}
 }
 
@@ -116,17 +113,13 @@ func TestProfilingAtFastTicks(t *testing.T) {
 	n.ResetCalls()
 	for range 9 {
 		p.after(t, 10*time.Millisecond)
-		if !math.IsNaN(p.row[0]) {
-			t.Fatalf("a value, %v, of less than 100 ms", p.row[0])
-		}
+		testkit.FatalIf(t, !math.IsNaN(p.row[0]), "a value, %v, of less than 100 ms", p.row[0])
 	}
 	n.SetLoad(0, nvmltest.Steady(1))
 	p.after(t, 10*time.Millisecond)
 	const mean = (9*0.2 + 1*1) / 10
 	for range 9 {
-		if math.Abs(p.row[0]-mean) > 1e-9 {
-			t.Fatalf("got %v, want %v", p.row[0], mean)
-		}
+		testkit.FatalIf(t, math.Abs(p.row[0]-mean) > 1e-9, "got %v, want %v", p.row[0], mean)
 		p.after(t, 10*time.Millisecond)
 	}
 	testkit.Equal(t, "samples in 200 ms", uint64(1), n.Calls("nvmlGpmSampleGet"))
@@ -148,9 +141,7 @@ func TestProfilingIntervals(t *testing.T) {
 		}
 		p.due[slow] = i == 9
 		p.after(t, 100*time.Millisecond)
-		if !p.due[slow] && !math.IsNaN(p.row[slow]) {
-			t.Errorf("tick %d: a field that is not due became %v", i, p.row[slow])
-		}
+		testkit.ErrorIf(t, !p.due[slow] && !math.IsNaN(p.row[slow]), "tick %d: a field that is not due became %v", i, p.row[slow])
 	}
 	if math.Abs(p.row[slow]-0.5) > 1e-9 || math.Abs(p.row[fast]-0.94) > 1e-9 {
 		t.Errorf("means over 1 s and 100 ms are %v and %v, want 0.5 and 0.94", p.row[slow], p.row[fast])
@@ -166,20 +157,15 @@ func TestProfilingOfInstances(t *testing.T) {
 	for range 2 {
 		p.after(t, time.Second)
 	}
-	if len(p.cols) != 4 {
-		t.Fatalf("columns: %v", p.cols)
-	}
+	testkit.FatalIf(t, len(p.cols) != 4, "columns: %v", p.cols)
 	for i, c := range p.cols {
-		if c.Device < 1 || c.Device > 2 || c.Field == 1009 || math.IsNaN(p.row[i]) {
-			t.Errorf("column %+v has %v", c, p.row[i])
-		}
+		testkit.ErrorIf(t, c.Device < 1 || c.Device > 2 || c.Field == 1009 || math.IsNaN(p.row[i]), "column %+v has %v", c, p.row[i])
 	}
 	n.SetMIG(0, "7g.80gb")
 	p.node.Advance(time.Second)
 	p.at = p.at.Add(time.Second)
-	if err := p.sample(p.row, p.due); !errors.Is(err, collector.ErrColumnsChanged) {
-		t.Errorf("when they are no more: %v", err)
-	}
+	err := p.sample(p.row, p.due)
+	testkit.ErrorIf(t, !errors.Is(err, collector.ErrColumnsChanged), "when they are no more: %v", err)
 }
 
 func TestProfilingFails(t *testing.T) {
@@ -209,11 +195,9 @@ func TestProfilingFails(t *testing.T) {
 	p.after(t, time.Second)
 	p.want(t, "one that fails", map[columnID]float64{{0, 1001}: 1, {0, 1002}: nan})
 	n.Lose(0)
-	if err := p.sample(p.row, p.due); err != nil {
-		t.Errorf("asked again at once: %v", err)
-	}
+	err := p.sample(p.row, p.due)
+	testkit.ErrorIf(t, err != nil, "asked again at once: %v", err)
 	p.at = p.at.Add(time.Second)
-	if err := p.sample(p.row, p.due); !errors.Is(err, collector.ErrDeviceLost) {
-		t.Errorf("a GPU that is lost: %v", err)
-	}
+	err = p.sample(p.row, p.due)
+	testkit.ErrorIf(t, !errors.Is(err, collector.ErrDeviceLost), "a GPU that is lost: %v", err)
 }

@@ -35,9 +35,7 @@ func dcgmRules(t *testing.T) []dcgmRule {
 			continue
 		}
 		f := strings.Split(strings.TrimSpace(line), ",")
-		if len(f) != 7 || f[6] == "" {
-			t.Fatalf("not a rule with its lines: %q", line)
-		}
+		testkit.FatalIf(t, len(f) != 7 || f[6] == "", "not a rule with its lines: %q", line)
 		out = append(out, dcgmRule{f[0], f[1], f[2], f[3], strings.Fields(f[4]), strings.Fields(f[5])})
 	}
 	return out
@@ -54,14 +52,12 @@ func TestHealthIsDCGMs(t *testing.T) {
 			judge = r.judgeXID
 		}
 		for _, v := range r.bad {
-			if got, want := judge(t, v), r.result+" "+r.code; got != want {
-				t.Errorf("%s %s: watch %s is %q, DCGM says %q", r.reading, v, r.watch, got, want)
-			}
+			got, want := judge(t, v), r.result+" "+r.code
+			testkit.ErrorIf(t, got != want, "%s %s: watch %s is %q, DCGM says %q", r.reading, v, r.watch, got, want)
 		}
 		for _, v := range r.good {
-			if got := judge(t, v); strings.HasSuffix(got, " "+r.code) {
-				t.Errorf("%s %s: watch %s is %q, not for DCGM", r.reading, v, r.watch, got)
-			}
+			got := judge(t, v)
+			testkit.ErrorIf(t, strings.HasSuffix(got, " "+r.code), "%s %s: watch %s is %q, not for DCGM", r.reading, v, r.watch, got)
 		}
 	}
 }

@@ -60,9 +60,8 @@ func watches(t *testing.T, p part) map[string]string {
 			continue
 		}
 		code, watch := c.Labels[0].Value, c.Labels[1].Value
-		if _, twice := out[watch]; twice {
-			t.Errorf("watch %s has two values", watch)
-		}
+		_, twice := out[watch]
+		testkit.ErrorIf(t, twice, "watch %s has two values", watch)
 		result, ok := map[float64]string{healthPass: "pass", healthWarn: "warn", healthFail: "fail"}[row[i]]
 		if !ok || (row[i] == healthPass) != (code == healthOK) {
 			t.Errorf("watch %s is %v with code %s", watch, row[i], code)
@@ -202,14 +201,12 @@ func TestHealthErrors(t *testing.T) {
 	stub := newStub(healthy())
 	p := newHealthPart(stub, nil, nil, nil)
 	row, due := make([]float64, len(p.columns())), make([]bool, len(p.columns()))
-	if err := p.sample(row, due); err != nil || len(stub.asked) > 0 {
-		t.Errorf("a sample in which nothing is due: error %v, asked for %v", err, stub.asked)
-	}
+	err := p.sample(row, due)
+	testkit.ErrorIf(t, err != nil || len(stub.asked) > 0, "a sample in which nothing is due: error %v, asked for %v", err, stub.asked)
 	due[3] = true
 	stub.err = collector.ErrDeviceLost
-	if err := p.sample(row, due); err != collector.ErrDeviceLost { //nolint:errorlint // returned unwrapped
-		t.Errorf("a sample of a lost board: got %v, want ErrDeviceLost", err)
-	}
+	err = p.sample(row, due)
+	testkit.ErrorIf(t, err != collector.ErrDeviceLost, "a sample of a lost board: got %v, want ErrDeviceLost", err) //nolint:errorlint // returned unwrapped
 	stub.err = nil
 	testkit.Equal(t, "allocations per sample", 0.0, testing.AllocsPerRun(100, func() { _ = p.sample(row, due) }))
 }

@@ -55,20 +55,12 @@ func TestAHostileLibrary(t *testing.T) {
 		var row ring.Row
 		for i, src := range s.Sources() {
 			d := src.Devices[0]
-			if i == 0 && d.ID != "GPU-0\uFFFD" || d.GPU != []string{"0", "2"}[i] || d.Node != "nvidia"+d.GPU {
-				t.Errorf("%s: GPU %d is %+v", name, i, d)
-			}
+			testkit.ErrorIf(t, i == 0 && d.ID != "GPU-0\uFFFD" || d.GPU != []string{"0", "2"}[i] || d.Node != "nvidia"+d.GPU, "%s: GPU %d is %+v", name, i, d)
 			for _, f := range d.Facts {
-				if strings.ContainsRune(f.Value, '\xff') || len(f.Value) > 256 {
-					t.Errorf("%s: label %s is %q", name, f.Name, f.Value)
-				}
-				if f.Name == "DCGM_FI_DEV_BRAND" && f.Value != "Unknown" {
-					t.Errorf("%s: the brand is %q", name, f.Value)
-				}
+				testkit.ErrorIf(t, strings.ContainsRune(f.Value, '\xff') || len(f.Value) > 256, "%s: label %s is %q", name, f.Name, f.Value)
+				testkit.ErrorIf(t, f.Name == "DCGM_FI_DEV_BRAND" && f.Value != "Unknown", "%s: the brand is %q", name, f.Value)
 			}
-			if !src.Ring.Latest(&row) {
-				t.Fatalf("%s: no row", name)
-			}
+			testkit.FatalIf(t, !src.Ring.Latest(&row), "%s: no row", name)
 			for c, v := range row.Cells {
 				if math.IsInf(v, 0) {
 					t.Errorf("%s: column %+v has %v", name, src.Columns[c], v)
@@ -82,8 +74,7 @@ func TestAHostileLibrary(t *testing.T) {
 			t.Errorf("%s: %d devices are left out", name, n)
 		}
 		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		err := <-ended
+		testkit.ErrorIf(t, err != nil, "%s: %v", name, err)
 	}
 }

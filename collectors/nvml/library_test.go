@@ -36,9 +36,8 @@ func openList(t testing.TB, o Options, list field.List) (*Collector, []collector
 	c := New(o)
 	sources := testkit.Get(c.Open(t.Context(), list))(t)
 	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Errorf("Close: %v", err)
-		}
+		err := c.Close()
+		testkit.ErrorIf(t, err != nil, "Close: %v", err)
 	})
 	return c, sources
 }
@@ -48,9 +47,8 @@ func sampleAll(t testing.TB, sources []collector.Source) (rows [][]float64) {
 	t.Helper()
 	for _, s := range sources {
 		row, due := make([]float64, len(s.Columns())), slices.Repeat([]bool{true}, len(s.Columns()))
-		if err := s.Sample(row, due); err != nil {
-			t.Errorf("Sample: %v", err)
-		}
+		err := s.Sample(row, due)
+		testkit.ErrorIf(t, err != nil, "Sample: %v", err)
 		rows = append(rows, row)
 	}
 	return rows
@@ -60,18 +58,14 @@ func sampleAll(t testing.TB, sources []collector.Source) (rows [][]float64) {
 func mustHold(t *testing.T, n *nvmltest.Node, want bool) {
 	t.Helper()
 	held, files := n.Held(), n.OpenFiles(0)
-	if want != (held.Inits > 0) || want != (len(files) > 0) {
-		t.Errorf("held: %+v, open: %v; want any: %v", held, files, want)
-	}
+	testkit.ErrorIf(t, want != (held.Inits > 0) || want != (len(files) > 0), "held: %+v, open: %v; want any: %v", held, files, want)
 }
 
 func TestBothCollectorsInOneProcess(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 2})
 	for range 2 { // closed and opened again
 		first, sources := open(t, at(n))
-		if len(sources) != 2 {
-			t.Fatalf("%d sources, want 2", len(sources))
-		}
+		testkit.FatalIf(t, len(sources) != 2, "%d sources, want 2", len(sources))
 		mustHold(t, n, true)
 		second := NewProcesses(at(n))
 		others := testkit.Get(second.Open(t.Context(), field.List{}))(t)
@@ -95,19 +89,13 @@ func TestAFailedOpenLeavesNothingBehind(t *testing.T) {
 	f := func(sentinel error, texts ...string) {
 		t.Helper()
 		_, err := New(at(n)).Open(t.Context(), temperature(t))
-		if err == nil || (sentinel != nil) != errors.Is(err, collector.ErrNotLoaded) {
-			t.Fatalf("got %v, want ErrNotLoaded: %v", err, sentinel != nil)
-		}
+		testkit.FatalIf(t, err == nil || (sentinel != nil) != errors.Is(err, collector.ErrNotLoaded), "got %v, want ErrNotLoaded: %v", err, sentinel != nil)
 		t.Log(err)
 		for _, text := range texts {
-			if !strings.Contains(err.Error(), text) {
-				t.Errorf("got %v, want it to say %q", err, text)
-			}
+			testkit.ErrorIf(t, !strings.Contains(err.Error(), text), "got %v, want it to say %q", err, text)
 		}
 		mustHold(t, n, false)
-		if mapped() {
-			t.Error("the library is still mapped")
-		}
+		testkit.ErrorIf(t, mapped(), "the library is still mapped")
 	}
 	n.Unload()
 	f(collector.ErrNotLoaded, n.Library(), "/proc/driver/nvidia/version is missing", "modprobe nvidia")
@@ -125,17 +113,13 @@ func TestAFailedOpenLeavesNothingBehind(t *testing.T) {
 	_, sources := open(t, at(n))
 	sampleAll(t, sources)
 	mustHold(t, n, true)
-	if !mapped() {
-		t.Error("the library is not mapped although it is in use")
-	}
+	testkit.ErrorIf(t, !mapped(), "the library is not mapped although it is in use")
 }
 
 func TestFieldsThatNoGPUHasKeepNothingOpen(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 1})
 	_, err := New(at(n)).Open(t.Context(), listOf(t, "DCGM_FI_DEV_CPU_UTIL_TOTAL, gauge, of a CPU\n"))
-	if !errors.Is(err, collector.ErrNothingToRead) {
-		t.Errorf("got %v, want %v", err, collector.ErrNothingToRead)
-	}
+	testkit.ErrorIf(t, !errors.Is(err, collector.ErrNothingToRead), "got %v, want %v", err, collector.ErrNothingToRead)
 	mustHold(t, n, false)
 }
 
@@ -224,9 +208,8 @@ func TestAFailedOpenDuringACallThatHangs(t *testing.T) {
 	defer release()
 	o := at(n)
 	o.Patience = 100 * time.Millisecond
-	if _, err := New(o).Open(t.Context(), temperature(t)); !errors.Is(err, errHangs) {
-		t.Errorf("got %v, want %v", err, errHangs)
-	}
+	_, err := New(o).Open(t.Context(), temperature(t))
+	testkit.ErrorIf(t, !errors.Is(err, errHangs), "got %v, want %v", err, errHangs)
 	mustHold(t, n, true)
 	release()
 	eventually.True(t, "the library is closed", func() bool { return n.Held().Inits == 0 })

@@ -61,9 +61,8 @@ func cellsOf(t *testing.T, p part) map[string]float64 {
 		for _, l := range c.Labels {
 			key += "/" + l.Value
 		}
-		if _, twice := out[key]; twice {
-			t.Errorf("two columns are %s", key)
-		}
+		_, twice := out[key]
+		testkit.ErrorIf(t, twice, "two columns are %s", key)
 		out[key] = row[i]
 	}
 	return out
@@ -102,9 +101,8 @@ func TestLinkCounters(t *testing.T) {
 		}
 		p, d := f.open(t, ids...)
 		wantCells(t, fmt.Sprintf("%d links, totals %t", f.links, f.total), cellsOf(t, p), want)
-		if most := slices.Max(d.asked); most > fieldsAtOnce {
-			t.Errorf("%d field values are asked for in one call", most)
-		}
+		most := slices.Max(d.asked)
+		testkit.ErrorIf(t, most > fieldsAtOnce, "%d field values are asked for in one call", most)
 	}
 }
 
@@ -147,9 +145,7 @@ func TestCountersThatMayWrap(t *testing.T) {
 	d.fields[197] = math.MaxUint32 + 1
 	got := cellsOf(t, p)
 	wantCells(t, "more", got, map[string]float64{"0/1091": math.MaxUint32 + 1})
-	if !(got["0/1009"] > 0) {
-		t.Errorf("rate of a counter that has passed 32 bits: %v", got["0/1009"])
-	}
+	testkit.ErrorIf(t, !(got["0/1009"] > 0), "rate of a counter that has passed 32 bits: %v", got["0/1009"])
 	d.fields[197] = 5
 	cellsOf(t, p) // held back
 	wantCells(t, "after a restart of the counter", cellsOf(t, p), map[string]float64{"0/1091": 5})

@@ -52,9 +52,7 @@ func TestDiscoveryOfInstances(t *testing.T) {
 	}
 	equal(t, want, devicesOf(gpus), "")
 	for _, in := range gpus[0].instances {
-		if in.handle == nil {
-			t.Errorf("instance %s has no handle", in.device.ID)
-		}
+		testkit.ErrorIf(t, in.handle == nil, "instance %s has no handle", in.device.ID)
 		testkit.Equal(t, fmt.Sprintf("instance %s has the compute instance %d", in.device.ID, in.ci), (in.ci == -1), in.device.Level == field.Instance && in.gi == 3)
 	}
 	if !gpus[0].mig || !gpus[1].mig || gpus[0].layout == "" || gpus[0].layout == gpus[1].layout {
@@ -88,9 +86,8 @@ func TestRescan(t *testing.T) {
 	found := takeInventory(d.mustFind(t))
 	f := func(what string, before inventory, grown, shrunk bool) {
 		t.Helper()
-		if g, s := before.compare(takeInventory(d.mustFind(t))); g != grown || s != shrunk {
-			t.Errorf("%s: grown = %v, shrunk = %v; want %v, %v", what, g, s, grown, shrunk)
-		}
+		g, s := before.compare(takeInventory(d.mustFind(t)))
+		testkit.ErrorIf(t, g != grown || s != shrunk, "%s: grown = %v, shrunk = %v; want %v, %v", what, g, s, grown, shrunk)
 	}
 	f("as it was", found, false, false)
 	n.Lose(1)
@@ -119,18 +116,16 @@ func TestRescanOfAGPUThatIsGone(t *testing.T) {
 	c, sources := open(t, at(n))
 	rescan := func(when string, want bool) {
 		t.Helper()
-		if got, err := c.Rescan(t.Context()); err != nil || got != want {
-			t.Errorf("%s: Rescan = %v, %v; want %v", when, got, err, want)
-		}
+		got, err := c.Rescan(t.Context())
+		testkit.ErrorIf(t, err != nil || got != want, "%s: Rescan = %v, %v; want %v", when, got, err, want)
 	}
 	rescan("with all GPUs", false)
 	n.XID(0, 79)
 	n.Remove(0)
 	rescan("when one is gone", false)
 	row, due := make([]float64, 1), []bool{true}
-	if err := sources[0].Sample(row, due); !errors.Is(err, collector.ErrDeviceLost) {
-		t.Errorf("its source: %v, want %v", err, collector.ErrDeviceLost)
-	}
+	err := sources[0].Sample(row, due)
+	testkit.ErrorIf(t, !errors.Is(err, collector.ErrDeviceLost), "its source: %v, want %v", err, collector.ErrDeviceLost)
 	if err := sources[1].Sample(row, due); err != nil || sources[1].Devices()[0].GPU != "1" {
 		t.Errorf("the next: GPU %s, %v", sources[1].Devices()[0].GPU, err)
 	}
@@ -149,9 +144,7 @@ func TestLayoutUnknown(t *testing.T) {
 	g := d.mustFind(t)[0]
 	for _, f := range []string{"nvmlDeviceGetMigMode", "nvmlDeviceGetMaxMigDeviceCount", "nvmlDeviceGetMigDeviceHandleByIndex", "nvmlDeviceGetUUID"} {
 		n.Return(0, f, "UNKNOWN")
-		if d.lib.migChanged(g) {
-			t.Errorf("%s fails: taken for a change", f)
-		}
+		testkit.ErrorIf(t, d.lib.migChanged(g), "%s fails: taken for a change", f)
 		n.Clear(0)
 	}
 }
@@ -167,9 +160,8 @@ func TestUnreadInstances(t *testing.T) {
 	c, sources := open(t, o)
 	for _, gpu := range []string{"1", "2"} {
 		testkit.Has(t, "what is said of it", sources[1].Devices()[0].Unread, "MIG instances: nvml")
-		if got := logs.FilterMessageSnippet("cannot read all MIG instances of a GPU").FilterField(zap.String("gpu", gpu)).Len(); got != 1 || logs.Len() != 2 || c.LeftOut() != 2 {
-			t.Errorf("GPU %s: %d log lines %v, left out %d, want 1 of each", gpu, got, logs.All(), c.LeftOut())
-		}
+		got := logs.FilterMessageSnippet("cannot read all MIG instances of a GPU").FilterField(zap.String("gpu", gpu)).Len()
+		testkit.ErrorIf(t, got != 1 || logs.Len() != 2 || c.LeftOut() != 2, "GPU %s: %d log lines %v, left out %d, want 1 of each", gpu, got, logs.All(), c.LeftOut())
 	}
 	testkit.Equal(t, "devices of the GPU without instances", 1, len(sources[1].Devices()))
 }

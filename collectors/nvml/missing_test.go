@@ -43,9 +43,7 @@ func exercise(t *testing.T, o Options, list field.List) error {
 	}
 	for range 3 {
 		for i, row := range sampleAll(t, sources) {
-			if !slices.ContainsFunc(row, func(v float64) bool { return v == v }) {
-				t.Errorf("source %d has no value at all", i)
-			}
+			testkit.ErrorIf(t, !slices.ContainsFunc(row, func(v float64) bool { return v == v }), "source %d has no value at all", i)
 		}
 		for _, s := range sources {
 			if m, ok := s.(collector.CallMeter); ok {
@@ -74,14 +72,11 @@ func TestDrivers(t *testing.T) {
 			}
 			for _, preset := range presets {
 				n := nvmltest.New(t, nvmltest.Config{Preset: preset, Driver: driver})
-				if err := exercise(t, at(n), everything(t)); err != nil {
-					t.Errorf("%s: %v", preset, err)
-				}
+				err := exercise(t, at(n), everything(t))
+				testkit.ErrorIf(t, err != nil, "%s: %v", preset, err)
 				mustHold(t, n, false)
 				for f := range n.AllCalls() { // go-nvml ends the process at a missing function
-					if !slices.Contains(asked, f) {
-						t.Errorf("%s: %s is called and not looked up", preset, f)
-					}
+					testkit.ErrorIf(t, !slices.Contains(asked, f), "%s: %s is called and not looked up", preset, f)
 				}
 				must(t, n.Close())
 			}
@@ -110,9 +105,7 @@ func TestEachMissingSymbol(t *testing.T) {
 			err := exercise(t, o, everything(t))
 			switch {
 			case !slices.Contains(required[:], symbol):
-				if err != nil {
-					t.Error(err)
-				}
+				testkit.ErrorIf(t, err != nil, "%v", err)
 			case !errors.Is(err, collector.ErrNotLoaded) || !strings.Contains(err.Error(), "it lacks "+symbol):
 				t.Errorf("got %v, want %v", err, collector.ErrNotLoaded)
 			}

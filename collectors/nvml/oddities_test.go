@@ -19,9 +19,8 @@ func TestDecode(t *testing.T) {
 		t.Helper()
 		v := nvml.FieldValue{ValueType: uint32(kind)}
 		binary.NativeEndian.PutUint64(v.Value[:], bits)
-		if got, wide := decode(&v); got != want && !(math.IsNaN(got) && math.IsNaN(want)) || wide != wantWide {
-			t.Errorf("%s: %v, %t; want %v, %t", what, got, wide, want, wantWide)
-		}
+		got, wide := decode(&v)
+		testkit.ErrorIf(t, got != want && !(math.IsNaN(got) && math.IsNaN(want)) || wide != wantWide, "%s: %v, %t; want %v, %t", what, got, wide, want, wantWide)
 	}
 	f("an integer with type double", nvml.VALUE_TYPE_DOUBLE, 57, 57, false)
 	f("a double", nvml.VALUE_TYPE_DOUBLE, math.Float64bits(1e9), 1e9, false)

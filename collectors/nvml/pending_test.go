@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"warpgauge/internal/testkit"
 )
 
 // TestPending checks that hanging calls delay askEach once, as long as the driver may attach to further GPUs, or until the
@@ -30,13 +32,10 @@ func TestPending(t *testing.T) {
 			return i
 		}, func(i int) { late.Add(int64(i)) })
 		equal(t, map[int]int{0: 0, 3: 3}, ended, "ended")
-		if took := time.Since(start); took != 1150*time.Millisecond {
-			t.Errorf("took %v, want 1.15s", took)
-		}
+		took := time.Since(start)
+		testkit.ErrorIf(t, took != 1150*time.Millisecond, "took %v, want 1.15s", took)
 		again := askEach(t.Context(), p, []int{0, 1}, func(i int) int {
-			if i == 1 {
-				t.Error("asked again during a call")
-			}
+			testkit.ErrorIf(t, i == 1, "asked again during a call")
 			return i
 		}, nil)
 		if equal(t, map[int]int{0: 0}, again, "ended the second time"); !p.has(1) || p.has(0) {
@@ -69,8 +68,6 @@ func TestPending(t *testing.T) {
 		}
 		close(release)
 		p.all.Wait()
-		if late.Load() != 1+2 {
-			t.Errorf("late was called for %d, want 1 and 2", late.Load())
-		}
+		testkit.ErrorIf(t, late.Load() != 1+2, "late was called for %d, want 1 and 2", late.Load())
 	})
 }

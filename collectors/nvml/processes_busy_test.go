@@ -4,6 +4,8 @@ import (
 	"math"
 	"testing"
 	"time"
+
+	"warpgauge/internal/testkit"
 )
 
 // busyRig is a driver and its clock, in seconds.
@@ -39,16 +41,13 @@ func (r *busyRig) sample(pid int, percent, at float64) busySample {
 func (r *busyRig) want(what string, pid int, want float64) {
 	r.t.Helper()
 	got := r.b.mean(pid)
-	if math.IsNaN(want) != math.IsNaN(got) || math.Abs(got-want) > 1e-6 {
-		r.t.Errorf("%s: process %d was busy for %v %%, want %v", what, pid, got, want)
-	}
+	testkit.ErrorIf(r.t, math.IsNaN(want) != math.IsNaN(got) || math.Abs(got-want) > 1e-6, "%s: process %d was busy for %v %%, want %v", what, pid, got, want)
 }
 
 func (r *busyRig) asked(what string, at, want float64) {
 	r.t.Helper()
-	if got := r.ask(at); got != want {
-		r.t.Errorf("%s: samples since %v are wanted, want %v", what, got, want)
-	}
+	got := r.ask(at)
+	testkit.ErrorIf(r.t, got != want, "%s: samples since %v are wanted, want %v", what, got, want)
 }
 
 // TestBusyOneSampleEach covers the known behaviour of drivers.
@@ -135,9 +134,8 @@ func FuzzBusyMeans(f *testing.F) {
 				b.addSamples(samples)
 			}
 			for pid := range 5 {
-				if v := b.mean(pid); v < 0 || v > 100 {
-					t.Fatalf("tick %d: process %d was busy for %v %%: %+v", tick, pid, v, b)
-				}
+				v := b.mean(pid)
+				testkit.FatalIf(t, v < 0 || v > 100, "tick %d: process %d was busy for %v %%: %+v", tick, pid, v, b)
 			}
 		}
 	})

@@ -80,9 +80,7 @@ func TestProcesses(t *testing.T) {
 		nvmltest.Process{PID: 13, Type: "G", NoMemory: true},
 		nvmltest.Process{PID: 13, Type: "C", Memory: 5})
 	s := openProcesses(t, n)
-	if len(s) != 2 {
-		t.Fatalf("%d sources, want 2", len(s))
-	}
+	testkit.FatalIf(t, len(s) != 2, "%d sources, want 2", len(s))
 	for i, r := range s {
 		equal(t, []collector.Device{h100(i)}, r.Devices(), "devices as the other collectors have them")
 	}
@@ -122,13 +120,10 @@ func TestProcessesBeyondTheRoom(t *testing.T) {
 	n.Advance(time.Second)
 	s.sample(t)
 	got := s.of(0)
-	if got.Count != 200 || len(got.List) != collector.ProcessSlots {
-		t.Fatalf("200 processes: %d of %d", len(got.List), got.Count)
-	}
+	testkit.FatalIf(t, got.Count != 200 || len(got.List) != collector.ProcessSlots, "200 processes: %d of %d", len(got.List), got.Count)
 	for i, p := range got.List {
-		if pid := 1199 - i; p.PID != pid || p.Memory != float64(uint64(pid-1000)<<20) || p.Busy != float64((pid-1000)%3) {
-			t.Errorf("place %d: %+v, want process %d", i, p, pid)
-		}
+		pid := 1199 - i
+		testkit.ErrorIf(t, p.PID != pid || p.Memory != float64(uint64(pid-1000)<<20) || p.Busy != float64((pid-1000)%3), "place %d: %+v, want process %d", i, p, pid)
 	}
 }
 
@@ -147,9 +142,8 @@ func TestProcessesOfInstances(t *testing.T) {
 		p, inParent(p, field.Instance, "1", "", "3g.40gb", in[0].UUID), inParent(p, field.Instance, "3", "", "2g.20gb", ""),
 		inParent(p, field.ComputeInstance, "3", "0", "2g.20gb", in[1].UUID), inParent(p, field.ComputeInstance, "3", "1", "2g.20gb", in[2].UUID),
 	}
-	if diff := cmp.Diff(want, s.Devices()); diff != "" {
-		t.Fatalf("devices (-want +got):\n%s", diff)
-	}
+	diff := cmp.Diff(want, s.Devices())
+	testkit.FatalIf(t, diff != "", "devices (-want +got):\n%s", diff)
 	testkit.Equal(t, "first process of an instance that is split, whose parts have them", -1, s.starts[2])
 	for range 2 {
 		s.sample(t)
@@ -162,9 +156,8 @@ func TestProcessesOfInstances(t *testing.T) {
 	testkit.Equal(t, "calls that MIG does not serve", uint64(0), n.Calls("nvmlDeviceGetProcessesUtilizationInfo"))
 	n.SetMIG(0, "7g.80gb")
 	partOf[*migPart](s).now = func() time.Time { return time.Now().Add(watchEvery) }
-	if err := s.Sample(s.row, s.due); !errors.Is(err, collector.ErrColumnsChanged) {
-		t.Errorf("partitioned in another way: got %v, want %v", err, collector.ErrColumnsChanged)
-	}
+	err := s.Sample(s.row, s.due)
+	testkit.ErrorIf(t, !errors.Is(err, collector.ErrColumnsChanged), "partitioned in another way: got %v, want %v", err, collector.ErrColumnsChanged)
 }
 
 // TestProcessesThatAreNotListed checks that processes and values that the library does not report are blank, not
@@ -186,9 +179,7 @@ func TestProcessesThatAreNotListed(t *testing.T) {
 		}
 		before := append([]float64(nil), s.row...)
 		err := s.Sample(s.row, s.due)
-		if !errors.Is(err, wantErr) || (err == nil) != (wantErr == nil) {
-			t.Errorf("%s: error %v, want %v", what, err, wantErr)
-		}
+		testkit.ErrorIf(t, !errors.Is(err, wantErr) || (err == nil) != (wantErr == nil), "%s: error %v, want %v", what, err, wantErr)
 		if wantErr != nil {
 			testkit.Equal(t, what+": row that does not change", before, s.row, cmpopts.EquateNaNs())
 			return
@@ -268,16 +259,11 @@ func TestProcessCalls(t *testing.T) {
 	for range 100 {
 		s.sample(t)
 	}
-	if got := testing.AllocsPerRun(20, func() { s.sample(t) }); got > 20 {
-		t.Errorf("%v allocations a sample", got)
-	}
+	got := testing.AllocsPerRun(20, func() { s.sample(t) })
+	testkit.ErrorIf(t, got > 20, "%v allocations a sample", got)
 	calls := s.Source.(collector.CallMeter).Calls()
 	for _, c := range calls {
-		if c.Call == "nvmlDeviceGetComputeRunningProcesses_v3" && c.Count < 100 {
-			t.Errorf("%s: %d calls", c.Call, c.Count)
-		}
+		testkit.ErrorIf(t, c.Call == "nvmlDeviceGetComputeRunningProcesses_v3" && c.Count < 100, "%s: %d calls", c.Call, c.Count)
 	}
-	if len(calls) != 5 { // the instances' call is one of them
-		t.Errorf("%d kinds of calls: %v", len(calls), calls)
-	}
+	testkit.ErrorIf(t, len(calls) != 5, "%d kinds of calls: %v", len(calls), calls) // the instances' call is one of them
 }

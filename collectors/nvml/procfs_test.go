@@ -49,12 +49,10 @@ func TestKernelGPUs(t *testing.T) {
 	}
 	testkit.Equal(t, "", want, kernelGPUs(root), cmp.AllowUnexported(kernelGPU{}))
 	bare := tree.Write(t, map[string]string{"sys/bus/pci/drivers/nvidia/0000:3b:00.0/x": "", "sys/bus/pci/drivers/nvidia/0000:3b:00.1/x": ""})
-	if got := kernelGPUs(bare); len(got) != 1 || got[0].at != busID(0, 0x3b, 0) {
-		t.Errorf("without the driver's files: %v", got)
-	}
-	if got := kernelGPUs(t.TempDir()); got != nil {
-		t.Errorf("without a driver: %v", got)
-	}
+	got := kernelGPUs(bare)
+	testkit.ErrorIf(t, len(got) != 1 || got[0].at != busID(0, 0x3b, 0), "without the driver's files: %v", got)
+	got = kernelGPUs(t.TempDir())
+	testkit.ErrorIf(t, got != nil, "without a driver: %v", got)
 }
 
 // TestFillIn checks which GPUs get the kernel's address for their place. "" is a GPU that NVML has not answered for.

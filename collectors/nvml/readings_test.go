@@ -44,9 +44,7 @@ type taken struct {
 func openReadings(t testing.TB, n *nvmltest.Node, names ...string) []*taken {
 	t.Helper()
 	list := listOf(t, csvOf(names))
-	if len(list.Fields) != len(names) {
-		t.Fatalf("a list of %d names has %d fields", len(names), len(list.Fields))
-	}
+	testkit.FatalIf(t, len(list.Fields) != len(names), "a list of %d names has %d fields", len(names), len(list.Fields))
 	_, sources := openList(t, at(n), list)
 	out := make([]*taken, len(sources))
 	for i, s := range sources {
@@ -67,9 +65,8 @@ func (s *taken) sample(names ...string) error {
 // want samples and compares values of a device. A field without a column is -1, which is not a possible value here.
 func (s *taken) want(t *testing.T, when string, device int, want map[string]float64) {
 	t.Helper()
-	if err := s.sample(); err != nil {
-		t.Fatalf("%s: %v", when, err)
-	}
+	err := s.sample()
+	testkit.FatalIf(t, err != nil, "%s: %v", when, err)
 	got := map[string]float64{}
 	for name := range want {
 		got[name] = noColumn
@@ -161,9 +158,8 @@ func TestUnsupported(t *testing.T) {
 		"DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL": noColumn, "DCGM_FI_DEV_POWER_VIOLATION": noColumn, "DCGM_FI_DEV_MIG_MODE": noColumn, "DCGM_FI_DEV_FABRIC_MANAGER_STATUS": noColumn,
 		"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": noColumn,
 	})
-	if v := s.value("DCGM_FI_DEV_FAN_SPEED"); v < 27 || v > 77 {
-		t.Errorf("fan speed: %v", v)
-	}
+	v := s.value("DCGM_FI_DEV_FAN_SPEED")
+	testkit.ErrorIf(t, v < 27 || v > 77, "fan speed: %v", v)
 	n.ResetCalls()
 	must(t, s.sample())
 	for _, f := range []string{"nvmlDeviceGetEccMode", "nvmlDeviceGetNvLinkErrorCounter", "nvmlDeviceGetMemoryErrorCounter", "nvmlDeviceGetMigMode"} {
@@ -281,9 +277,7 @@ func TestWholeError(t *testing.T) {
 		n.Return(0, nvmltest.Every, code)
 		n.ResetCalls()
 		err := sources[0].sample()
-		if err == nil || want != nil && !errors.Is(err, want) {
-			t.Errorf("%s: got %v, want %v", code, err, want)
-		}
+		testkit.ErrorIf(t, err == nil || want != nil && !errors.Is(err, want), "%s: got %v, want %v", code, err, want)
 		testkit.Equal(t, fmt.Sprintf("%s: calls", code), calls, n.Calls("nvmlDeviceGetPowerUsage")+n.Calls("nvmlDeviceGetTemperature")+n.Calls("nvmlDeviceGetFieldValues"))
 		if err := sources[1].sample(); err != nil {
 			t.Errorf("%s: the other GPU: %v", code, err)

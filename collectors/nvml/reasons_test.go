@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector/collectortest"
 )
 
@@ -23,9 +24,8 @@ func TestReasons(t *testing.T) {
 	f := func(name, want string) {
 		t.Helper()
 		must(t, s.sample())
-		if got := collectortest.ReasonOf(t, s.Source, s.row, 0, name); !strings.HasPrefix(got, want) || want == "" && got != "" {
-			t.Errorf("%s: %q, want %q", name, got, want)
-		}
+		got := collectortest.ReasonOf(t, s.Source, s.row, 0, name)
+		testkit.ErrorIf(t, !strings.HasPrefix(got, want) || want == "" && got != "", "%s: %q, want %q", name, got, want)
 	}
 	f("DCGM_FI_DEV_GPU_TEMP", "")
 	f("DCGM_FI_DEV_FAN_SPEED", "unsupported: nvmlDeviceGetFanSpeed: ")
@@ -63,9 +63,8 @@ func TestReasonsOfGPM(t *testing.T) {
 				}
 			}
 			row := sampleAll(t, sources)[0]
-			if got := collectortest.ReasonOf(t, sources[0], row, 0, name); !strings.HasPrefix(got, want) {
-				t.Errorf("%s, sample %d: %q, want %q", preset, i, got, want)
-			}
+			got := collectortest.ReasonOf(t, sources[0], row, 0, name)
+			testkit.ErrorIf(t, !strings.HasPrefix(got, want), "%s, sample %d: %q, want %q", preset, i, got, want)
 		}
 	}
 	f("h100-sxm", "DCGM_FI_PROF_SM_ACTIVE", "not_due: it is made of two samples", "permission: NVML refuses it")

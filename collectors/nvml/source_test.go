@@ -26,9 +26,7 @@ func TestLinks(t *testing.T) {
 	s := openReadings(t, n, "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_NVLINK_GET_STATE", "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_PER_LINK_TOTAL", "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_L3")[0]
 	s.want(t, "the field with the link in its name", 0, map[string]float64{"DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_L3": 44})
 	devices := s.Devices()
-	if len(devices) != 19 {
-		t.Fatalf("%d devices, want a board and 18 links", len(devices))
-	}
+	testkit.FatalIf(t, len(devices) != 19, "%d devices, want a board and 18 links", len(devices))
 	link := devices[4]
 	if link.Level != field.Link || link.Label("nvlink") != "3" || link.Parent != devices[0].ID || link.ID != devices[0].ID+"/link3" || link.GPU != "0" || link.UUID != devices[0].UUID {
 		t.Errorf("link 3: %+v", link)
@@ -41,9 +39,7 @@ func TestLinks(t *testing.T) {
 func TestAllocations(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 1})
 	s := openReadings(t, n, tabled()...)[0]
-	if len(s.Columns()) < 300 {
-		t.Errorf("only %d columns", len(s.Columns()))
-	}
+	testkit.ErrorIf(t, len(s.Columns()) < 300, "only %d columns", len(s.Columns()))
 	must(t, s.sample())
 	n.ResetCalls()
 	must(t, s.sample())
@@ -72,9 +68,7 @@ func TestHangs(t *testing.T) {
 			testkit.Equal(t, fmt.Sprintf("%s: columns of well GPU %d", function, i), 2, len(row))
 		}
 		err := sources[1].Sample(nil, nil)
-		if !errors.Is(err, errHangs) || len(sources[1].Columns()) != 0 {
-			t.Errorf("%s: the GPU that hangs: %v, %d columns", function, err, len(sources[1].Columns()))
-		}
+		testkit.ErrorIf(t, !errors.Is(err, errHangs) || len(sources[1].Columns()) != 0, "%s: the GPU that hangs: %v, %d columns", function, err, len(sources[1].Columns()))
 		equal(t, []collector.Device{h100(1)}, sources[1].Devices(), "%s: the GPU that hangs", function)
 		sources[1].(*silentSource).since = time.Now().Add(-attaching)
 		if err := sources[1].Sample(nil, nil); !errors.Is(err, collector.ErrHung) || !errors.Is(err, errHangs) {
@@ -100,12 +94,9 @@ func TestSourceOfParts(t *testing.T) {
 		failing.err = err
 		s := newSource(nil, []collector.Device{{GPU: "3"}}, nil, nil, first, nil, failing, last)
 		row := []float64{nan, nan, nan}
-		if got := s.Sample(row, []bool{true, true, true}); !errors.Is(got, err) {
-			t.Errorf("got %v, want %v", got, err)
-		}
-		if row[0] != 1 || (row[2] == 3) != rest {
-			t.Errorf("%v: row %v", err, row)
-		}
+		got := s.Sample(row, []bool{true, true, true})
+		testkit.ErrorIf(t, !errors.Is(got, err), "got %v, want %v", got, err)
+		testkit.ErrorIf(t, row[0] != 1 || (row[2] == 3) != rest, "%v: row %v", err, row)
 		if s.close(); first.closed+failing.closed+last.closed != 3 {
 			t.Error("not every part is closed")
 		}

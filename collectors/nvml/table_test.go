@@ -6,6 +6,8 @@ import (
 	"math"
 	"testing"
 
+	"warpgauge/internal/testkit"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
@@ -14,9 +16,8 @@ func TestConvert(t *testing.T) {
 	nan := math.NaN()
 	f := func(c convert, want float64, in ...float64) {
 		t.Helper()
-		if got := c.apply(in); !cmp.Equal(got, want, cmpopts.EquateNaNs(), cmpopts.EquateApprox(1e-12, 0)) {
-			t.Errorf("conversion %q of %v: got %v, want %v", c, in, got, want)
-		}
+		got := c.apply(in)
+		testkit.ErrorIf(t, !cmp.Equal(got, want, cmpopts.EquateNaNs(), cmpopts.EquateApprox(1e-12, 0)), "conversion %q of %v: got %v, want %v", c, in, got, want)
 	}
 	f(asIs, 5, 5)
 	f(asIs, 0, 0)

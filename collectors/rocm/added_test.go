@@ -120,9 +120,7 @@ func TestAMDUnknownReleases(t *testing.T) {
 			testkit.Has(t, "reason", s.reason("amd_gpu_memory_bus_width_bits"), "the exporter cannot decode the structures of libamd_smi "+shown+"; it supports some versions of 24.5 to 27.1")
 			testkit.Equal(t, "manufacturer", "", s.fact("amd_gpu_board_manufacturer"))
 			for _, c := range fake.Calls(t) {
-				if strings.HasSuffix(c.Function, "_info") {
-					t.Errorf("%s was called", c.Function)
-				}
+				testkit.ErrorIf(t, strings.HasSuffix(c.Function, "_info"), "%s was called", c.Function)
 			}
 		})
 	}
@@ -136,9 +134,8 @@ func TestAMDRecordsCrash(t *testing.T) {
 	s := withAMD(t, tree, fake)
 	s.sample()
 	s.want(0, "amd_gpu_memory_bus_width_bits", "", 8192)
-	if got, want := s.reason("amd_gpu_cper_records"), "no_symbol: reading records with libamd_smi 26.4 ends the process"; !strings.HasPrefix(got, want) {
-		t.Errorf("reason %q, want %q", got, want)
-	}
+	got, want := s.reason("amd_gpu_cper_records"), "no_symbol: reading records with libamd_smi 26.4 ends the process"
+	testkit.ErrorIf(t, !strings.HasPrefix(got, want), "reason %q, want %q", got, want)
 }
 
 func TestAMDLibraryWithoutSymbols(t *testing.T) {
@@ -151,9 +148,8 @@ func TestAMDLibraryWithoutSymbols(t *testing.T) {
 	s := withAMD(t, tree, amdFake(t, tree, 2601, "26 5 0", "amdsmi_get_gpu_cper_entries", "amdsmi_get_gpu_vram_info", "amdsmi_get_gpu_board_info"))
 	s.sample()
 	for _, name := range []string{"amd_gpu_cper_records", "amd_gpu_memory_bus_width_bits"} {
-		if got := s.reason(name); !strings.HasPrefix(got, "no_symbol: this libamd_smi has no amdsmi_get_") {
-			t.Errorf("%s: %q", name, got)
-		}
+		got := s.reason(name)
+		testkit.ErrorIf(t, !strings.HasPrefix(got, "no_symbol: this libamd_smi has no amdsmi_get_"), "%s: %q", name, got)
 	}
 	testkit.Equal(t, "date of the VBIOS", "2024/06/05 12:13", s.fact("amd_gpu_vbios_build_date"))
 }
@@ -164,9 +160,8 @@ func unused(t *testing.T, tree *rocmtest.Tree, library, why string) {
 	core, logs := observer.New(zap.WarnLevel)
 	s := &simulated{opened: mustOpen(t, Options{Root: tree.Root, Source: SourceAMDSMI, Library: library, Log: zap.New(core)}, collectortest.Fields())}
 	s.sample()
-	if v, ok := s.value(uuidOf(tree.GPUs[0]), "DCGM_FI_DEV_GPU_TEMP", ""); !ok || !(v > 0) {
-		t.Errorf("%s: temperature %v", library, v)
-	}
+	v, ok := s.value(uuidOf(tree.GPUs[0]), "DCGM_FI_DEV_GPU_TEMP", "")
+	testkit.ErrorIf(t, !ok || !(v > 0), "%s: temperature %v", library, v)
 	if all := logs.All(); len(all) != 1 || !strings.Contains(all[0].Message, "cannot load AMD SMI") || !strings.Contains(fmt.Sprint(all[0].ContextMap()["error"]), why) {
 		t.Errorf("log %v, want one line with %q", all, why)
 	}
@@ -202,9 +197,8 @@ func TestAMDRecords(t *testing.T) {
 	// A record from the future does not hide the previous record.
 	s.want(0, "amd_gpu_cper_timestamp_seconds", "severity=non_fatal_corrected", float64(now.Add(-time.Hour).Unix()))
 	age, _ := s.value(uuidOf(tree.GPUs[0]), "amd_gpu_cper_age_seconds", "severity=fatal")
-	if since := time.Since(fatal).Seconds(); age > since || age < since-60 {
-		t.Errorf("age %v, want about %v", age, since)
-	}
+	since := time.Since(fatal).Seconds()
+	testkit.ErrorIf(t, age > since || age < since-60, "age %v, want about %v", age, since)
 }
 
 // TestAMDAbsurdRecords checks that invalid records are not read out of bounds, and that the records before them count.
@@ -294,16 +288,10 @@ func TestAMDHangs(t *testing.T) {
 func TestAMDSilence(t *testing.T) {
 	g := &addedGPU{all: &added{every: 30 * time.Second}}
 	now := time.Now()
-	if g.row(now) != nil {
-		t.Error("a row before the first")
-	}
+	testkit.ErrorIf(t, g.row(now) != nil, "a row before the first")
 	g.latest.Store(&addedRow{at: now})
-	if g.row(now.Add(90*time.Second)) == nil {
-		t.Error("no row after three turns")
-	}
-	if g.row(now.Add(96*time.Second)) != nil {
-		t.Error("a row that is older than three turns")
-	}
+	testkit.ErrorIf(t, g.row(now.Add(90*time.Second)) == nil, "no row after three turns")
+	testkit.ErrorIf(t, g.row(now.Add(96*time.Second)) != nil, "a row that is older than three turns")
 }
 
 // TestAMDStartFails checks that a library whose start failed is started again, and that a library that does not list a GPU
@@ -348,9 +336,7 @@ func TestAMDSuspended(t *testing.T) {
 	s.sample()
 	s.want(0, "amd_gpu_cper_records", "severity=fatal", 0)
 	for _, c := range fake.Calls(t) {
-		if c.Function == "amdsmi_get_gpu_cper_entries" && c.Device == 1 {
-			t.Errorf("%s was called for GPU %d", c.Function, c.Device)
-		}
+		testkit.ErrorIf(t, c.Function == "amdsmi_get_gpu_cper_entries" && c.Device == 1, "%s was called for GPU %d", c.Function, c.Device)
 	}
 	calls := s.sources[0].(collector.CallMeter).Calls()
 	if !slices.ContainsFunc(calls, func(c collector.CallCost) bool {
@@ -375,16 +361,12 @@ func TestAMDPartitionsChange(t *testing.T) {
 			s.sample()
 			before.GPUs[0].Set(t, "gpu_metrics", readFile(t, after.GPUs[0].Path("gpu_metrics")))
 			row := slices.Clone(s.rows[0])
-			if err := s.sources[0].Sample(row, slices.Repeat([]bool{true}, len(row))); !errors.Is(err, collector.ErrColumnsChanged) {
-				t.Errorf("Sample = %v, want ErrColumnsChanged", err)
-			}
+			err := s.sources[0].Sample(row, slices.Repeat([]bool{true}, len(row)))
+			testkit.ErrorIf(t, !errors.Is(err, collector.ErrColumnsChanged), "Sample = %v, want ErrColumnsChanged", err)
 			must(t, errors.Join(os.Rename(before.Sys(), before.Sys()+".before"), os.Rename(after.Sys(), before.Sys())))
-			if changed, err := s.Rescan(t.Context()); !changed || err != nil {
-				t.Errorf("Rescan = %v, %v, want a change", changed, err)
-			}
-			if err := s.Close(); err != nil { // a session ends before the next one begins
-				t.Fatal(err)
-			}
+			changed, err := s.Rescan(t.Context())
+			testkit.ErrorIf(t, !changed || err != nil, "Rescan = %v, %v, want a change", changed, err)
+			testkit.Must(t, s.Close()) // a session ends before the next one begins
 			next := &simulated{mustOpen(t, o, collectortest.Fields()), before}
 			next.sample()
 			devices := next.sources[0].Devices()

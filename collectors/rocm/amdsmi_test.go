@@ -28,20 +28,14 @@ func FuzzRecords(f *testing.F) {
 		records, err := splitRecords(b)
 		sum := 0
 		for _, r := range records {
-			if len(r.bytes) < cperHeader || r.severity >= severities || !bytes.Contains(b, r.bytes) {
-				t.Fatalf("record %+v", r)
-			}
-			if !r.time.IsZero() && (r.time.Year() < 2000 || r.time.Year() > 2099) {
-				t.Fatalf("time %v", r.time)
-			}
+			testkit.FatalIf(t, len(r.bytes) < cperHeader || r.severity >= severities || !bytes.Contains(b, r.bytes), "record %+v", r)
+			testkit.FatalIf(t, !r.time.IsZero() && (r.time.Year() < 2000 || r.time.Year() > 2099), "time %v", r.time)
 			if r.sound() && (len(r.bytes) > maxRecord || cperHeader+sectionSize*int(uint16(r.bytes[atSections])|uint16(r.bytes[atSections+1])<<8) > len(r.bytes)) {
 				t.Fatal("sections beyond the record")
 			}
 			sum += len(r.bytes)
 		}
-		if sum > len(b) || err == nil && len(b) > 0 && sum == 0 && len(records) > 0 {
-			t.Fatalf("%d bytes of records in %d", sum, len(b))
-		}
+		testkit.FatalIf(t, sum > len(b) || err == nil && len(b) > 0 && sum == 0 && len(records) > 0, "%d bytes of records in %d", sum, len(b))
 	})
 }
 
@@ -101,11 +95,9 @@ func TestNames(t *testing.T) {
 			want = append(want, path)
 		}
 	}
-	if got := api.names("", dir); !slices.Equal(got, want) {
-		t.Errorf("names\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
+	got := api.names("", dir)
+	testkit.ErrorIf(t, !slices.Equal(got, want), "names\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	testkit.Equal(t, "without releases", api.Sonames, api.names("", filepath.Join(dir, "nowhere")))
-	if got := api.names("/some/lib.so", dir); !slices.Equal(got, []string{"/some/lib.so"}) {
-		t.Errorf("named: %q", got)
-	}
+	got = api.names("/some/lib.so", dir)
+	testkit.ErrorIf(t, !slices.Equal(got, []string{"/some/lib.so"}), "named: %q", got)
 }

@@ -25,12 +25,10 @@ func want(units []unit, fields field.List) []unit {
 	}
 	var out []unit
 	for _, u := range units {
-		var keep []spec
-		for _, s := range u.specs {
-			if explicit, ok := asked[s.field]; ok && (explicit || s.terms[0].op != opBus) {
-				keep = append(keep, s)
-			}
-		}
+		keep := slices.DeleteFunc(slices.Clone(u.specs), func(s spec) bool {
+			explicit, ok := asked[s.field]
+			return !ok || !explicit && s.terms[0].op == opBus
+		})
 		if len(keep) == 0 && u.device.Level == field.Link {
 			continue // a node has dozens of links, which most lists do not have
 		}

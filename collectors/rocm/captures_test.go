@@ -47,9 +47,7 @@ type wanted struct {
 func captures(t testing.TB) []capture {
 	t.Helper()
 	files, err := filepath.Glob("testdata/captures/*.txt")
-	if err != nil || len(files) < 20 {
-		t.Fatalf("%d captures, %v", len(files), err)
-	}
+	testkit.FatalIf(t, err != nil || len(files) < 20, "%d captures, %v", len(files), err)
 	var out []capture
 	for _, file := range files {
 		out = append(out, readCapture(t, file))
@@ -100,9 +98,7 @@ func readCapture(t testing.TB, file string) capture {
 			t.Fatalf("%s: unknown line %q", file, line)
 		}
 	}
-	if c.source == "" {
-		t.Fatalf("%s has no source", file)
-	}
+	testkit.FatalIf(t, c.source == "", "%s has no source", file)
 	return c
 }
 
@@ -134,9 +130,7 @@ func figures(t testing.TB, words []string) []uint64 {
 func (s *step) file(t testing.TB) []byte {
 	t.Helper()
 	b, used, err := rocmtest.Encode(s.revision, s.members)
-	if err != nil || used != len(s.members) {
-		t.Fatalf("%d of %d members are in revision %s: %v", used, len(s.members), s.revision, err)
-	}
+	testkit.FatalIf(t, err != nil || used != len(s.members), "%d of %d members are in revision %s: %v", used, len(s.members), s.revision, err)
 	return b
 }
 
@@ -180,9 +174,7 @@ func (s *step) write(t testing.TB, root, pci string) {
 		return
 	}
 	b := s.file(t)
-	if s.size != 0 && len(b) != s.size {
-		t.Errorf("revision %s has %d bytes, the source says %d", s.revision, len(b), s.size)
-	}
+	testkit.ErrorIf(t, s.size != 0 && len(b) != s.size, "revision %s has %d bytes, the source says %d", s.revision, len(b), s.size)
 	must(t, os.WriteFile(filepath.Join(root, "sys/devices", pci, "gpu_metrics"), b, 0o600))
 }
 
@@ -222,20 +214,15 @@ func (w *wanted) check(t *testing.T, o *opened, device string, before map[string
 	}
 	switch w.value {
 	case "none":
-		if !math.IsNaN(got) {
-			t.Errorf("%s{%s} = %v, want no value", w.name, w.labels, got)
-		}
+		testkit.ErrorIf(t, !math.IsNaN(got), "%s{%s} = %v, want no value", w.name, w.labels, got)
 		return
 	case "implausible": // the session drops it
-		if d, _, ok := field.ByName(w.name); !ok || got <= d.Max {
-			t.Errorf("%s{%s} = %v, want what is out of the field's range", w.name, w.labels, got)
-		}
+		d, _, ok := field.ByName(w.name)
+		testkit.ErrorIf(t, !ok || got <= d.Max, "%s{%s} = %v, want what is out of the field's range", w.name, w.labels, got)
 		return
 	}
 	want := testkit.Get(strconv.ParseFloat(w.value, 64))(t)
-	if !(math.Abs(got-want) <= 1e-9*math.Abs(want)) {
-		t.Errorf("%s{%s} = %v, want %v", w.name, w.labels, got, want)
-	}
+	testkit.ErrorIf(t, !(math.Abs(got-want) <= 1e-9*math.Abs(want)), "%s{%s} = %v, want %v", w.name, w.labels, got, want)
 }
 
 // checkInstances compares the partitions: address, number, render node, compute units.

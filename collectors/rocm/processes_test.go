@@ -50,14 +50,12 @@ func (l *lookout) sample(gpu int) error {
 
 func (l *lookout) want(t *testing.T, what string, gpu, device, count int, list ...collector.Process) {
 	t.Helper()
-	if err := l.sample(gpu); err != nil {
-		t.Errorf("%s: %v", what, err)
-	}
+	err := l.sample(gpu)
+	testkit.ErrorIf(t, err != nil, "%s: %v", what, err)
 	got, n := collector.GetProcesses(nil, l.rows[gpu][l.starts[gpu][device]:][:collector.ProcessWidth])
 	byPID := cmpopts.SortSlices(func(a, b collector.Process) bool { return a.PID < b.PID })
-	if diff := cmp.Diff(list, got, cmpopts.EquateNaNs(), cmpopts.EquateEmpty(), cmpopts.EquateApprox(0, 1e-9), byPID); diff != "" || n != count {
-		t.Errorf("%s: count %d, want %d; processes (-want +got):\n%s", what, n, count, diff)
-	}
+	diff := cmp.Diff(list, got, cmpopts.EquateNaNs(), cmpopts.EquateEmpty(), cmpopts.EquateApprox(0, 1e-9), byPID)
+	testkit.ErrorIf(t, diff != "" || n != count, "%s: count %d, want %d; processes (-want +got):\n%s", what, n, count, diff)
 }
 
 func computes(pid int, memory, busy float64) collector.Process {
@@ -106,9 +104,7 @@ func TestProcessesOfPartitions(t *testing.T) {
 		same[d.ID] = true
 	}
 	for _, d := range s.Devices() {
-		if !same[d.ID] {
-			t.Errorf("the other collector has no device %q", d.ID)
-		}
+		testkit.ErrorIf(t, !same[d.ID], "the other collector has no device %q", d.ID)
 	}
 }
 
@@ -123,9 +119,7 @@ func TestProcessesThatAreNotKnown(t *testing.T) {
 	remove("cu_occupancy")
 	l.want(t, "boards that do not count waves", 0, 0, 1, computes(8, 5, math.NaN()))
 	remove("vram")
-	if err := os.Mkdir(l.tree.ProcessFile(8, 0, "vram"), 0o750); err != nil { // a directory cannot be read
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Mkdir(l.tree.ProcessFile(8, 0, "vram"), 0o750)) // a directory cannot be read
 	l.want(t, "memory cannot be read", 0, 0, 1, computes(8, math.NaN(), math.NaN()))
 	l.want(t, "the other GPU", 1, 0, 1, computes(8, 6, 100))
 	remove("vram")
@@ -137,9 +131,8 @@ func TestProcessesThatAreNotKnown(t *testing.T) {
 
 	l.tree.GPUs[1].Vanish(t)
 	before := append([]float64(nil), l.rows[1]...)
-	if err := l.sample(1); !errors.Is(err, collector.ErrDeviceLost) || !cmp.Equal(before, l.rows[1], cmpopts.EquateNaNs()) {
-		t.Errorf("off the bus: %v, or the row has changed", err)
-	}
+	err := l.sample(1)
+	testkit.ErrorIf(t, !errors.Is(err, collector.ErrDeviceLost) || !cmp.Equal(before, l.rows[1], cmpopts.EquateNaNs()), "off the bus: %v, or the row has changed", err)
 	l.tree.GPUs[1].Return(t)
 	l.want(t, "back", 1, 0, 1, computes(8, 6, 100))
 
@@ -157,10 +150,8 @@ func TestNoComputeSide(t *testing.T) {
 	tree := rocmtest.NewTree(t, rocmtest.Options{NoKFD: true})
 	c := NewProcesses(Options{Root: tree.Root})
 	testkit.Equal(t, "name", "rocm-processes", c.Name())
-	if _, err := c.Open(t.Context(), field.List{}); !errors.Is(err, collector.ErrNothingToRead) {
-		t.Errorf("without KFD: %v", err)
-	}
-	if _, err := NewProcesses(Options{Root: t.TempDir()}).Open(t.Context(), field.List{}); !errors.Is(err, collector.ErrNotLoaded) {
-		t.Errorf("without a driver: %v", err)
-	}
+	_, err := c.Open(t.Context(), field.List{})
+	testkit.ErrorIf(t, !errors.Is(err, collector.ErrNothingToRead), "without KFD: %v", err)
+	_, err = NewProcesses(Options{Root: t.TempDir()}).Open(t.Context(), field.List{})
+	testkit.ErrorIf(t, !errors.Is(err, collector.ErrNotLoaded), "without a driver: %v", err)
 }

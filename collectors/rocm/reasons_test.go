@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"warpgauge/collectors/rocm/rocmtest"
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector/collectortest"
 )
 
@@ -20,9 +21,8 @@ func TestReasons(t *testing.T) {
 	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.RX7900, GPUs: 1})
 	f := func(o *opened, name, want string) {
 		t.Helper()
-		if got := collectortest.ReasonOf(t, o.sources[0], o.rows[0], 0, name); !strings.HasPrefix(got, want) || want == "" && got != "" {
-			t.Errorf("%s: %q, want %q", name, got, want)
-		}
+		got := collectortest.ReasonOf(t, o.sources[0], o.rows[0], 0, name)
+		testkit.ErrorIf(t, !strings.HasPrefix(got, want) || want == "" && got != "", "%s: %q, want %q", name, got, want)
 	}
 	o := mustOpen(t, Options{Root: tree.Root}, list(t, csv...))
 	o.sample()
@@ -45,9 +45,8 @@ func TestReasonsWithoutPermission(t *testing.T) {
 	withoutOverride(t)
 	o := mustOpen(t, Options{Root: tree.Root}, list(t, limit+", gauge, p", "DCGM_FI_DEV_GPU_TEMP, gauge, t"))
 	o.sample()
-	if got, want := collectortest.ReasonOf(t, o.sources[0], o.rows[0], 0, limit), "permission: this process may not read hwmon power1_cap of the GPU"; !strings.HasPrefix(got, want) {
-		t.Errorf("%q, want %q", got, want)
-	}
+	got, want := collectortest.ReasonOf(t, o.sources[0], o.rows[0], 0, limit), "permission: this process may not read hwmon power1_cap of the GPU"
+	testkit.ErrorIf(t, !strings.HasPrefix(got, want), "%q, want %q", got, want)
 }
 
 // withoutOverride drops root's right to read any file from this thread, which ends with the test.

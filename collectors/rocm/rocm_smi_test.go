@@ -55,9 +55,8 @@ func TestReadersAgreeOnThePage(t *testing.T) {
 			for i := range files.sources {
 				testkit.Equal(t, fmt.Sprintf("source %d: columns of the library, as of /sys", i), columnsOf(files.sources[i]), columnsOf(library.sources[i]))
 				testkit.Equal(t, fmt.Sprintf("source %d: devices of the library, as of /sys", i), files.sources[i].Devices(), library.sources[i].Devices())
-				if _, ok := library.sources[i].(*source).reader.(*smiReader); !ok {
-					t.Errorf("source %d is not read through the library", i)
-				}
+				_, ok := library.sources[i].(*source).reader.(*smiReader)
+				testkit.ErrorIf(t, !ok, "source %d is not read through the library", i)
 			}
 			for range 12 {
 				files.sample()
@@ -72,9 +71,7 @@ func TestReadersAgreeOnThePage(t *testing.T) {
 				tree.Step(t, 700*time.Millisecond)
 			}
 			asked := library.sources[0].(collector.CallMeter).Calls()
-			if len(asked) < 5 {
-				t.Errorf("the library was asked for %v only", asked)
-			}
+			testkit.ErrorIf(t, len(asked) < 5, "the library was asked for %v only", asked)
 		})
 	}
 }
@@ -95,13 +92,11 @@ func TestWithoutLibrary(t *testing.T) {
 	for _, source := range []string{"", "auto", SourceSysfs} {
 		o := mustOpen(t, Options{Root: tree.Root, Source: source, Library: nowhere}, list(t, "DCGM_FI_DEV_GPU_UTIL, gauge, u"))
 		o.sample()
-		if v, ok := o.value(uuidOf(tree.GPUs[1]), "DCGM_FI_DEV_GPU_UTIL", ""); !ok || v != float64(tree.GPUs[1].State.Util) {
-			t.Errorf("source %q: utilisation %v, %v, want %d", source, v, ok, tree.GPUs[1].State.Util)
-		}
+		v, ok := o.value(uuidOf(tree.GPUs[1]), "DCGM_FI_DEV_GPU_UTIL", "")
+		testkit.ErrorIf(t, !ok || v != float64(tree.GPUs[1].State.Util), "source %q: utilisation %v, %v, want %d", source, v, ok, tree.GPUs[1].State.Util)
 	}
 	c := New(Options{Root: tree.Root, Source: SourceSMI, Library: nowhere})
-	if _, err := c.Open(t.Context(), field.List{}); !errors.Is(err, collector.ErrNotLoaded) || !strings.Contains(err.Error(), nowhere) {
-		t.Errorf("Open with --rocm-source=smi: %v", err)
-	}
+	_, err := c.Open(t.Context(), field.List{})
+	testkit.ErrorIf(t, !errors.Is(err, collector.ErrNotLoaded) || !strings.Contains(err.Error(), nowhere), "Open with --rocm-source=smi: %v", err)
 	must(t, c.Close())
 }

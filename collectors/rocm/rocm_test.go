@@ -107,14 +107,11 @@ func TestOpenSaysWhatThereIs(t *testing.T) {
 		}
 		c := New(Options{Root: root})
 		sources, err := c.Open(t.Context(), field.List{})
-		if len(sources) != 0 || !errors.Is(err, sentinel) {
-			t.Fatalf("Open = %v, %v, want no source and %v", sources, err, sentinel)
-		}
+		testkit.FatalIf(t, len(sources) != 0 || !errors.Is(err, sentinel), "Open = %v, %v, want no source and %v", sources, err, sentinel)
 		testkit.Equal(t, "error", want, strings.ReplaceAll(err.Error(), root, ""))
 		for range 2 {
-			if err := c.Close(); err != nil {
-				t.Errorf("Close: %v", err)
-			}
+			err := c.Close()
+			testkit.ErrorIf(t, err != nil, "Close: %v", err)
 		}
 	}
 	const card = "module/amdgpu class/drm/card1/device"
@@ -161,9 +158,8 @@ func mustOpen(t *testing.T, o Options, fields field.List) *opened {
 func (o *opened) sample() {
 	o.t.Helper()
 	for i, s := range o.sources {
-		if err := s.Sample(o.rows[i], slices.Repeat([]bool{true}, len(o.rows[i]))); err != nil {
-			o.t.Fatalf("source %d: %v", i, err)
-		}
+		err := s.Sample(o.rows[i], slices.Repeat([]bool{true}, len(o.rows[i])))
+		testkit.FatalIf(o.t, err != nil, "source %d: %v", i, err)
 	}
 }
 
@@ -171,9 +167,7 @@ func (o *opened) sample() {
 func (o *opened) value(device, name, labels string) (v float64, ok bool) {
 	o.t.Helper()
 	d, _, known := field.ByName(name)
-	if !known {
-		o.t.Fatalf("no field %q", name)
-	}
+	testkit.FatalIf(o.t, !known, "no field %q", name)
 	for i, s := range o.sources {
 		for j, c := range s.Columns() {
 			if c.Field == d.ID && s.Devices()[c.Device].ID == device && text(c.Labels) == labels {
@@ -197,14 +191,11 @@ func TestRescan(t *testing.T) {
 	o := mustOpen(t, Options{Root: tree.Root, Source: SourceSysfs}, collectortest.Fields())
 	f := func(want bool) {
 		t.Helper()
-		if changed, err := o.Rescan(context.Background()); changed != want || err != nil {
-			t.Errorf("Rescan = %v, %v, want %v", changed, err, want)
-		}
+		changed, err := o.Rescan(context.Background())
+		testkit.ErrorIf(t, changed != want || err != nil, "Rescan = %v, %v, want %v", changed, err, want)
 	}
 	f(false)
-	if !Present(tree.Root) || Present(t.TempDir()) {
-		t.Error("Present does not tell a node with GPUs from one without")
-	}
+	testkit.ErrorIf(t, !Present(tree.Root) || Present(t.TempDir()), "Present does not tell a node with GPUs from one without")
 	tree.GPUs[1].Vanish(t)
 	f(true)
 	tree.GPUs[1].Return(t)

@@ -42,9 +42,7 @@ func TestSMIStartSequence(t *testing.T) {
 		testkit.Equal(t, fmt.Sprintf("ABI %d", abi), want, functions(calls, "rsmi_init", "rsmi_shut_down"))
 		for _, c := range calls {
 			testkit.Equal(t, fmt.Sprintf("ABI %d: thread of %s", abi, c.Function), calls[0].Thread, c.Thread)
-			if c.Function == "rsmi_init" && c.Device != flags {
-				t.Errorf("ABI %d: flags %#x, want %#x", abi, c.Device, flags)
-			}
+			testkit.ErrorIf(t, c.Function == "rsmi_init" && c.Device != flags, "ABI %d: flags %#x, want %#x", abi, c.Device, flags)
 		}
 	}
 	f(smitest.ROCm5, []string{"rsmi_init", "rsmi_shut_down", "rsmi_init"}, 0)
@@ -63,9 +61,8 @@ func TestSMIStaleLocks(t *testing.T) {
 		s := mustStart(t, tree, fake.Path)
 		onThreads(t, 8, func() {
 			for _, g := range boards(t, tree) {
-				if v, err := readAll(s.reader(t, g, sysfs.Reading{Kind: sysfs.Temperature})); err != nil || v[0] != 42 {
-					t.Errorf("Read = %v, %v", v, err)
-				}
+				v, err := readAll(s.reader(t, g, sysfs.Reading{Kind: sysfs.Temperature}))
+				testkit.ErrorIf(t, err != nil || v[0] != 42, "Read = %v, %v", v, err)
 			}
 		})
 	}
@@ -97,9 +94,7 @@ func TestSMIInitFails(t *testing.T) {
 		} else {
 			up--
 		}
-		if up < 0 || up > 1 {
-			t.Fatalf("call %d: %d references; %q", i+1, up, got)
-		}
+		testkit.FatalIf(t, up < 0 || up > 1, "call %d: %d references; %q", i+1, up, got)
 	}
 	testkit.Equal(t, fmt.Sprintf("references in the end of %q", got), 1, up)
 }
@@ -138,12 +133,9 @@ func TestSMIGenerations(t *testing.T) {
 			f := func(k sysfs.Kind, index uint8, want float64) {
 				t.Helper()
 				r := s.reader(t, boards(t, tree)[1], sysfs.Reading{Kind: k, Index: index})
-				if !r.asked()[0] {
-					t.Errorf("the library is not asked for kind %d index %d", k, index)
-				}
-				if v := mustRead(t, r); math.Abs(v[0]-want) > 1e-12*math.Abs(want) || math.IsNaN(v[0]) != math.IsNaN(want) {
-					t.Errorf("kind %d index %d: %v, want %v", k, index, v[0], want)
-				}
+				testkit.ErrorIf(t, !r.asked()[0], "the library is not asked for kind %d index %d", k, index)
+				v := mustRead(t, r)
+				testkit.ErrorIf(t, math.Abs(v[0]-want) > 1e-12*math.Abs(want) || math.IsNaN(v[0]) != math.IsNaN(want), "kind %d index %d: %v, want %v", k, index, v[0], want)
 			}
 			f(sysfs.MemoryBusy, 0, 18)
 			f(sysfs.Temperature, sysfs.SensorEdge, -5.5)
@@ -185,9 +177,7 @@ func TestSMIStatuses(t *testing.T) {
 			}
 		}
 		for i, v := range mustRead(t, r) {
-			if asked[i] && !math.IsNaN(v) {
-				t.Errorf("%s: reading %+v is %v, want none", action, all[i], v)
-			}
+			testkit.ErrorIf(t, asked[i] && !math.IsNaN(v), "%s: reading %+v is %v, want none", action, all[i], v)
 		}
 	}
 }
@@ -204,9 +194,7 @@ func TestSMIMissingSymbols(t *testing.T) {
 		return r.asked()
 	}
 	complete := asked(t, fakeFor(t, tree, smitest.ROCm7))
-	if !slices.Contains(complete, true) {
-		t.Fatal("no reading uses a complete library")
-	}
+	testkit.FatalIf(t, !slices.Contains(complete, true), "no reading uses a complete library")
 	for f, d := range smiFunctions {
 		t.Run(d.Name, func(t *testing.T) {
 			fake := fakeFor(t, tree, smitest.ROCm7, d.Name)
@@ -243,17 +231,12 @@ func TestSMICalls(t *testing.T) {
 	got := map[string]uint64{}
 	for _, c := range r.Calls() {
 		got[c.Call] = c.Count
-		if c.Time == 0 {
-			t.Errorf("%s took no time", c.Call)
-		}
+		testkit.ErrorIf(t, c.Time == 0, "%s took no time", c.Call)
 	}
-	if len(got) != 2 || got["rsmi_dev_temp_metric_get"] != 2 || got["rsmi_dev_power_cap_range_get"] != 1 {
-		t.Errorf("counted %v", got)
-	}
+	testkit.ErrorIf(t, len(got) != 2 || got["rsmi_dev_temp_metric_get"] != 2 || got["rsmi_dev_power_cap_range_get"] != 1, "counted %v", got)
 	for _, c := range fake.Calls(t) {
-		if _, counted := got[c.Function]; strings.HasPrefix(c.Function, "rsmi_dev_") && c.Function != "rsmi_dev_pci_id_get" && !counted {
-			t.Errorf("%s was called", c.Function)
-		}
+		_, counted := got[c.Function]
+		testkit.ErrorIf(t, strings.HasPrefix(c.Function, "rsmi_dev_") && c.Function != "rsmi_dev_pci_id_get" && !counted, "%s was called", c.Function)
 	}
 }
 
@@ -321,9 +304,8 @@ func TestSMICallHangs(t *testing.T) {
 		time.Sleep(time.Millisecond) // until the call has begun
 	}
 	for range 3 {
-		if v := mustRead(t, free); v[0] != 50 {
-			t.Errorf("the other GPU reads %v", v)
-		}
+		v := mustRead(t, free)
+		testkit.ErrorIf(t, v[0] != 50, "the other GPU reads %v", v)
 	}
 	select {
 	case <-returned:
@@ -333,9 +315,8 @@ func TestSMICallHangs(t *testing.T) {
 	fake.Unset(t, "rsmi_dev_temp_metric_get.0")
 	fake.Release(t)
 	<-returned
-	if v := mustRead(t, stuck); v[0] != 50 {
-		t.Errorf("the GPU that hung reads %v", v)
-	}
+	v := mustRead(t, stuck)
+	testkit.ErrorIf(t, v[0] != 50, "the GPU that hung reads %v", v)
 }
 
 // TestSMIReadAllocatesNothing checks that Read allocates nothing in steady state, also if some calls fail.
@@ -353,9 +334,8 @@ func TestSMIReadAllocatesNothing(t *testing.T) {
 		must(t, r.Read(values, due))
 	})
 	testkit.Equal(t, "allocations per Read", 0.0, n)
-	if at := slices.Index(all, sysfs.Reading{Kind: sysfs.MemoryBusy}); values[at] != 7 {
-		t.Errorf("memory busy = %v, want 7", values[at])
-	}
+	at := slices.Index(all, sysfs.Reading{Kind: sysfs.MemoryBusy})
+	testkit.ErrorIf(t, values[at] != 7, "memory busy = %v, want 7", values[at])
 }
 
 // onThreads runs f concurrently on n different threads.

@@ -29,13 +29,10 @@ type started struct {
 func mustStart(t *testing.T, tree *rocmtest.Tree, library string) *started {
 	t.Helper()
 	s, err := startSMI(library)
-	if err != nil {
-		t.Fatalf("startSMI: %v", err)
-	}
+	testkit.FatalIf(t, err != nil, "startSMI: %v", err)
 	t.Cleanup(func() {
-		if err := s.close(); err != nil {
-			t.Errorf("close: %v", err)
-		}
+		err := s.close()
+		testkit.ErrorIf(t, err != nil, "close: %v", err)
 	})
 	return &started{s, tree}
 }
@@ -52,9 +49,7 @@ func files(t *testing.T, tree *rocmtest.Tree, g sysfs.GPU, wanted ...sysfs.Readi
 func (s *started) reader(t *testing.T, g sysfs.GPU, wanted ...sysfs.Reading) *smiReader {
 	t.Helper()
 	r, ok := s.open(files(t, s.tree, g, wanted...), &g, wanted)
-	if !ok {
-		t.Fatalf("the library does not list %s", g.PCI)
-	}
+	testkit.FatalIf(t, !ok, "the library does not list %s", g.PCI)
 	return r
 }
 
@@ -80,9 +75,7 @@ func readAll(r *smiReader) ([]float64, error) {
 func mustRead(t *testing.T, r *smiReader) []float64 {
 	t.Helper()
 	v, err := readAll(r)
-	if err != nil {
-		t.Fatalf("Read: %v", err)
-	}
+	testkit.FatalIf(t, err != nil, "Read: %v", err)
 	return v
 }
 

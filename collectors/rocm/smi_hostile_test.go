@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"warpgauge/collectors/rocm/rocmtest/smitest"
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/collector/collectortest"
@@ -62,16 +63,12 @@ func TestAHostileSMI(t *testing.T) {
 			}
 			switch d.Name {
 			case "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_MEM_COPY_UTIL":
-				if !math.IsNaN(v) {
-					t.Errorf("%s is %v", d.Name, v)
-				}
+				testkit.ErrorIf(t, !math.IsNaN(v), "%s is %v", d.Name, v)
 			}
 		}
 	}
 	lines := logs.FilterMessageSnippet("library reports impossible").All()
-	if len(lines) != 1 || lines[0].ContextMap()["devices"] != int64(1) {
-		t.Errorf("log %v, want one line, for one device", lines)
-	}
+	testkit.ErrorIf(t, len(lines) != 1 || lines[0].ContextMap()["devices"] != int64(1), "log %v, want one line, for one device", lines)
 	cancel()
 	must(t, <-ended)
 }

@@ -68,13 +68,11 @@ func TestRealLibraryVanishAndReturn(t *testing.T) {
 	is(last, tree.GPUs[2])
 	tree.GPUs[2].Vanish(t)
 	for range 2 {
-		if v, err := readAll(last); !errors.Is(err, sysfs.ErrLost) || !math.IsNaN(v[0]) {
-			t.Fatalf("Read of a GPU that left = %v, %v, want NaN and ErrLost", v, err)
-		}
+		v, err := readAll(last)
+		testkit.FatalIf(t, !errors.Is(err, sysfs.ErrLost) || !math.IsNaN(v[0]), "Read of a GPU that left = %v, %v, want NaN and ErrLost", v, err)
 		// The same if only the library is called.
-		if err := last.Read(make([]float64, 2), []bool{true, false}); !errors.Is(err, sysfs.ErrLost) {
-			t.Fatalf("Read of a GPU that left = %v, want ErrLost", err)
-		}
+		err = last.Read(make([]float64, 2), []bool{true, false})
+		testkit.FatalIf(t, !errors.Is(err, sysfs.ErrLost), "Read of a GPU that left = %v, want ErrLost", err)
 	}
 	tree.Step(t, time.Second)
 	is(first, tree.GPUs[0])
@@ -83,15 +81,13 @@ func TestRealLibraryVanishAndReturn(t *testing.T) {
 	is(last, tree.GPUs[2])
 
 	tree.GPUs[2].Vanish(t)
-	if _, err := readAll(last); !errors.Is(err, sysfs.ErrLost) {
-		t.Fatalf("Read of a GPU that left = %v, want ErrLost", err)
-	}
+	_, err := readAll(last)
+	testkit.FatalIf(t, !errors.Is(err, sysfs.ErrLost), "Read of a GPU that left = %v, want ErrLost", err)
 	tree.GPUs[2].Return(t)
 	hwmon := tree.GPUs[2].Path("hwmon/")
 	must(t, os.Rename(hwmon, filepath.Join(filepath.Dir(filepath.Clean(hwmon)), "hwmon77")))
-	if v, err := readAll(last); !errors.Is(err, collector.ErrColumnsChanged) || !math.IsNaN(v[0]) {
-		t.Fatalf("Read with sensors elsewhere = %v, %v, want NaN and ErrColumnsChanged", v, err)
-	}
+	v, err := readAll(last)
+	testkit.FatalIf(t, !errors.Is(err, collector.ErrColumnsChanged) || !math.IsNaN(v[0]), "Read with sensors elsewhere = %v, %v, want NaN and ErrColumnsChanged", v, err)
 	must(t, s.close())
 	is(mustStart(t, tree, lib.Path).reader(t, gpus[2], wanted...), tree.GPUs[2])
 }
@@ -105,17 +101,11 @@ func TestRealLibraryOpensNothingHarmful(t *testing.T) {
 	mustRead(t, mustStart(t, tree, lib.Path).reader(t, boards(t, tree)[0], everything()...))
 	testkit.Equal(t, "opens of files that must not be opened", 0, watch())
 	for _, fd := range descriptors(t) {
-		if strings.Contains(fd, "kfd") {
-			t.Errorf("%s is held open", fd)
-		}
+		testkit.ErrorIf(t, strings.Contains(fd, "kfd"), "%s is held open", fd)
 	}
 	// The watch itself works.
-	if _, err := os.ReadFile(tree.GPUs[0].Path("xgmi_error")); err != nil {
-		t.Fatal(err)
-	}
-	if watch() == 0 {
-		t.Error("the watch sees no opens")
-	}
+	testkit.Get(os.ReadFile(tree.GPUs[0].Path("xgmi_error")))(t)
+	testkit.ErrorIf(t, watch() == 0, "the watch sees no opens")
 }
 
 // watchOpen returns a function that counts how often the files have been opened since its last call.
@@ -124,9 +114,8 @@ func watchOpen(t *testing.T, files ...string) func() int {
 	fd := testkit.Get(syscall.InotifyInit1(syscall.IN_CLOEXEC | syscall.IN_NONBLOCK))(t)
 	t.Cleanup(func() { _ = syscall.Close(fd) })
 	for _, f := range files {
-		if _, err := syscall.InotifyAddWatch(fd, f, syscall.IN_OPEN); err != nil {
-			t.Fatalf("watch %s: %v", f, err)
-		}
+		_, err := syscall.InotifyAddWatch(fd, f, syscall.IN_OPEN)
+		testkit.FatalIf(t, err != nil, "watch %s: %v", f, err)
 	}
 	return func() int {
 		buf := make([]byte, 64*syscall.SizeofInotifyEvent)
@@ -160,9 +149,7 @@ func TestRealLibraryLeavesNothing(t *testing.T) {
 		t.Helper()
 		s := testkit.Get(startSMI(lib.Path))(t)
 		r, ok := s.open(files(t, tree, gpus[0], everything()...), &gpus[0], everything())
-		if !ok {
-			t.Fatal("the library does not list the GPU")
-		}
+		testkit.FatalIf(t, !ok, "the library does not list the GPU")
 		mustRead(t, r)
 		r.Close()
 		r.Close()
@@ -176,7 +163,6 @@ func TestRealLibraryLeavesNothing(t *testing.T) {
 	if after := len(descriptors(t)); after != before {
 		t.Errorf("%d descriptors before, %d after: %q", before, after, descriptors(t))
 	}
-	if n := len(lib.LockFiles(t)); !smiThreadLocks(lib.Path) && n != len(gpus) {
-		t.Errorf("%d locks in /dev/shm, want one a GPU", n)
-	}
+	n := len(lib.LockFiles(t))
+	testkit.ErrorIf(t, !smiThreadLocks(lib.Path) && n != len(gpus), "%d locks in /dev/shm, want one a GPU", n)
 }

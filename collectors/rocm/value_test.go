@@ -45,9 +45,7 @@ func (s *simulated) wantOf(device, name, labels string, want float64) {
 	got, ok := s.value(device, name, labels)
 	switch {
 	case want == absent:
-		if ok {
-			s.t.Errorf("%s{%s} of %s is %v, want no column", name, labels, device, got)
-		}
+		testkit.ErrorIf(s.t, ok, "%s{%s} of %s is %v, want no column", name, labels, device, got)
 	case !ok:
 		s.t.Errorf("%s{%s} of %s: no column", name, labels, device)
 	case math.IsNaN(want) != math.IsNaN(got) || math.Abs(got-want) > 1e-9*math.Abs(want):
@@ -428,9 +426,8 @@ func TestHiddenPartitions(t *testing.T) {
 			s := &simulated{mustOpen(t, Options{Root: tree.Root, Source: SourceSysfs, Log: zap.New(core)}, collectortest.Fields()), tree}
 			s.sample()
 			board := uuidOf(tree.GPUs[0])
-			if d := s.sources[0].Devices()[1]; d.ID != board+"/5" || d.Node != tree.GPUs[0].Instances[5].Render {
-				t.Errorf("%+v, want instance 5", d)
-			}
+			d := s.sources[0].Devices()[1]
+			testkit.ErrorIf(t, d.ID != board+"/5" || d.Node != tree.GPUs[0].Instances[5].Render, "%+v, want instance 5", d)
 			s.want(0, "amd_gpu_xcc_busy_ratio", "xcc=0", absent)
 			if !firmware { // the number of partitions in CPX mode is unknown
 				s.want(0, "amd_gpu_unread", "what=partitions", nan)
@@ -441,9 +438,7 @@ func TestHiddenPartitions(t *testing.T) {
 			s.wantOf(board+"/5", "amd_gpu_xcc_busy_ratio", "xcc=0", float64(tree.GPUs[0].State.Util)/100)
 			s.wantOf(board+"/5", "DCGM_FI_DEV_FB_TOTAL", "", 206141652992/8>>20)
 		})
-		if logs.Len() != 1 || logs.All()[0].ContextMap()["devices"] != int64(7) {
-			t.Errorf("logged %v, want one warning with 7 devices", logs.All())
-		}
+		testkit.ErrorIf(t, logs.Len() != 1 || logs.All()[0].ContextMap()["devices"] != int64(7), "logged %v, want one warning with 7 devices", logs.All())
 	}
 }
 
@@ -485,9 +480,7 @@ func TestPartitions(t *testing.T) {
 	board := uuidOf(s.tree.GPUs[1])
 	devices := s.sources[1].Devices()
 	at := slices.IndexFunc(devices, func(d collector.Device) bool { return d.ID == board+"/3" })
-	if at < 0 {
-		t.Fatalf("no instance 3 among %+v", devices)
-	}
+	testkit.FatalIf(t, at < 0, "no instance 3 among %+v", devices)
 	d := devices[at]
 	if d.Level != field.Instance || d.Parent != board || d.Instance.ID != "3" || d.Instance.Profile != "cpx" || d.UUID != board || d.Node != s.tree.GPUs[1].Instances[3].Render {
 		t.Errorf("instance 3 is %+v", d)
@@ -509,9 +502,7 @@ func TestPartitions(t *testing.T) {
 func TestBoardWithoutUniqueID(t *testing.T) {
 	s := simulate(t, rocmtest.Options{Model: rocmtest.APU, GPUs: 1})
 	d := s.sources[0].Devices()[0]
-	if d.ID != "GPU-0000:41:00.0" || d.UUID != d.ID || d.PCIBusID != "00000000:41:00.0" || d.Model == "" {
-		t.Errorf("device %+v", d)
-	}
+	testkit.ErrorIf(t, d.ID != "GPU-0000:41:00.0" || d.UUID != d.ID || d.PCIBusID != "00000000:41:00.0" || d.Model == "", "device %+v", d)
 }
 
 // TestSuspended checks that a suspended board is not read, because that would wake it.
@@ -539,15 +530,11 @@ func TestStalled(t *testing.T) {
 		s.tree.Step(t, time.Second)
 		s.sample()
 	}
-	if !src.time.firmware {
-		t.Fatal("the firmware's stamp keeps time, and is not used")
-	}
+	testkit.FatalIf(t, !src.time.firmware, "the firmware's stamp keeps time, and is not used")
 	src.time.at -= frozenForNow + 1 // as if the stamp had been frozen for so long
 	row := slices.Clone(s.rows[0])
 	err := src.Sample(row, slices.Repeat([]bool{true}, len(row)))
-	if !errors.Is(err, collector.ErrStalled) {
-		t.Errorf("Sample = %v, want ErrStalled", err)
-	}
+	testkit.ErrorIf(t, !errors.Is(err, collector.ErrStalled), "Sample = %v, want ErrStalled", err)
 	s.tree.Step(t, time.Second)
 	s.sample()
 }
@@ -558,9 +545,8 @@ func TestBus(t *testing.T) {
 	tree.GPUs[0].Set(t, "pcie_bw", "300 700 256\n")
 	device := uuidOf(tree.GPUs[0])
 	o := mustOpen(t, Options{Root: tree.Root, Source: SourceSysfs}, list(t, "DCGM_FI_PROF_PCIE_TX_BYTES, gauge, t", "DCGM_FI_DEV_GPU_UTIL, gauge, u"))
-	if _, ok := o.value(device, "DCGM_FI_PROF_PCIE_TX_BYTES", ""); ok {
-		t.Error("pcie_bw is read though no row names an interval")
-	}
+	_, ok := o.value(device, "DCGM_FI_PROF_PCIE_TX_BYTES", "")
+	testkit.ErrorIf(t, ok, "pcie_bw is read though no row names an interval")
 	synctest.Test(t, func(t *testing.T) {
 		o := mustOpen(t, Options{Root: tree.Root, Source: SourceSysfs}, list(t,
 			"DCGM_FI_PROF_PCIE_TX_BYTES, gauge, t, interval=5s", "DCGM_FI_DEV_PCIE_RX_THROUGHPUT, gauge, r, interval=10s"))
@@ -568,9 +554,8 @@ func TestBus(t *testing.T) {
 		o.sample()
 		check := func(name string, want float64) {
 			t.Helper()
-			if v, ok := o.value(device, name, ""); !ok || math.IsNaN(v) != math.IsNaN(want) || v != want && !math.IsNaN(want) {
-				t.Errorf("%s = %v, %v, want %v", name, v, ok, want)
-			}
+			v, ok := o.value(device, name, "")
+			testkit.ErrorIf(t, !ok || math.IsNaN(v) != math.IsNaN(want) || v != want && !math.IsNaN(want), "%s = %v, %v, want %v", name, v, ok, want)
 		}
 		check("DCGM_FI_PROF_PCIE_TX_BYTES", 300*256)
 		check("DCGM_FI_DEV_PCIE_RX_THROUGHPUT", 179) // 700 × 256 / 1000

@@ -1,5 +1,5 @@
 // Package accounts counts what each owner has used of each board: energy, time, memory, throttling, XIDs. An owner is a
-// container, a batch job, nobody (the board has no owner), or unattributed (who used the board is not known).
+// container, a batch job, no owner (kind nobody), or unattributed (the user is not known).
 //
 // A Ledger follows the rows of all boards and integrates each row over the owners that the board had meanwhile. The energy of a
 // board's counter goes to its owners without a rest: their sum is the difference of the counter, exactly. What several owners
@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	nobody       = report.Owner{Kind: report.KindNobody}
+	vacant       = report.Owner{Kind: report.KindNobody}
 	unattributed = report.Owner{Kind: report.KindUnattributed}
 )
 
@@ -26,11 +26,11 @@ func compare(o, p report.Owner) int {
 		cmp.Compare(o.Container, p.Container), cmp.Compare(o.Job, p.Job))
 }
 
-// Methods by which an owner's part of a board is found.
+// Methods to find an owner's part of a board.
 const (
 	methodWhole    = iota // the owner has the board alone
 	methodActivity        // by the activity of processes or MIG instances
-	methodSlices          // by the size of MIG instances, of which none was active
+	methodSlices          // by the size of MIG instances, if all were idle
 	methodEqual           // equal parts
 	methods
 )
@@ -50,7 +50,7 @@ var stateNames = [states]string{"busy", "idle", "unknown"}
 // Sources of energy.
 const (
 	fromCounter = iota // differences of the board's energy counter
-	fromPower          // power times time: the board has no counter, or it stands still
+	fromPower          // power times time: the board has no counter, or it has stopped
 	sources
 )
 
@@ -72,7 +72,7 @@ type account struct {
 	busy      report.Histogram                // activity of the part, weighted with its seconds
 	tensor    report.Histogram                // activity of the tensor pipe
 	ofu       report.Histogram                // times the clock's part of its peak
-	spent     [kinds]float64                  // seconds that the owner had the board, times its part of it, by what they were spent on
+	spent     [kinds]float64                  // seconds that the owner had the board, times its part of it, by activity
 	memory    float64                         // byte seconds
 	peak      float64                         // bytes
 	size      float64                         // bytes that it could use; 0: unknown, and so is peak
@@ -85,7 +85,7 @@ type account struct {
 	use usage // newest
 }
 
-// What time is spent on.
+// Activities.
 const (
 	spentComputing = iota
 	spentMemory
@@ -99,7 +99,7 @@ const (
 
 var kindNames = [kinds]string{report.Compute, report.Memory, report.Waiting, report.Throttled, report.Running, report.Idle, report.Unknown}
 
-// usage is what the processes of an owner do on a board.
+// usage adds up the processes of an owner on a board.
 type usage struct {
 	processes int     // -1: unknown
 	busy      float64 // share of the board, 0 to 1; NaN: unknown
@@ -108,7 +108,7 @@ type usage struct {
 
 var noUsage = usage{-1, unknown, unknown}
 
-// part is what a row says of an owner's part of a board, 0 to 1 of the part. NaN is unknown.
+// part holds the readings of a row about an owner's part of a board, from 0 to 1 of the part. NaN is unknown.
 type part struct {
 	size      float64 // of the board
 	activity  float64 // above 1 if an owner of several uses more than an equal part
@@ -154,7 +154,7 @@ func (a *account) add(seconds float64, at int64, p *part) {
 	}
 }
 
-// spend divides seconds by what they were spent on.
+// spend divides seconds by activity.
 func (a *account) spend(seconds float64, p *part) {
 	running := seconds * min(p.activity, 1)
 	a.spent[spentIdle] += seconds - running
@@ -212,7 +212,7 @@ func (a *account) unused() time.Duration {
 	return time.Duration(a.seen - max(a.used, a.came))
 }
 
-// unknown is the value of what no reading says.
+// unknown is the value of a missing reading.
 var unknown = math.NaN()
 
 const second = float64(time.Second)

@@ -132,8 +132,8 @@ func (n *node) tick() {
 	n.rows.Sync(n.now)
 }
 
-// settle counts everything.
-func (n *node) settle() {
+// finish counts everything.
+func (n *node) finish() {
 	n.ledger.mu.Lock()
 	defer n.ledger.mu.Unlock()
 	for _, b := range n.ledger.boards {
@@ -183,7 +183,7 @@ func truth(t *testing.T, owners, seconds int, within float64) {
 			n.use(0, "GPU-0", job(current))
 		}
 	}
-	n.settle()
+	n.finish()
 	for name, want := range truth {
 		if name == "" {
 			continue
@@ -254,7 +254,7 @@ func TestConservation(t *testing.T) {
 		for range 45 {
 			n.tick()
 		}
-		n.settle()
+		n.finish()
 		for _, id := range []string{"GPU-0", "GPU-1"} {
 			b, sum := n.ledger.boards[id], int64(0)
 			for k, a := range n.ledger.accounts {
@@ -284,18 +284,18 @@ func TestParts(t *testing.T) {
 			*n.cell("GPU-1", field.TotalEnergy) += 100_000
 			n.tick()
 		}
-		n.settle()
+		n.finish()
 	}
 	*n.cell("GPU-0/1", memoryUsed), *n.cell("GPU-1", memoryUsed), *n.cell("GPU-1", field.GPUUtilization) = 1000, 4000, 50
 	run(10, 0, 0)
-	for o, want := range map[report.Owner]float64{ofJob("three"): 300, ofJob("two"): 200, nobody: 200} {
+	for o, want := range map[report.Owner]float64{ofJob("three"): 300, ofJob("two"): 200, vacant: 200} {
 		a := n.of(o, "GPU-0")
 		if got := float64(a.energy[fromCounter][methodSlices][stateIdle]) / 1e6; !near(got, want, 1e-6) || a.busy.Sum() != 0 {
 			t.Errorf("%v: %v J by slices, busy %v, want %v J", o, got, a.busy.Sum(), want)
 		}
 	}
 	run(10, 0.5, 0.75)
-	for o, want := range map[report.Owner]float64{ofJob("three"): 350, ofJob("two"): 350, nobody: 0} {
+	for o, want := range map[report.Owner]float64{ofJob("three"): 350, ofJob("two"): 350, vacant: 0} {
 		if got := float64(n.of(o, "GPU-0").energy[fromCounter][methodActivity][stateBusy]) / 1e6; !near(got, want, 1e-6) {
 			t.Errorf("%v: %v J by activity, want %v", o, got, want)
 		}
@@ -328,7 +328,7 @@ func TestBias(t *testing.T) {
 		*n.cell("GPU-0", field.ClockEventReasons) = 4
 		n.tick()
 	}
-	n.settle()
+	n.finish()
 	a := n.of(ofJob("a"), "GPU-0")
 	if ofu, product := a.ofu.Sum()/a.ofu.Seconds(), a.tensor.Sum()/a.tensor.Seconds()*0.8; !near(ofu, 0.24, 0.02) || !near(product, 0.32, 0.02) {
 		t.Errorf("OFU %v, by means %v, want 0.24 and 0.32", ofu, product)
@@ -338,7 +338,7 @@ func TestBias(t *testing.T) {
 	}
 }
 
-// TestCounters: a counter that is lower for a moment continues, one that stands still is replaced by power, and XIDs count.
+// TestCounters: a counter that is lower for a moment continues, one that has stopped is replaced by power, and XIDs count.
 func TestCounters(t *testing.T) {
 	n := newNode(1, time.Second)
 	n.use(0, "GPU-0", job("a"))
@@ -354,13 +354,13 @@ func TestCounters(t *testing.T) {
 		*e += 100_000
 		n.tick()
 	}
-	n.settle()
+	n.finish()
 	a := n.of(ofJob("a"), "GPU-0")
 	testkit.Equal(t, "J by the counter", *e/1e3-1100, joules(a))
 	for range 120 {
 		n.tick()
 	}
-	n.settle()
+	n.finish()
 	if got := float64(a.energy[fromPower][methodWhole][stateIdle]) / 1e6; got < 5500 || got > 6100 {
 		t.Errorf("%v J by power in the minute after a minute without counting, want about 6,000", got)
 	}
@@ -384,7 +384,7 @@ func TestPage(t *testing.T) {
 		n.tick()
 		n.tick()
 	}
-	testkit.Equal(t, "owners on the page", 3, series(2*time.Second)) // without unattributed and nobody, who had no time
+	testkit.Equal(t, "owners on the page", 3, series(2*time.Second)) // without the two kinds that had no time
 	testkit.Equal(t, "owners after an hour, before the page was made twice", 3, series(time.Hour))
 	testkit.Equal(t, "owners after that", 3, series(time.Hour))
 	n.scrapes++
@@ -417,7 +417,7 @@ func TestLeft(t *testing.T) {
 	n.tick()
 	a := n.of(ofJob("a"), "GPU-0")
 	testkit.Equal(t, "left", [2]bool{true, false}, [2]bool{a.left > 0, boardOfReport(a, "").Left != nil})
-	n.settle()
+	n.finish()
 	testkit.Equal(t, "left when all is counted", true, boardOfReport(a, "").Left != nil)
 }
 
@@ -481,7 +481,7 @@ func TestRestart(t *testing.T) {
 		delete(shown, name)
 	}
 	testkit.Equal(t, "series that went", map[string]float64{}, shown)
-	n.settle()
+	n.finish()
 	stays, ends := n.of(ofJob("stays"), "GPU-0"), n.of(ofJob("ends"), "GPU-1")
 	if got := joules(stays); got < 97 || got > 99 || stays.left != 0 || stays.held() < 98 {
 		t.Errorf("the job that stays has %v J in %v s, left %d", got, stays.held(), stays.left)
@@ -489,7 +489,7 @@ func TestRestart(t *testing.T) {
 	if got := joules(ends); got < 16 || got > 19 || ends.left == 0 || ends.held() > 20 {
 		t.Errorf("the job that has ended has %v J in %v s, left %d", got, ends.held(), ends.left)
 	}
-	testkit.Between(t, "J of nobody and of who is not known", 78, 84, joules(n.of(nobody, "GPU-1"))+joules(n.of(unattributed, "GPU-1")))
+	testkit.Between(t, "J without owner", 78, 84, joules(n.of(vacant, "GPU-1"))+joules(n.of(unattributed, "GPU-1")))
 }
 
 // TestFile: a file that cannot be read is kept under another name, and one that cannot be written costs nothing else.

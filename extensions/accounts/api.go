@@ -81,7 +81,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func reports(l *Ledger, id string) (out []*report.Report) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.settle(time.Now())
+	l.count(time.Now())
 	of := map[string]*report.Report{}
 	for _, a := range l.accounts {
 		name := a.owner.ID()

@@ -20,14 +20,14 @@ type board struct {
 	lost   *account
 	resume []report.Owner // who had the board when the exporter was stopped, until it is known who has it now
 
-	queue       [256]sample // wait until it is known who had the board; a ring
+	queue       [256]sample // wait until the owners of their time are known; a ring
 	first, many int
 
 	shares []float64 // scratch, by holder
 	parts  []part
 }
 
-// sample is what a row says of a board. NaN is unknown.
+// sample holds the readings of a row about a board. NaN is unknown.
 type sample struct {
 	from, until          int64
 	energy, power, clock float64 // mJ; W; share of the peak
@@ -37,7 +37,7 @@ type sample struct {
 	parts                []reading
 }
 
-// reading is what a row says of a board or an instance.
+// reading holds the readings of a row about a board or an instance.
 type reading struct {
 	busy, tensor, pipes, traffic float64 // 0 to 1
 	memory, size                 float64 // bytes
@@ -82,7 +82,7 @@ func (b *board) countFirst() {
 	b.forget(min(b.until, b.counts.at))
 }
 
-// pass counts time of which no row says anything.
+// pass counts time without rows.
 func (b *board) pass(until int64) {
 	if until <= b.until {
 		return

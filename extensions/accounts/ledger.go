@@ -42,7 +42,7 @@ type Options struct {
 	Log       *zap.Logger
 }
 
-// Limits of what is kept.
+// Limits of the accounts.
 const (
 	maxEnded    = 1024             // accounts of owners that have left; the oldest go first
 	maxAccounts = 1 << 16          // in the file
@@ -52,7 +52,7 @@ const (
 	// A row is counted when it is so old that a change of owners at its time has been noticed: the job directory is read once a second.
 	lag          = 1500 * time.Millisecond
 	refreshEvery = 50 * time.Millisecond
-	silentAfter  = 10 * time.Second // without a row, time passes for which no reading says anything
+	silentAfter  = 10 * time.Second // without a row, time passes and its activity is unknown
 )
 
 // throttling are the clock event reasons that are counted: power_cap, hw_slowdown, sync_boost, sw_thermal, hw_thermal, hw_power_brake.
@@ -253,7 +253,7 @@ func (l *Ledger) holders(b *board, id string, parts []*collector.Device, there b
 	}
 	add := func(device, instance string, size float64, users []report.Owner) {
 		if len(users) == 0 {
-			users = []report.Owner{nobody}
+			users = []report.Owner{vacant}
 		}
 		for _, u := range users {
 			a := l.account(u, id)

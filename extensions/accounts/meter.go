@@ -9,19 +9,19 @@ type meter struct {
 	at      int64 // when it was read first with this value, ns
 	low     float64
 	lowAt   int64 // since when the counter is below last; 0: it is not
-	stuck   bool  // it stands still, so energy is counted from power
+	stuck   bool  // it has stopped, so energy is counted from power
 }
 
 const (
 	// resetAfter is how long a counter must be lower to have begun again: after a takeover the first values of the other
 	// library can be older than the last ones.
 	resetAfter = int64(10 * time.Second)
-	// stuckAfter is how long a counter must stand still, at some power, to be none.
+	// stuckAfter is how long a counter must not change, while the board uses power, to count as stopped.
 	stuckAfter = int64(time.Minute)
 )
 
-// advance reads the counter. It returns by how much it has grown since the time from, in µJ, and how much it has grown since it
-// began again, of which nobody knows when: both together are all that the counter has counted.
+// advance reads the counter. It returns its growth since the time from, in µJ, and its growth between a reset and the first value
+// after it, whose time is unknown. Together they are all the energy that the counter has counted.
 func (m *meter) advance(v, power float64, at int64) (grown int64, from int64, lost int64) {
 	m.at, m.lowAt = min(m.at, at), min(m.lowAt, at) // the clock may have been set back
 	switch {
@@ -40,7 +40,7 @@ func (m *meter) advance(v, power float64, at int64) (grown int64, from int64, lo
 		return 0, at, lost
 	}
 	grown, from = micro(v)-micro(m.last), m.at
-	if m.last, m.at = v, at; m.stuck { // what it counts now was counted from power
+	if m.last, m.at = v, at; m.stuck { // this energy was counted from power already
 		m.stuck, grown = false, 0
 	}
 	return grown, from, lost

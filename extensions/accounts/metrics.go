@@ -20,10 +20,10 @@ func desc(name, help string, more ...string) *prometheus.Desc {
 
 var (
 	descEnergy = desc("energy_joules_total",
-		"Energy that a board has used while the owner had it, by source (counter: differences of the board's counter; power: power times time), by how the owner's part was found (whole: it had the board alone; activity: of processes or MIG instances; slices: sizes of MIG instances, none of which was active; equal), and by what the part did (busy, idle, unknown). The sum over owners, nobody and unattributed is the board's.",
+		"Energy that a board has used while the owner had it, by source (counter: differences of the board's counter; power: power times time), by how the owner's part was found (whole: it had the board alone; activity: of processes or MIG instances; slices: sizes of MIG instances, if all were idle; equal), and by the state of the part (busy, idle, unknown). The sum over all owners, with the kinds nobody and unattributed, is the board's.",
 		"source", "method", "state")
 	descHeld      = desc("gpu_seconds_total", "Seconds that the owner has had the board, times its part of the board.")
-	descTime      = desc("time_seconds_total", "warpgauge_owner_gpu_seconds_total by what they were spent on: compute (the busiest pipe of the SMs), memory (the memory was active, and no pipe), waiting (a kernel ran, and neither was active), throttled (a kernel ran, and the clocks were held down), running (a kernel ran, and the list has no readings of pipes), idle (no kernel ran), unknown (no reading says).", "activity")
+	descTime      = desc("time_seconds_total", "warpgauge_owner_gpu_seconds_total by activity: compute (the busiest pipe of the SMs), memory (the memory was active, and no pipe), waiting (a kernel ran, and neither was active), throttled (a kernel ran, and the clocks were held down), running (a kernel ran, and the list has no readings of pipes), idle (no kernel ran), unknown (no reading says).", "activity")
 	descBusy      = desc("busy_seconds_total", "Seconds in which something of the owner ran, by the utilisation of each sample.")
 	descTensor    = desc("tensor_seconds_total", "Seconds of the owner times the activity of the tensor pipe. Only if DCGM_FI_PROF_PIPE_TENSOR_ACTIVE is read.")
 	descOFU       = desc("ofu_seconds_total", "Seconds of the owner times the activity of the tensor pipe and, in the same sample, the clock as a share of its peak. Only for models whose peak is known.")

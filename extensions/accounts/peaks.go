@@ -2,7 +2,7 @@ package accounts
 
 import "strings"
 
-// peaks holds the clocks, MHz, of which a board's stated tensor throughput is computed, by a part of the model's name: dense FP16 =
+// peaks holds the clock, MHz, behind a board's published tensor throughput, by a part of the model's name: dense FP16 =
 // SMs × FLOP per clock and SM × clock. H100 and H200: 132 × 4096 × 1,830 MHz = 989 TFLOP/s; A100: 108 × 2048 × 1,410 MHz = 312.
 var peaks = []struct {
 	model string

@@ -34,7 +34,7 @@ func (l *Ledger) Run(ctx context.Context) error {
 		for _, e := range told {
 			l.o.Events.Publish(e)
 		}
-		if now.Sub(last) >= publishEvery || len(told) > 0 || l.settled(last, now) {
+		if now.Sub(last) >= publishEvery || len(told) > 0 || l.changedSince(last, now) {
 			last = now
 			l.publish(now)
 		}
@@ -43,8 +43,9 @@ func (l *Ledger) Run(ctx context.Context) error {
 	return err
 }
 
-// settled reports whether owners have changed since last, so long ago that all before it is counted. Then the file should have them.
-func (l *Ledger) settled(last, now time.Time) bool {
+// changedSince reports whether owners have changed since last and all rows before that change are counted. Then the file should have
+// the new owners.
+func (l *Ledger) changedSince(last, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	at := l.changed.Add(lag + publishSoon)
@@ -55,7 +56,7 @@ func (l *Ledger) settled(last, now time.Time) bool {
 func (l *Ledger) publish(now time.Time) {
 	l.mu.Lock()
 	l.countScrapes()
-	l.settle(now)
+	l.count(now)
 	page, content := metrics(l), l.save()
 	l.mu.Unlock()
 	if l.o.Store != nil {
@@ -74,8 +75,8 @@ func (l *Ledger) publish(now time.Time) {
 	l.page.Store(&page)
 }
 
-// settle counts what is known. The lock must be held.
-func (l *Ledger) settle(now time.Time) {
+// count counts all rows whose owners are known. The lock must be held.
+func (l *Ledger) count(now time.Time) {
 	if l.view != nil {
 		l.refresh(now, false)
 	}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"warpgauge/internal/testkit"
 )
 
 // FuzzHealthLine: whatever an exporter answers, health checks get one short line.
@@ -20,8 +22,6 @@ func FuzzHealthLine(f *testing.F) {
 		var b bytes.Buffer
 		must(t, writeLine(&b, head, parts...))
 		line, ok := strings.CutSuffix(b.String(), "\n")
-		if !ok || len(line) > 80 || !utf8.ValidString(line) || strings.ContainsAny(line, "\n\x1b\r") {
-			t.Errorf("%q, %q × %d: %q", head, part, n, line)
-		}
+		testkit.ErrorIf(t, !ok || len(line) > 80 || !utf8.ValidString(line) || strings.ContainsAny(line, "\n\x1b\r"), "%q, %q × %d: %q", head, part, n, line)
 	})
 }

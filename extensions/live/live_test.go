@@ -61,9 +61,8 @@ func answerOf[T any](t *testing.T, h http.Handler, path string) *T {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, api.Prefix+path, nil))
 	out := new(T)
-	if err := json.Unmarshal(w.Body.Bytes(), out); err != nil || w.Code != http.StatusOK {
-		t.Fatalf("%s answers %d, %v: %s", path, w.Code, err, w.Body)
-	}
+	err := json.Unmarshal(w.Body.Bytes(), out)
+	testkit.FatalIf(t, err != nil || w.Code != http.StatusOK, "%s answers %d, %v: %s", path, w.Code, err, w.Body)
 	return out
 }
 
@@ -109,9 +108,7 @@ func TestTheAPIShowsAnXID(t *testing.T) {
 		}
 		testkit.Equal(t, "the XID is among the counted ones", true, counted)
 		list := answerOf[apiv1.List](t, answers, "list")
-		if list.Source != "test.csv" || len(list.Hash) != 64 || len(list.Fields) != 3 {
-			t.Errorf("the list is %+v", list)
-		}
+		testkit.ErrorIf(t, list.Source != "test.csv" || len(list.Hash) != 64 || len(list.Fields) != 3, "the list is %+v", list)
 	})
 }
 
@@ -126,9 +123,7 @@ func TestWebPage(t *testing.T) {
 		testkit.Equal(t, "--web-page="+page+": processes can be read", processes, p.Engine.Processes() != nil)
 		w = httptest.NewRecorder()
 		s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
-		if w.Code != http.StatusOK || bytes.Contains(w.Body.Bytes(), []byte("api/v1")) != api {
-			t.Errorf("--web-page=%s: / answers %d:\n%s", page, w.Code, w.Body)
-		}
+		testkit.ErrorIf(t, w.Code != http.StatusOK || bytes.Contains(w.Body.Bytes(), []byte("api/v1")) != api, "--web-page=%s: / answers %d:\n%s", page, w.Code, w.Body)
 	}
 	f("full", true, true)
 	f("anonymous", true, false)

@@ -103,9 +103,7 @@ func TestNamesOfARecording(t *testing.T) {
 	} {
 		testkit.Equal(t, fmt.Sprintf("times that %q is in\n%s", want, got), 1, strings.Count(got, want))
 	}
-	if strings.Count(got, "warpgauge_recording_reading{") != 9 || !strings.HasSuffix(got, "\n# EOF\n") {
-		t.Errorf("recording:\n%s", got)
-	}
+	testkit.ErrorIf(t, strings.Count(got, "warpgauge_recording_reading{") != 9 || !strings.HasSuffix(got, "\n# EOF\n"), "recording:\n%s", got)
 }
 
 // TestPrometheusReadsARecording: promtool creates blocks from a recording decompressed with zstd -d.
@@ -115,9 +113,8 @@ func TestPrometheusReadsARecording(t *testing.T) {
 	all := text(t, written(t, h, exposition.Options{Hostname: "node", Owners: twoPods{}}, samples))
 	path, blocks := filepath.Join(t.TempDir(), "recording.om"), t.TempDir()
 	must(t, os.WriteFile(path, []byte(all), 0o600))
-	if out, err := exec.Command(promtool, "tsdb", "create-blocks-from", "openmetrics", path, blocks).CombinedOutput(); err != nil {
-		t.Fatalf("promtool: %v\n%s\n%s", err, out, all)
-	}
+	out, err := exec.Command(promtool, "tsdb", "create-blocks-from", "openmetrics", path, blocks).CombinedOutput()
+	testkit.FatalIf(t, err != nil, "promtool: %v\n%s\n%s", err, out, all)
 	must(t, os.Mkdir(filepath.Join(blocks, "wal"), 0o700)) // promtool also reads the WAL
 	dump := testkit.Get(exec.Command(promtool, "tsdb", "dump", blocks).Output())(t)
 	want := 0

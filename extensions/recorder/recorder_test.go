@@ -189,23 +189,18 @@ func TestARecordingIsTheHistoryAroundWhatHappened(t *testing.T) {
 		if len(got.Events) != 1 || got.Events[0].Code != 79 || len(got.Devices) != 2 || len(got.Fields) != 1 || len(got.Verdicts) != 2 {
 			t.Errorf("events %+v, %d devices, %d lists, verdicts %v", got.Events, len(got.Devices), len(got.Fields), got.Verdicts)
 		}
-		if d := got.Devices[0]; d.State != "lost" || d.Reason != "gone" || len(d.Users) != 1 || d.Users[0].Job != "job of GPU-0" {
-			t.Errorf("device %+v", d)
-		}
+		d := got.Devices[0]
+		testkit.ErrorIf(t, d.State != "lost" || d.Reason != "gone" || len(d.Users) != 1 || d.Users[0].Job != "job of GPU-0", "device %+v", d)
 		testkit.Equal(t, "field list", string(field.Format(n.src.Fields)), string(field.Format(got.Fields[0])))
 		all := n.history.Series("", 0)
-		if len(got.Series) != len(all) {
-			t.Fatalf("%d series, want %d", len(got.Series), len(all))
-		}
+		testkit.FatalIf(t, len(got.Series) != len(all), "%d series, want %d", len(got.Series), len(all))
 		for i, samples := range got.Samples {
 			k := 0
 			for at, v := range n.history.Samples(all[i], from.UnixMilli(), until.UnixMilli()) {
 				if math.IsNaN(v) {
 					continue
 				}
-				if k >= len(samples) || samples[k].Time != at || samples[k].Value != v {
-					t.Fatalf("series %d: sample %d is not %v at %d", i, k, v, at)
-				}
+				testkit.FatalIf(t, k >= len(samples) || samples[k].Time != at || samples[k].Value != v, "series %d: sample %d is not %v at %d", i, k, v, at)
 				k++
 			}
 			if all := i != 0; len(samples) != k || all && k != 90 || !all && (k < 12 || k > 13) { // in one series, 1 in 7 samples is not blank
@@ -235,9 +230,8 @@ func TestOperatorsAndTheEnd(t *testing.T) {
 		testkit.Equal(t, "there is an error after the end", true, n.Record(ctx) != nil)
 		locked := newNode(t, "/proc") // not even root can make a file there
 		defer testkit.Start(t, locked.Run)()
-		if err := locked.Record(t.Context()); err == nil || errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "--recorder-directory") {
-			t.Errorf("a directory that cannot be written: %v", err)
-		}
+		err := locked.Record(t.Context())
+		testkit.ErrorIf(t, err == nil || errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "--recorder-directory"), "a directory that cannot be written: %v", err)
 	})
 }
 
@@ -295,13 +289,11 @@ func TestNamesAreChecked(t *testing.T) {
 		"", ".", "..", "../" + good, "x/" + good, good + "\n", good, "." + good, strings.Replace(good, "xid", "../xid", 1),
 		"recording-19990101-000000.001-xid.om.zst", "recording-19990101-000000.002-xid.om.zst",
 	} {
-		if f, err := n.Open(name); err == nil {
-			t.Errorf("%q is opened: %v", name, f)
-		}
+		f, err := n.Open(name)
+		testkit.ErrorIf(t, err == nil, "%q is opened: %v", name, f)
 	}
-	if _, err := n.Open(good); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a recording that is not there: %v", err)
-	}
+	_, err := n.Open(good)
+	testkit.ErrorIf(t, !errors.Is(err, fs.ErrNotExist), "a recording that is not there: %v", err)
 }
 
 // failing is a writer that fails after left bytes, like a full disk.
@@ -381,9 +373,7 @@ func TestAFullDisk(t *testing.T) {
 	size := len(encoded(t))
 	for left := 0; left < size; left += 1 + size/50 {
 		err := write(&failing{left}, h, listsOf(t, h), exposition.Options{}, samplesOf(h, samples))
-		if !errors.Is(err, syscall.ENOSPC) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("no room after %d of %d bytes: %v", left, size, err)
-		}
+		testkit.ErrorIf(t, !errors.Is(err, syscall.ENOSPC) || strings.Contains(err.Error(), "\n"), "no room after %d of %d bytes: %v", left, size, err)
 	}
 }
 

@@ -53,9 +53,8 @@ func TestReplay(t *testing.T) {
 	f := func(at time.Duration, state string, want ...float64) {
 		t.Helper()
 		p := NewReplay(r, r.From.Add(at))
-		if all := p.Status(); len(all) != 1 || len(all[0].Devices) != 1 || all[0].Devices[0].State.String() != state {
-			t.Errorf("at %v: %+v", at, all)
-		}
+		all := p.Status()
+		testkit.ErrorIf(t, len(all) != 1 || len(all[0].Devices) != 1 || all[0].Devices[0].State.String() != state, "at %v: %+v", at, all)
 		var row ring.Row
 		testkit.Equal(t, fmt.Sprintf("at %v: a row", at), want != nil, p.Board.Load().Sources[0].Ring.Latest(&row))
 		testkit.Equal(t, fmt.Sprintf("at %v", at), want, row.Cells, cmp.Comparer(func(a, b float64) bool { return a == b || a != a && b != b }))
@@ -79,9 +78,8 @@ func TestReplaysHistoryEqualsTheRecording(t *testing.T) {
 		}
 		testkit.Equal(t, fmt.Sprintf("series %d", i), r.Samples[i], got)
 	}
-	if got := p.Series("GPU-a", 155); len(got) != 2 || len(p.Series("GPU-b", 0)) != 0 {
-		t.Errorf("series of power: %v", got)
-	}
+	got := p.Series("GPU-a", 155)
+	testkit.ErrorIf(t, len(got) != 2 || len(p.Series("GPU-b", 0)) != 0, "series of power: %v", got)
 	n := 0
 	for range p.Samples(r.Series[1], r.From.UnixMilli()+1000, r.From.UnixMilli()+3000) {
 		n++
@@ -93,10 +91,8 @@ func TestReplaysHistoryEqualsTheRecording(t *testing.T) {
 func TestReplayOfAReload(t *testing.T) {
 	const before, after = "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_POWER_USAGE"
 	r := &Recording{Fields: []field.List{collectortest.Gauges(t, before), collectortest.Gauges(t, before, after)}}
-	if got := r.Status().InService.Fields.Fields; len(got) != 2 || got[1].Name != after {
-		t.Errorf("fields %v", got)
-	}
-	if p := NewReplay(&Recording{}, time.Now()); len(p.Status())+len(p.Board.Load().Sources) != 0 { // an operator can record a node without devices
-		t.Errorf("replay without devices: %v", p.Status())
-	}
+	got := r.Status().InService.Fields.Fields
+	testkit.ErrorIf(t, len(got) != 2 || got[1].Name != after, "fields %v", got)
+	p := NewReplay(&Recording{}, time.Now())
+	testkit.ErrorIf(t, len(p.Status())+len(p.Board.Load().Sources) != 0, "replay without devices: %v", p.Status()) // an operator can record a node without devices
 }

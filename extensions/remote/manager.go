@@ -28,7 +28,6 @@ type Manager struct {
 	o      Options
 	origin string // the server's; lists from other origins are not used
 	guard  Guard
-	served bool // a list of the server's has served since the start
 	log    *zap.Logger
 	dir    file.Private // of the saved lists
 
@@ -320,7 +319,6 @@ func (m *Manager) apply(ctx context.Context, t *lists.Turn, l *List) error {
 	m.back, m.retry = nil, time.Time{}
 	m.trial = &trial{time.Now(), newCosts(m.o.Engine.Costs()), back, was}
 	m.inService.Store(l)
-	m.served = true
 	if m.kept.Passing = l; l.Until.IsZero() {
 		m.kept = kept{Lasting: l}
 	}
@@ -395,16 +393,16 @@ func some(names []string) string {
 	return cmp.Or(strings.Join(names, " "), "nothing")
 }
 
-// returns reports whether a list is the server's first one since the start, or the one before the list in service.
+// returns reports whether a list is the server's one before the list in service.
 func (m *Manager) returns(l *List) bool {
 	now := m.inService.Load()
-	return now == nil && !m.served || now != nil && now.Former == l.Hash
+	return now != nil && now.Former == l.Hash
 }
 
 // loses returns why a list takes away too many fields of the list in service, or of a larger one within the hour before, or "".
 func (m *Manager) loses(next *List) string {
 	now := m.o.Desk.Status().InService.Fields
-	if first := m.inService.Load() == nil && !m.served; !first && (len(now.Fields) >= len(m.large.Fields) || time.Since(m.largeAt) > lossesIn) {
+	if len(now.Fields) >= len(m.large.Fields) || time.Since(m.largeAt) > lossesIn {
 		m.large, m.largeAt = now, time.Now()
 	}
 	if m.returns(next) {

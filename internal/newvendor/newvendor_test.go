@@ -75,9 +75,8 @@ func goTool(t *testing.T, args ...string) {
 	cmd := exec.CommandContext(t.Context(), programtest.Find(t, "go"), args...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	cmd.Dir = "../.."
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
+	out, err := cmd.CombinedOutput()
+	testkit.FatalIf(t, err != nil, "go %s: %v\n%s", strings.Join(args, " "), err, out)
 }
 
 // TestToys checks that a vendor added by a folder, two rows and its descriptors is served like any other: on the
@@ -172,9 +171,8 @@ func TestToyConformance(t *testing.T) {
 	for name, args := range map[string][]string{"toy": nil, "field": {"-test.run=Vendor|Name|Catalogue|All"}} {
 		cmd := exec.CommandContext(t.Context(), filepath.Join(dir, name+".test"), args...)
 		cmd.Dir = "../../pkg/field"
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("tests of %s: %v\n%s", name, err, out)
-		}
+		out, err := cmd.CombinedOutput()
+		testkit.ErrorIf(t, err != nil, "tests of %s: %v\n%s", name, err, out)
 	}
 }
 

@@ -57,3 +57,11 @@ func ErrorIf(tb testing.TB, wrong bool, format string, args ...any) {
 		tb.Errorf(format, args...)
 	}
 }
+
+// FatalIf ends the test as tb.Fatalf does if wrong is true. It evaluates the arguments in either case.
+func FatalIf(tb testing.TB, wrong bool, format string, args ...any) {
+	tb.Helper()
+	if wrong {
+		tb.Fatalf(format, args...)
+	}
+}

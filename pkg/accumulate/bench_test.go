@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/field"
 )
 
@@ -32,9 +33,7 @@ func BenchmarkObserve(b *testing.B) {
 			h.observe(values[i&1023], 1)
 			i++
 		}
-		if h.Count != uint64(i) {
-			b.Fatalf("count %d after %d observations", h.Count, i)
-		}
+		testkit.FatalIf(b, h.Count != uint64(i), "count %d after %d observations", h.Count, i)
 	})
 	for name, native := range map[string]bool{"client_golang_classic": false, "client_golang_native": true} {
 		b.Run(name, func(b *testing.B) {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/rows"
@@ -124,18 +125,14 @@ func value(s *Store, device, name string, labels ...string) float64 {
 func power(t *testing.T, s *Store, device string) *Histogram {
 	t.Helper()
 	e := find(s, device, descPower.Name)
-	if e == nil {
-		t.Fatalf("device %q has no histogram", device)
-	}
+	testkit.FatalIf(t, e == nil, "device %q has no histogram", device)
 	return e.Histogram
 }
 
 // checkHistogram fails unless h is consistent and has the given number of seconds and sum for each value.
 func checkHistogram(t *testing.T, h *Histogram, seconds uint64, sum float64) {
 	t.Helper()
-	if h.Count != 1000*seconds || h.Sum != 1000*sum {
-		t.Errorf("histogram: got count %d and sum %v, want %d and %v", h.Count, h.Sum, 1000*seconds, 1000*sum)
-	}
+	testkit.ErrorIf(t, h.Count != 1000*seconds || h.Sum != 1000*sum, "histogram: got count %d and sum %v, want %d and %v", h.Count, h.Sum, 1000*seconds, 1000*sum)
 	checkSums(t, h)
 }
 

@@ -143,13 +143,11 @@ func TestNativeShapeIsBounded(t *testing.T) {
 			t.Fatalf("shape for maximum %v and unit %v: %+v", top, unit, s)
 		}
 		above := math.Nextafter(s.zeroThreshold, inf)
-		if i := nativeIndex(above); i != s.first {
-			t.Fatalf("shape for maximum %v and unit %v: first bucket is %d, but %v is in %d", top, unit, s.first, above, i)
-		}
+		i := nativeIndex(above)
+		testkit.FatalIf(t, i != s.first, "shape for maximum %v and unit %v: first bucket is %d, but %v is in %d", top, unit, s.first, above, i)
 		if top > above && !math.IsInf(top, 1) && unit > 0 {
-			if i := nativeIndex(top); int(i-s.first) >= s.buckets {
-				t.Fatalf("shape for maximum %v and unit %v: %+v has no bucket %d for the maximum", top, unit, s, i)
-			}
+			i := nativeIndex(top)
+			testkit.FatalIf(t, int(i-s.first) >= s.buckets, "shape for maximum %v and unit %v: %+v has no bucket %d for the maximum", top, unit, s, i)
 		}
 	}
 }

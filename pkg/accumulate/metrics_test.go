@@ -4,6 +4,8 @@ import (
 	"sync"
 	"testing"
 
+	"warpgauge/internal/testkit"
+
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -16,9 +18,8 @@ func TestMetricsBesideSync(t *testing.T) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for range 200 {
-			if _, err := reg.Gather(); err != nil {
-				t.Error(err)
-			}
+			_, err := reg.Gather()
+			testkit.ErrorIf(t, err != nil, "%v", err)
 			_ = s.reader.Overruns()
 		}
 	})

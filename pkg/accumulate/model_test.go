@@ -146,9 +146,8 @@ func TestModel(t *testing.T) {
 		w.second(now)
 		sync(now)
 
-		if diff := cmp.Diff(plainOfPeer(t, w.want), inSeconds(plainOf(power(t, s, "GPU-a")))); diff != "" {
-			t.Fatalf("seed %d: what happened (-) and what was counted (+) differ:\n%s", seed, diff)
-		}
+		diff := cmp.Diff(plainOfPeer(t, w.want), inSeconds(plainOf(power(t, s, "GPU-a"))))
+		testkit.FatalIf(t, diff != "", "seed %d: what happened (-) and what was counted (+) differ:\n%s", seed, diff)
 		w.check(t, seed, s)
 	}
 }
@@ -193,14 +192,10 @@ func checkGrown(t *testing.T, before, after *Histogram) {
 		t.Fatalf("histogram fell from count %d, sum %v to %d, %v", before.Count, before.Sum, after.Count, after.Sum)
 	}
 	for i := range before.Counts {
-		if after.Counts[i] < before.Counts[i] {
-			t.Fatalf("classic bucket %d fell", i)
-		}
+		testkit.FatalIf(t, after.Counts[i] < before.Counts[i], "classic bucket %d fell", i)
 	}
 	for i := range before.Positive {
-		if after.Positive[i] < before.Positive[i] {
-			t.Fatalf("native bucket %d fell", i)
-		}
+		testkit.FatalIf(t, after.Positive[i] < before.Positive[i], "native bucket %d fell", i)
 	}
 }
 

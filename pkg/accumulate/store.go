@@ -72,10 +72,7 @@ func New(o Options) *Store {
 		xidWindow:   cmp.Or(o.XIDWindow, defaultWindow),
 		clockWindow: cmp.Or(o.ClockEventWindow, defaultWindow),
 		states:      make(map[string]map[key]*held),
-		gaps: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "warpgauge_event_gaps_total",
-			Help: "Times in which XIDs of the device may have been missed, because nothing listened. Absent until the first.",
-		}, []string{"collector", "device", "gpu"}),
+		gaps:        prometheus.NewCounterVec(prometheus.CounterOpts{Name: "warpgauge_event_gaps_total", Help: "Times in which XIDs of the device may have been missed, because nothing listened. Absent until the first."}, []string{"collector", "device", "gpu"}),
 	}
 	s.reader.Follow(s)
 	return s

@@ -29,9 +29,8 @@ func TestPercentsOnBounds(t *testing.T) {
 		s, sync := newStore()
 		tick(b, 0, 1, math.Round(bound*100))
 		sync(viewOf(b), at(1))
-		if h := power(t, s, "GPU-a"); h.Counts[i] != 1000 {
-			t.Errorf("%v %%: buckets %v, want it in the one up to %v", math.Round(bound*100), h.Counts, bound)
-		}
+		h := power(t, s, "GPU-a")
+		testkit.ErrorIf(t, h.Counts[i] != 1000, "%v %%: buckets %v, want it in the one up to %v", math.Round(bound*100), h.Counts, bound)
 	}
 }
 
@@ -123,14 +122,11 @@ func TestStatesAreBounded(t *testing.T) {
 	for i := range 8 {
 		s.bindings++
 		clear(f.claims)
-		if state(0, "first") != first {
-			t.Fatalf("the state in use was forgotten in View %d", i)
-		}
+		testkit.FatalIf(t, state(0, "first") != first, "the state in use was forgotten in View %d", i)
 		for j := range 2 * maxStates {
 			for device := range 2 {
-				if got := state(device, fmt.Sprint(i, " ", j)); got != nil != (j+1-device < maxStates) {
-					t.Fatalf("state %d of device %d in a View is %v", j+1-device, device, got)
-				}
+				got := state(device, fmt.Sprint(i, " ", j))
+				testkit.FatalIf(t, got != nil != (j+1-device < maxStates), "state %d of device %d in a View is %v", j+1-device, device, got)
 			}
 		}
 		s.dropUnused()

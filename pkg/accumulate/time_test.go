@@ -47,18 +47,15 @@ func TestBufferedSamplesReplaceTheReading(t *testing.T) {
 	row(1, 60, 3001, 70) // implausible values are not counted
 	h := power(t, s, "GPU-a")
 	testkit.Equal(t, "classic buckets", []uint64{0, 80, 0, 20, 0}, h.Counts)
-	if want := 20.0 * (60 + 60 + 300 + 60 + 70); h.Count != 100 || h.Sum != want {
-		t.Errorf("got %d ms and a sum of %v, want 100 and %v", h.Count, h.Sum, want)
-	}
+	want := 20.0 * (60 + 60 + 300 + 60 + 70)
+	testkit.ErrorIf(t, h.Count != 100 || h.Sum != want, "got %d ms and a sum of %v, want 100 and %v", h.Count, h.Sum, want)
 	row(2) // the driver has no new sample
 	checkSums(t, h)
 	testkit.Equal(t, "ms after a row without samples", uint64(100), h.Count)
 	for second := 3; second < 8; second++ { // still none: after five seconds the polled reading counts
 		row(second)
 	}
-	if h.Count != 1100 || h.Sum-20*(60+60+300+60+70) != 390_000 {
-		t.Errorf("after six seconds without samples: %d ms and a sum of %v", h.Count, h.Sum)
-	}
+	testkit.ErrorIf(t, h.Count != 1100 || h.Sum-20*(60+60+300+60+70) != 390_000, "after six seconds without samples: %d ms and a sum of %v", h.Count, h.Sum)
 	row(8, 60)
 	testkit.Equal(t, "ms when there are samples again", uint64(1160), h.Count)
 }

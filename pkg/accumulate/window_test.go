@@ -3,6 +3,8 @@ package accumulate
 import (
 	"math/rand/v2"
 	"testing"
+
+	"warpgauge/internal/testkit"
 )
 
 // TestWindowModel compares with a list of all events: each counts for the window, and is gone one slot later.
@@ -30,9 +32,8 @@ func TestWindowModel(t *testing.T) {
 					possible++
 				}
 			}
-			if got := w.count(now, width); got < certain || got > possible {
-				t.Fatalf("seed %d: count is %d, want %d to %d", seed, got, certain, possible)
-			}
+			got := w.count(now, width)
+			testkit.FatalIf(t, got < certain || got > possible, "seed %d: count is %d, want %d to %d", seed, got, certain, possible)
 		}
 	}
 }

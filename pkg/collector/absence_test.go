@@ -15,9 +15,7 @@ func TestBlanks(t *testing.T) {
 	first, second := a.Blank(ReasonPermission, "root"), a.Blank(ReasonBlank, "none")
 	f := func(what string, v float64, want Blank) {
 		t.Helper()
-		if !math.IsNaN(v) {
-			t.Errorf("%s is %v, want NaN", what, v)
-		}
+		testkit.ErrorIf(t, !math.IsNaN(v), "%s is %v, want NaN", what, v)
 		// Readers also get it copied through a ring.
 		for _, v := range []float64{v, math.Float64frombits(math.Float64bits(v))} {
 			testkit.Equal(t, what, want, BlankOf(v))
@@ -41,9 +39,7 @@ func TestAbsences(t *testing.T) {
 	gpu, link := Device{ID: "a", Level: field.GPU}, Device{ID: "a/link0", Level: field.Link}
 	reading := func(id field.ID) field.Reading {
 		d, ok := field.ByID(id)
-		if !ok {
-			t.Fatal(id)
-		}
+		testkit.FatalIf(t, !ok, "%v", id)
 		return field.Reading{Desc: d}
 	}
 	var a Absences

@@ -27,9 +27,7 @@ func put(t *testing.T, b *Buffer, samples ...stamped) []float64 {
 	for i, v := range block {
 		if math.IsNaN(v) {
 			for j, rest := range block[i:] {
-				if !math.IsNaN(rest) {
-					t.Errorf("cell %d has %v behind a blank", i+j, rest)
-				}
+				testkit.ErrorIf(t, !math.IsNaN(rest), "cell %d has %v behind a blank", i+j, rest)
 			}
 			break
 		}
@@ -65,9 +63,7 @@ func TestBufferThatIsTooLong(t *testing.T) {
 		b.Add(int64(1000+(i+1)*20_000), float64(i%50))
 	}
 	cells := put(t, b)
-	if len(cells) > b.Width() || len(cells) < b.Width()/2-1 {
-		t.Errorf("%d cells for %d samples", len(cells), n)
-	}
+	testkit.ErrorIf(t, len(cells) > b.Width() || len(cells) < b.Width()/2-1, "%d cells for %d samples", len(cells), n)
 	var ms, sum, want float64
 	for i := 0; i < len(cells); i += 2 {
 		ms += cells[i+1]
@@ -76,9 +72,7 @@ func TestBufferThatIsTooLong(t *testing.T) {
 	for i := range n {
 		want += 20 * float64(i%50)
 	}
-	if ms != 20*n || math.Abs(sum-want) > 1e-6 {
-		t.Errorf("%v ms and a sum of %v, want %v and %v", ms, sum, 20*n, want)
-	}
+	testkit.ErrorIf(t, ms != 20*n || math.Abs(sum-want) > 1e-6, "%v ms and a sum of %v, want %v and %v", ms, sum, 20*n, want)
 }
 
 func TestBufferAllocatesNothing(t *testing.T) {

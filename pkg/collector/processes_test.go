@@ -22,9 +22,8 @@ func TestWhatIsPutIsGot(t *testing.T) {
 		PutProcesses(block, count, list)
 		before := Process{PID: 7}
 		got, gotCount := GetProcesses([]Process{before}, block)
-		if diff := cmp.Diff(append([]Process{before}, want...), got, cmpopts.EquateNaNs()); diff != "" || gotCount != count {
-			t.Errorf("count %d, want %d; processes (-want +got):\n%s", gotCount, count, diff)
-		}
+		diff := cmp.Diff(append([]Process{before}, want...), got, cmpopts.EquateNaNs())
+		testkit.ErrorIf(t, diff != "" || gotCount != count, "count %d, want %d; processes (-want +got):\n%s", gotCount, count, diff)
 	}
 	one := []Process{{PID: 1, Memory: 0, Busy: 0}}
 	f(0, nil, nil)
@@ -60,9 +59,8 @@ func TestWhatCannotBeIsLeftOut(t *testing.T) {
 		block[0] = 1
 		copy(block[1:], []float64{pid, memory, busy, flags})
 		got, count := GetProcesses(nil, block)
-		if diff := cmp.Diff(want, got, cmpopts.EquateNaNs(), cmpopts.EquateEmpty()); diff != "" || count != 1 {
-			t.Errorf("pid %v: count %d, (-want +got):\n%s", pid, count, diff)
-		}
+		diff := cmp.Diff(want, got, cmpopts.EquateNaNs(), cmpopts.EquateEmpty())
+		testkit.ErrorIf(t, diff != "" || count != 1, "pid %v: count %d, (-want +got):\n%s", pid, count, diff)
 	}
 	for _, pid := range []float64{0, -1, 0.5, 4194305, math.Inf(1), math.Inf(-1), nan} {
 		f(pid, 1, 1, 1)
@@ -78,15 +76,13 @@ func TestBlocks(t *testing.T) {
 	columns = AppendProcessColumns(columns, 0)
 	got := testkit.Get(ProcessBlocks(3, columns))(t)
 	testkit.Equal(t, "starts of blocks", []int{ProcessWidth, -1, 0}, got)
-	if _, err := ProcessBlocks(1, nil); err != nil {
-		t.Errorf("a source without columns: %v", err)
-	}
+	_, err := ProcessBlocks(1, nil)
+	testkit.ErrorIf(t, err != nil, "a source without columns: %v", err)
 	bad := func(what string, devices int, change func(c []Column) []Column) {
 		t.Helper()
 		c := AppendProcessColumns(AppendProcessColumns(nil, 0), 1)
-		if _, err := ProcessBlocks(devices, change(c)); err == nil {
-			t.Errorf("%s: no error", what)
-		}
+		_, err := ProcessBlocks(devices, change(c))
+		testkit.ErrorIf(t, err == nil, "%s: no error", what)
 	}
 	bad("a column is missing", 2, func(c []Column) []Column { return c[1:] })
 	bad("a column of the catalogue", 2, func(c []Column) []Column { c[5].Field = field.XIDEvent; return c })
@@ -126,19 +122,14 @@ func FuzzGet(f *testing.F) {
 			data = data[8:]
 		}
 		list, count := GetProcesses(nil, block)
-		if count < -1 || count > maxPID {
-			t.Errorf("count %d", count)
-		}
+		testkit.ErrorIf(t, count < -1 || count > maxPID, "count %d", count)
 		for _, p := range list {
-			if p.PID < 1 || p.PID > maxPID || p.Memory < 0 || p.Memory > maxMemory || p.Busy < 0 || p.Busy > 100 || p.Flags&^allFlags != 0 {
-				t.Errorf("got %+v", p)
-			}
+			testkit.ErrorIf(t, p.PID < 1 || p.PID > maxPID || p.Memory < 0 || p.Memory > maxMemory || p.Busy < 0 || p.Busy > 100 || p.Flags&^allFlags != 0, "got %+v", p)
 		}
 		again := make([]float64, ProcessWidth)
 		PutProcesses(again, len(list), list)
 		back, backCount := GetProcesses(nil, again)
-		if diff := cmp.Diff(list, back, cmpopts.EquateNaNs()); diff != "" || backCount != len(list) {
-			t.Errorf("after Put and Get (-want +got):\n%s", diff)
-		}
+		diff := cmp.Diff(list, back, cmpopts.EquateNaNs())
+		testkit.ErrorIf(t, diff != "" || backCount != len(list), "after Put and Get (-want +got):\n%s", diff)
 	})
 }

@@ -95,9 +95,7 @@ func TestContractFlags(t *testing.T) {
 				t.Helper()
 				testkit.Equal(t, what+": "+c.name, want, got)
 			}
-			if !slices.ContainsFunc(NewSet(environment{}.Lookup).flags, func(f *Flag) bool { return f.Name == c.name }) {
-				t.Fatal("no such flag")
-			}
+			testkit.FatalIf(t, !slices.ContainsFunc(NewSet(environment{}.Lookup).flags, func(f *Flag) bool { return f.Name == c.name }), "no such flag")
 			set := environment{c.env: c.other}
 			want("default", got(nil), c.def)
 			want("empty variable", got(environment{c.env: ""}), c.def)
@@ -130,31 +128,21 @@ func TestTableIsConsistent(t *testing.T) {
 			theirs++
 		}
 		for _, key := range append(f.Names(), f.Env) {
-			if key == "" || seen[key] {
-				t.Errorf("--%s: name or variable %q is empty or taken", f.Name, key)
-			}
+			testkit.ErrorIf(t, key == "" || seen[key], "--%s: name or variable %q is empty or taken", f.Name, key)
 			seen[key] = true
 		}
-		if f.Origin == Own && !strings.HasPrefix(f.Env, "WARPGAUGE_") {
-			t.Errorf("--%s: variable %s lacks the prefix WARPGAUGE_", f.Name, f.Env)
-		}
-		if !slices.Contains(s.Groups(), f.Group) || !strings.HasSuffix(f.Usage, ".") {
-			t.Errorf("--%s: group %q unknown or usage without full stop", f.Name, f.Group)
-		}
+		testkit.ErrorIf(t, f.Origin == Own && !strings.HasPrefix(f.Env, "WARPGAUGE_"), "--%s: variable %s lacks the prefix WARPGAUGE_", f.Name, f.Env)
+		testkit.ErrorIf(t, !slices.Contains(s.Groups(), f.Group) || !strings.HasSuffix(f.Usage, "."), "--%s: group %q unknown or usage without full stop", f.Name, f.Group)
 		testkit.Equal(t, fmt.Sprintf("--%s: a switch has no Metavar, everything else has one", f.Name), (f.Metavar == "" || strings.HasPrefix(f.Metavar, "auto|")), f.IsBoolFlag())
-		if text := f.Text(); !strings.HasPrefix(text, f.Usage) || !strings.HasSuffix(text, "$"+f.Env) {
-			t.Errorf("--%s: help %q", f.Name, text)
-		}
-		if f.Get() != f.Default() || f.String() != f.Spelling()+"\t"+f.Usage {
-			t.Errorf("--%s is %v, as text %q", f.Name, f.Get(), f)
-		}
+		text := f.Text()
+		testkit.ErrorIf(t, !strings.HasPrefix(text, f.Usage) || !strings.HasSuffix(text, "$"+f.Env), "--%s: help %q", f.Name, text)
+		testkit.ErrorIf(t, f.Get() != f.Default() || f.String() != f.Spelling()+"\t"+f.Usage, "--%s is %v, as text %q", f.Name, f.Get(), f)
 		if f.initial == "" {
 			continue
 		}
 		f.reset()
-		if err := f.Value.Set(f.initial); err != nil || f.Value.String() != f.initial {
-			t.Errorf("--%s: the default %q does not parse back: %v", f.Name, f.initial, err)
-		}
+		err := f.Value.Set(f.initial)
+		testkit.ErrorIf(t, err != nil || f.Value.String() != f.initial, "--%s: the default %q does not parse back: %v", f.Name, f.initial, err)
 	}
 	testkit.Equal(t, "flags of dcgm-exporter", len(contract), theirs)
 }
@@ -295,18 +283,14 @@ func TestNotices(t *testing.T) {
 		for _, n := range s.Notices() {
 			head := "--" + n.Flag + " has no effect"
 			why, ok := strings.CutPrefix(n.Text, head)
-			if !ok {
-				t.Errorf("notice %q does not say which flag and why", n.Text)
-			}
+			testkit.ErrorIf(t, !ok, "notice %q does not say which flag and why", n.Text)
 			got = append(got, n.Flag+" from "+n.Source.String()+why)
 		}
 		ok := len(got) == len(c.want)
 		for i := range got {
 			ok = ok && strings.HasPrefix(got[i], c.want[i])
 		}
-		if !ok {
-			t.Errorf("%v with %v: notices are %q, want %q", c.args, c.env, got, c.want)
-		}
+		testkit.ErrorIf(t, !ok, "%v with %v: notices are %q, want %q", c.args, c.env, got, c.want)
 	}
 }
 
@@ -339,9 +323,8 @@ func TestOwnMetrics(t *testing.T) {
 		if err == nil {
 			_, err = s.Config()
 		}
-		if got := s.config.OwnMetrics(); err != nil || got != c.want {
-			t.Errorf("%v %v: %q, %v; want %q", c.env, c.args, got, err, c.want)
-		}
+		got := s.config.OwnMetrics()
+		testkit.ErrorIf(t, err != nil || got != c.want, "%v %v: %q, %v; want %q", c.env, c.args, got, err, c.want)
 		not := ""
 		for _, n := range s.Notices() {
 			not += n.Flag
@@ -376,14 +359,12 @@ func TestHostname(t *testing.T) {
 		{env: environment{"DCGM_REMOTE_HOSTENGINE_INFO": "nvidia-dcgm:5555"}, want: "nvidia-dcgm"},
 	} {
 		s := testkit.Get(parse(t, c.env, c.args...))(t)
-		if got, err := s.config.Hostname(c.env.Lookup, system); got != c.want || err != nil {
-			t.Errorf("hostname of %v with %v = %q, %v, want %q", c.args, c.env, got, err, c.want)
-		}
+		got, err := s.config.Hostname(c.env.Lookup, system)
+		testkit.ErrorIf(t, got != c.want || err != nil, "hostname of %v with %v = %q, %v, want %q", c.args, c.env, got, err, c.want)
 	}
 	nameless := func() (string, error) { return "", errors.New("no name") }
-	if _, err := Default().Hostname(environment{}.Lookup, nameless); err == nil || !strings.Contains(err.Error(), "--no-hostname") {
-		t.Errorf("a machine without a name gives %v, want an error that says what to do", err)
-	}
+	_, err := Default().Hostname(environment{}.Lookup, nameless)
+	testkit.ErrorIf(t, err == nil || !strings.Contains(err.Error(), "--no-hostname"), "a machine without a name gives %v, want an error that says what to do", err)
 }
 
 func TestCounters(t *testing.T) {
@@ -402,9 +383,7 @@ func TestCounters(t *testing.T) {
 	want := func(name, content string) func(string, string, error) {
 		return func(gotName, got string, err error) {
 			t.Helper()
-			if gotName != name || got != content || err != nil {
-				t.Errorf("counters are %q with %q, %v, want %q with %q", gotName, got, err, name, content)
-			}
+			testkit.ErrorIf(t, gotName != name || got != content || err != nil, "counters are %q with %q, %v, want %q with %q", gotName, got, err, name, content)
 		}
 	}
 	want("built-in default-counters.csv", "built in")(read(parse(t, nil)))

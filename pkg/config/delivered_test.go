@@ -30,9 +30,7 @@ func TestParseDelivered(t *testing.T) {
 	c.YAML.ApplyInterval(list)
 	testkit.Equal(t, "intervals, with none of a slow field", []time.Duration{10 * time.Second, 500 * time.Millisecond, 0}, intervals(list))
 	c, _, err = ParseDelivered([]byte("anything"), "x", false)
-	if err != nil || string(c.CSV) != "anything" || c.YAML != nil {
-		t.Errorf("a CSV: %+v, %v", c, err)
-	}
+	testkit.ErrorIf(t, err != nil || string(c.CSV) != "anything" || c.YAML != nil, "a CSV: %+v, %v", c, err)
 	for text, lines := range map[string][]int{
 		"version: 2\nmetrics:\n  file: /etc/shadow\n":                                                                      {3},
 		deliveredYAML + "server:\n  maxConcurrentScrapes: 1000\n":                                                          {10},
@@ -47,14 +45,11 @@ func TestParseDelivered(t *testing.T) {
 		for _, p := range bad {
 			got = append(got, p.Line)
 		}
-		if err != nil || len(got) != len(lines) || got[0] != lines[0] {
-			t.Errorf("%q: lines %v, %v; want %v", text, got, err, lines)
-		}
+		testkit.ErrorIf(t, err != nil || len(got) != len(lines) || got[0] != lines[0], "%q: lines %v, %v; want %v", text, got, err, lines)
 	}
 	for _, text := range []string{"", "version: 3\n", "version: 2\naddress: :9400\n", "version: 2\nmetrics: {fields: [}", deliveredYAML + "---\nversion: 2\n"} {
-		if _, _, err := ParseDelivered([]byte(text), "x", true); err == nil {
-			t.Errorf("%q is accepted", text)
-		}
+		_, _, err := ParseDelivered([]byte(text), "x", true)
+		testkit.ErrorIf(t, err == nil, "%q is accepted", text)
 	}
 }
 
@@ -68,13 +63,10 @@ func FuzzParseDelivered(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if c.YAML.file != "" && len(bad) == 0 {
-			t.Errorf("%q: the file %q is not refused", text, c.YAML.file)
-		}
+		testkit.ErrorIf(t, c.YAML.file != "" && len(bad) == 0, "%q: the file %q is not refused", text, c.YAML.file)
 		for name, value := range c.YAML.flags {
-			if f := NewSet(environment{}.Lookup).find(name); f.Value.Set(value) != nil && name != "max-concurrent-scrapes" {
-				t.Errorf("%s does not take %q", name, value)
-			}
+			f := NewSet(environment{}.Lookup).find(name)
+			testkit.ErrorIf(t, f.Value.Set(value) != nil && name != "max-concurrent-scrapes", "%s does not take %q", name, value)
 		}
 		list, problems, err := field.Parse(strings.NewReader(string(c.CSV)), field.ParseOptions{})
 		if err == nil && c.YAML.Apply(list) == nil {

@@ -44,16 +44,13 @@ func TestDialect(t *testing.T) {
 	s.AddDialect(otherNames{file, &used}, "other: the names of another exporter.")
 	c := testkit.Get(s.Config())(t)
 	counters := c.Counters("", nil)
-	if _, err := counters.Read(t.Context(), []byte("x")); err == nil {
-		t.Error("a file that is not there is not an error of the dialect's")
-	}
+	_, err := counters.Read(t.Context(), []byte("x"))
+	testkit.ErrorIf(t, err == nil, "a file that is not there is not an error of the dialect's")
 	var before *Content
 	for _, text := range []string{"one", "two"} {
 		must(t, os.WriteFile(file, []byte(text), 0o600))
 		in, err := counters.Read(t.Context(), []byte("x"))
-		if err != nil || !slices.Contains(counters.Paths(), file) {
-			t.Fatalf("%v, %q is not watched: %q", err, file, counters.Paths())
-		}
+		testkit.FatalIf(t, err != nil || !slices.Contains(counters.Paths(), file), "%v, %q is not watched: %q", err, file, counters.Paths())
 		if before != nil && (in.Equal(before) || in.Hash() == before.Hash()) {
 			t.Errorf("another file of a dialect, and the same content: %s", in.Hash())
 		}
@@ -71,7 +68,6 @@ func TestDialect(t *testing.T) {
 			t.Errorf("the dialect uses %q, want %q", used, text)
 		}
 	}
-	if in, err := c.Counters(file, nil).Read(t.Context(), nil); err != nil || len(in.dialects) > 0 || !bytes.Equal(in.CSV, []byte("two")) {
-		t.Errorf("a list that was named has the dialect's file: %+v, %v", in, err)
-	}
+	in, err := c.Counters(file, nil).Read(t.Context(), nil)
+	testkit.ErrorIf(t, err != nil || len(in.dialects) > 0 || !bytes.Equal(in.CSV, []byte("two")), "a list that was named has the dialect's file: %+v, %v", in, err)
 }

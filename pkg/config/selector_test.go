@@ -69,9 +69,8 @@ func TestParseSelectorErrors(t *testing.T) {
 		"g:0-9999999": "neither",
 		"g++i":        "none of",
 	} {
-		if s, err := ParseSelector(in); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("ParseSelector(%q) = %v, %v, want an error with %q", in, s, err, want)
-		}
+		s, err := ParseSelector(in)
+		testkit.ErrorIf(t, err == nil || !strings.Contains(err.Error(), want), "ParseSelector(%q) = %v, %v, want an error with %q", in, s, err, want)
 	}
 }
 
@@ -82,19 +81,13 @@ func FuzzParseSelector(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in string) {
 		s, err := ParseSelector(in)
 		if err != nil {
-			if s.Flexible() || s.MatchWhole(0) || s.MatchPart(0) {
-				t.Errorf("ParseSelector(%q) gives an error and a selector that matches", in)
-			}
+			testkit.ErrorIf(t, s.Flexible() || s.MatchWhole(0) || s.MatchPart(0), "ParseSelector(%q) gives an error and a selector that matches", in)
 			return
 		}
 		again, err := ParseSelector(s.String())
-		if err != nil || again.String() != s.String() {
-			t.Errorf("ParseSelector(%q) prints as %q, which parses as %q, %v", in, s, again, err)
-		}
+		testkit.ErrorIf(t, err != nil || again.String() != s.String(), "ParseSelector(%q) prints as %q, which parses as %q, %v", in, s, again, err)
 		for _, i := range []int{0, 1, 2, 100, math.MaxUint16} {
-			if s.MatchWhole(i) != again.MatchWhole(i) || s.MatchPart(i) != again.MatchPart(i) {
-				t.Errorf("ParseSelector(%q) and its text %q differ at %d", in, s, i)
-			}
+			testkit.ErrorIf(t, s.MatchWhole(i) != again.MatchWhole(i) || s.MatchPart(i) != again.MatchPart(i), "ParseSelector(%q) and its text %q differ at %d", in, s, i)
 		}
 	})
 }

@@ -51,9 +51,7 @@ const threeFields = "DCGM_FI_DEV_GPU_TEMP, gauge, t\nDCGM_FI_DEV_POWER_USAGE, ga
 func parseList(t *testing.T, csv string) field.List {
 	t.Helper()
 	list, problems, err := field.Parse(strings.NewReader(csv), field.ParseOptions{})
-	if err != nil || len(problems) > 0 {
-		t.Fatalf("%v %v", err, problems)
-	}
+	testkit.FatalIf(t, err != nil || len(problems) > 0, "%v %v", err, problems)
 	return list
 }
 
@@ -74,9 +72,7 @@ func TestYAML(t *testing.T) {
 	testkit.Equal(t, "flags of version 1", map[string]string{"collect-interval": "30000"}, one.flags)
 
 	two := testkit.Get(parseYAML([]byte(yaml2), "two.yaml"))(t)
-	if two.file != "/etc/dcgm-exporter/default-counters.csv" || len(two.ignored) != 2 {
-		t.Errorf("file %q, without effect: %q", two.file, two.ignored)
-	}
+	testkit.ErrorIf(t, two.file != "/etc/dcgm-exporter/default-counters.csv" || len(two.ignored) != 2, "file %q, without effect: %q", two.file, two.ignored)
 	want := map[string]string{"collect-interval": "30000", "max-concurrent-scrapes": "16", "enable-exporter-metrics": "false"}
 	testkit.Equal(t, "flags of version 2", want, two.flags)
 	list = parseList(t, threeFields)
@@ -188,13 +184,11 @@ func TestYAMLPrecedence(t *testing.T) {
 	slices.Sort(args)
 	testkit.Equal(t, "arguments for another process", []string{"--collect-interval=100", "--enable-exporter-metrics=false", "--max-concurrent-scrapes=7"}, args)
 
-	if _, err := config(nil, "--config-file="+path+"x"); err == nil || !strings.Contains(err.Error(), path+"x") {
-		t.Errorf("a file that is not there: %v", err)
-	}
+	_, err := config(nil, "--config-file="+path+"x")
+	testkit.ErrorIf(t, err == nil || !strings.Contains(err.Error(), path+"x"), "a file that is not there: %v", err)
 	write(t, path, "version: 2\nserver: {maxConcurrentScrapes: -1}\n")
-	if _, err := config(nil, "--config-file="+path); err == nil || !strings.Contains(err.Error(), "--max-concurrent-scrapes") {
-		t.Errorf("a value that no flag may have: %v", err)
-	}
+	_, err = config(nil, "--config-file="+path)
+	testkit.ErrorIf(t, err == nil || !strings.Contains(err.Error(), "--max-concurrent-scrapes"), "a value that no flag may have: %v", err)
 }
 
 // The list comes from the first given source: a flag or a variable, the configuration file, the defaults.
@@ -234,16 +228,13 @@ func TestYAMLNamesTheList(t *testing.T) {
 	testkit.Equal(t, "files read", []string{csv, path}, c.Paths())
 	write(t, path, "version: 2\n# another\n")
 	second := testkit.Get(c.Read(t.Context(), nil))(t)
-	if first.Equal(second) || !second.Equal(second) {
-		t.Error("another configuration file is not another content")
-	}
+	testkit.ErrorIf(t, first.Equal(second) || !second.Equal(second), "another configuration file is not another content")
 	write(t, path, "version: 4\n")
 	if _, err := c.Read(t.Context(), nil); err == nil {
 		t.Error("a bad configuration file is no error at a reload")
 	}
-	if text, ok := c.Seen(path); !ok || string(text) != "version: 4\n" {
-		t.Errorf("seen %q, %v; want what was read, good or bad", text, ok)
-	}
+	text, ok := c.Seen(path)
+	testkit.ErrorIf(t, !ok || string(text) != "version: 4\n", "seen %q, %v; want what was read, good or bad", text, ok)
 }
 
 // A list that another option beats causes a notice.
@@ -264,9 +255,7 @@ func TestListNotUsed(t *testing.T) {
 		must(t, err)
 		testkit.Get(s.Config())(t)
 		got := s.Notices()
-		if want == "" && len(got) > 0 || want != "" && (len(got) != 1 || !strings.Contains(got[0].Text, want)) {
-			t.Errorf("%q: notices %q, want one of %q", args, got, want)
-		}
+		testkit.ErrorIf(t, want == "" && len(got) > 0 || want != "" && (len(got) != 1 || !strings.Contains(got[0].Text, want)), "%q: notices %q, want one of %q", args, got, want)
 	}
 }
 
@@ -291,7 +280,6 @@ func TestYAMLNames(t *testing.T) {
 	f(field.NamesAsWritten, file, environment{"WARPGAUGE_FIELD_NAMES": "new"}, "--field-names=as-written")
 	f("new,other", "version: 2\nmetrics: {fieldNames: 'new,other'}\n", nil)
 	f("old,other", file, nil, "--field-names=old,other")
-	if _, err := parse(t, nil, "--field-names=4.9"); err == nil || !strings.Contains(err.Error(), "as-written, old, new, both") {
-		t.Errorf("another mode: error %v", err)
-	}
+	_, err := parse(t, nil, "--field-names=4.9")
+	testkit.ErrorIf(t, err == nil || !strings.Contains(err.Error(), "as-written, old, new, both"), "another mode: error %v", err)
 }

@@ -27,9 +27,7 @@ func texts(s *Subscription) (out []string) {
 
 func check(t *testing.T, what string, got, want []string) {
 	t.Helper()
-	if !slices.Equal(got, want) {
-		t.Errorf("%s: got %q, want %q", what, got, want)
-	}
+	testkit.ErrorIf(t, !slices.Equal(got, want), "%s: got %q, want %q", what, got, want)
 }
 
 func TestBus(t *testing.T) {
@@ -114,7 +112,6 @@ func TestPublishAllocatesNothing(t *testing.T) {
 	var b Bus
 	b.Subscribe(1)
 	now := time.Now()
-	if n := testing.AllocsPerRun(100, func() { b.Publish(Event{Kind: XID, Time: now}) }); n != 0 {
-		t.Errorf("%v allocations per event, want 0", n)
-	}
+	n := testing.AllocsPerRun(100, func() { b.Publish(Event{Kind: XID, Time: now}) })
+	testkit.ErrorIf(t, n != 0, "%v allocations per event, want 0", n)
 }

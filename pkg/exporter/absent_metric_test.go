@@ -57,9 +57,7 @@ warpgauge_field_absent{device="GPU-a",field="DCGM_FI_DEV_GPU_UTIL",reason="impla
 # TYPE warpgauge_field_absent_left_out gauge
 warpgauge_field_absent_left_out 0
 `))
-	if err != nil {
-		t.Error(err)
-	}
+	testkit.ErrorIf(t, err != nil, "%v", err)
 }
 
 // The number of series is bounded for any number of devices and fields.

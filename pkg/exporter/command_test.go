@@ -43,7 +43,6 @@ func TestRelaxed(t *testing.T) {
 	}
 	slices.Sort(a.Unknown)
 	testkit.Equal(t, "unknown", []string{"--xy", "--xy", "--xy=z"}, a.Unknown)
-	if code, out := run(t, "--xy", "version"); code != 1 || !strings.Contains(out, "unknown flag --xy") {
-		t.Errorf("without the extension: exit code %d, %q", code, out)
-	}
+	code, out := run(t, "--xy", "version")
+	testkit.ErrorIf(t, code != 1 || !strings.Contains(out, "unknown flag --xy"), "without the extension: exit code %d, %q", code, out)
 }

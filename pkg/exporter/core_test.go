@@ -33,9 +33,7 @@ func TestCoreAlone(t *testing.T) {
 	text, err := os.ReadFile("../../ARCHITECTURE.md")
 	must(t, err)
 	said := figures.FindStringSubmatch(strings.ReplaceAll(string(text), "\n", " "))
-	if said == nil {
-		t.Fatalf("ARCHITECTURE.md has no text like %v", figures)
-	}
+	testkit.FatalIf(t, said == nil, "ARCHITECTURE.md has no text like %v", figures)
 	measured := func(what string, figure int, got float64) {
 		want, err := strconv.ParseFloat(said[figure], 64)
 		if t.Logf("%s: %.4g, in ARCHITECTURE.md %v", what, got, want); err != nil || got > 1.2*want {
@@ -88,14 +86,11 @@ func TestCoreAlone(t *testing.T) {
 	})
 	// Ticks are a second apart. A slow machine has fewer of them.
 	calls, ticks := sum(page, samples), time.Since(begun).Seconds()+1
-	if strings.Count(page, "\n"+samples) != 8 || calls > 8*ticks {
-		t.Errorf("%v library calls for 8 GPUs within %v s", calls, ticks)
-	}
+	testkit.ErrorIf(t, strings.Count(page, "\n"+samples) != 8 || calls > 8*ticks, "%v library calls for 8 GPUs within %v s", calls, ticks)
 	wantContract(t, page)
 	for path, want := range map[string]int{"/readyz": 200, "/health": 200, "/livez": 200, "/api/v1/devices": 404, "/gpumetrics": 404} {
-		if code, _ := get(t, url+path); code != want {
-			t.Errorf("%s: %d, want %d", path, code, want)
-		}
+		code, _ := get(t, url+path)
+		testkit.ErrorIf(t, code != want, "%s: %d, want %d", path, code, want)
 	}
 	measured("goroutines", 4, sum(page, "go_goroutines "))
 	measured("MB resident", 5, sum(page, "process_resident_memory_bytes ")/1e6)

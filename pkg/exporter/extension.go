@@ -88,6 +88,7 @@ type Core struct {
 	Lists    *lists.Desk   // the list in service, and proposed lists
 	Page     Page
 	NotReady func() []string // reasons for /readyz to answer 503; empty: ready
+	Kept     *server.Store   // the server's files, if an extension with a directory sets it before the server is made
 
 	Registry *prometheus.Registry // own metrics; extensions register in Start
 	Log      *zap.Logger

@@ -165,10 +165,7 @@ func (b *Backlog) Flush() {
 
 // Metric counts the lines that were dropped.
 func (b *Backlog) Metric() prometheus.Collector {
-	return prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: "warpgauge_log_lines_dropped_total",
-		Help: "Lines of the log that were dropped because standard error was read too slowly or is closed.",
-	}, func() float64 {
+	return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "warpgauge_log_lines_dropped_total", Help: "Lines of the log that were dropped because standard error was read too slowly or is closed."}, func() float64 {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		return float64(b.dropped)

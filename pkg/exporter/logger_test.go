@@ -40,27 +40,23 @@ func TestBacklogNeverWaits(t *testing.T) {
 				text := testkit.Get(in.ReadString('\n'))(t)
 				return strings.TrimSuffix(text, "\n")
 			}
-			if got := line(); !strings.Contains(got, "first") {
-				t.Errorf("read %q, want the first line", got)
-			}
+			got := line()
+			testkit.ErrorIf(t, !strings.Contains(got, "first"), "read %q, want the first line", got)
 			for i := range backlogBytes / each {
-				if got := line(); got != fmt.Sprintf("%0*d", each-1, i) {
-					t.Fatalf("read %q, want line %d: the oldest are kept", got, i)
-				}
+				got := line()
+				testkit.FatalIf(t, got != fmt.Sprintf("%0*d", each-1, i), "read %q, want line %d: the oldest are kept", got, i)
 			}
 			dropped := 2*backlogBytes/each - backlogBytes/each
 			says := fmt.Sprintf(`"lines": %d}`, dropped) // text
 			if format == config.LogJSON {
 				says = fmt.Sprintf(`"lines":%d}`, dropped)
 			}
-			if got := line(); !strings.HasSuffix(got, says) || !strings.Contains(got, "dropped log lines") {
-				t.Errorf("read %q, want that %d lines are dropped", got, dropped)
-			}
+			got = line()
+			testkit.ErrorIf(t, !strings.HasSuffix(got, says) || !strings.Contains(got, "dropped log lines"), "read %q, want that %d lines are dropped", got, dropped)
 			testkit.Equal(t, "lines that are counted", dropped, int(testutil.ToFloat64(b.Metric())))
 			log.Info("later")
-			if got := line(); !strings.Contains(got, "later") || strings.Contains(got, "dropped log lines") {
-				t.Errorf("read %q, want the line that came later", got)
-			}
+			got = line()
+			testkit.ErrorIf(t, !strings.Contains(got, "later") || strings.Contains(got, "dropped log lines"), "read %q, want the line that came later", got)
 			b.Flush()
 		})
 	}
@@ -136,9 +132,8 @@ func TestClosedStandardError(t *testing.T) {
 		to.broken = false
 		fmt.Fprint(b, "seen\n")
 		b.Flush()
-		if got := to.String(); !strings.HasPrefix(got, "seen\n") || !strings.Contains(got, `"lines": 3}`) {
-			t.Errorf("written %q, want the line and that 3 are missing", got)
-		}
+		got := to.String()
+		testkit.ErrorIf(t, !strings.HasPrefix(got, "seen\n") || !strings.Contains(got, `"lines": 3}`), "written %q, want the line and that 3 are missing", got)
 	})
 }
 
@@ -156,8 +151,6 @@ func TestLogger(t *testing.T) {
 		to := NewBacklog(&b)
 		NewLogger(&config.Config{Log: c.log}, to).Named("sampler").Info("hello", zap.String("device", "GPU-1"))
 		to.Flush()
-		if !regexp.MustCompile(c.want).MatchString(b.String()) {
-			t.Errorf("%+v logs %q, want %s", c.log, b.String(), c.want)
-		}
+		testkit.ErrorIf(t, !regexp.MustCompile(c.want).MatchString(b.String()), "%+v logs %q, want %s", c.log, b.String(), c.want)
 	}
 }

@@ -40,9 +40,8 @@ func ownersOf(t *testing.T, args ...string) (o *Owners, asked []string) {
 func TestClientsOfAConfiguration(t *testing.T) {
 	f := func(args []string, want ...string) {
 		t.Helper()
-		if _, got := ownersOf(t, args...); !slices.Equal(got, want) {
-			t.Errorf("%q asks %q, want %q", args, got, want)
-		}
+		_, got := ownersOf(t, args...)
+		testkit.ErrorIf(t, !slices.Equal(got, want), "%q asks %q, want %q", args, got, want)
 	}
 	f(nil)
 	f([]string{"--kubernetes-virtual-gpus", "--kubernetes-enable-dra", "--kubernetes-enable-pod-uid", "--process-values"})
@@ -81,9 +80,8 @@ func TestAMappingThatEndsIsNotTheEnd(t *testing.T) {
 func TestOwnPod(t *testing.T) {
 	f := func(want kube.PodName, env map[string]string) {
 		t.Helper()
-		if got := ownPod(func(name string) (string, bool) { v, ok := env[name]; return v, ok }); got != want {
-			t.Errorf("with %v this pod is %v, want %v", env, got, want)
-		}
+		got := ownPod(func(name string) (string, bool) { v, ok := env[name]; return v, ok })
+		testkit.ErrorIf(t, got != want, "with %v this pod is %v, want %v", env, got, want)
 	}
 	host := testkit.Get(os.Hostname())(t)
 	f(kube.PodName{Namespace: "gpu", Name: "x"}, map[string]string{"POD_NAME": "x", "POD_NAMESPACE": "gpu", "KUBERNETES_SERVICE_HOST": "10.0.0.1"})
@@ -115,7 +113,5 @@ func TestWaitHasAnEnd(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	o.wait(ctx)
-	if ctx.Err() == nil || o.complete() {
-		t.Error("it counts as complete although the kubelet is silent")
-	}
+	testkit.ErrorIf(t, ctx.Err() == nil || o.complete(), "it counts as complete although the kubelet is silent")
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"warpgauge/internal/testkit"
 )
 
 // TestPing covers the command of helm test: it waits until a device is up, and reports the last error on a timeout.
@@ -40,14 +42,12 @@ func TestPing(t *testing.T) {
 			}))
 			defer s.Close()
 			timeout := map[int]string{0: "30s", 1: "1s"}[c.code]
-			if code, out := run(t, "ping", "--url="+s.URL, "--timeout="+timeout); code != c.code || !strings.Contains(out, c.want) {
-				t.Errorf("exit code %d, %q; want %d, %q", code, out, c.code, c.want)
-			}
+			code, out := run(t, "ping", "--url="+s.URL, "--timeout="+timeout)
+			testkit.ErrorIf(t, code != c.code || !strings.Contains(out, c.want), "exit code %d, %q; want %d, %q", code, out, c.code, c.want)
 		})
 	}
 	for url, want := range map[string]string{"http://127.0.0.1:1": "nothing answers (no pod or process there", "localhost:9400": "write http://HOST:PORT"} {
-		if code, out := run(t, "ping", "--url="+url, "--timeout=1s"); code != 1 || !strings.Contains(out, want) {
-			t.Errorf("%s: exit code %d, %q; want %q", url, code, out, want)
-		}
+		code, out := run(t, "ping", "--url="+url, "--timeout=1s")
+		testkit.ErrorIf(t, code != 1 || !strings.Contains(out, want), "%s: exit code %d, %q; want %q", url, code, out, want)
 	}
 }

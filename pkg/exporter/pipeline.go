@@ -57,7 +57,7 @@ func (a *Program) NewPipeline(cfg *config.Config, list field.List, log *zap.Logg
 	engine := a.NewEngine(cfg, all, list, registry, log)
 	p := &Pipeline{program: a, list: list, core: Core{
 		Config: cfg, Lookup: a.Lookup, Hostname: hostname, Version: a.Build.Version,
-		Board: engine.Board(), Engine: engine, Events: new(events.Bus), Past: new(rows.Past), Verdicts: new(events.Board),
+		Board: engine.Board(), Engine: engine, Events: new(events.Bus), Past: new(rows.Past), Verdicts: new(events.Board), Kept: new(server.Store),
 		Registry: registry, Log: log,
 	}}
 	p.core.Page = p

@@ -74,9 +74,8 @@ func TestProcessesBesideACollector(t *testing.T) {
 			}
 			if devices > 0 && len(on) > 0 {
 				for _, d := range e.Status()[0].Devices {
-					if _, known := on[d.Device.ID]; d.Device.Level == field.GPU && !known {
-						t.Errorf("%s: device %q is not among those with processes", what, d.Device.ID)
-					}
+					_, known := on[d.Device.ID]
+					testkit.ErrorIf(t, d.Device.Level == field.GPU && !known, "%s: device %q is not among those with processes", what, d.Device.ID)
 				}
 			}
 		}
@@ -89,9 +88,8 @@ func TestProcessesBesideACollector(t *testing.T) {
 		}
 		other := parse(t, "DCGM_FI_DEV_POWER_USAGE, gauge, p\n")
 		must(t, e.Reload(t.Context(), other))
-		if devices, processes := opens("fake"), opens("fake-processes"); devices != 2 || processes != 1 {
-			t.Errorf("after another list the devices were opened %v times and the processes %v times, want 2 and 1", devices, processes)
-		}
+		devices, processes := opens("fake"), opens("fake-processes")
+		testkit.ErrorIf(t, devices != 2 || processes != 1, "after another list the devices were opened %v times and the processes %v times, want 2 and 1", devices, processes)
 		must(t, <-e.Standby("fake", true))
 		there("while another serves the GPUs", 8, 2)
 		must(t, <-e.Standby("fake", false))
@@ -132,8 +130,6 @@ func TestProcessesOnlyWhereWanted(t *testing.T) {
 	a, cfg := newProgram(t, fake.Options{})
 	for name, known := range map[string]bool{"fake": true, "fake-processes": true, "nvml": false} {
 		factory, err := a.childFactory(cfg, name, time.Now(), zap.NewNop())
-		if (err == nil) != known || known && factory().Name() != name {
-			t.Errorf("%s: error %v", name, err)
-		}
+		testkit.ErrorIf(t, (err == nil) != known || known && factory().Name() != name, "%s: error %v", name, err)
 	}
 }

@@ -30,25 +30,21 @@ func TestSignals(t *testing.T) {
 			return ended
 		}
 		s.end <- syscall.SIGTERM
-		if err := s.guard(t.Context(), zap.NewNop(), slow); err != nil {
-			t.Errorf("after one signal: %v, want nil", err)
-		}
+		err := s.guard(t.Context(), zap.NewNop(), slow)
+		testkit.ErrorIf(t, err != nil, "after one signal: %v, want nil", err)
 		s.end <- syscall.SIGTERM
 		ended = errors.New("broken")
-		if err := s.guard(t.Context(), zap.NewNop(), slow); !errors.Is(err, ended) {
-			t.Errorf("after one signal: %v, want what the exporter ended with", err)
-		}
+		err = s.guard(t.Context(), zap.NewNop(), slow)
+		testkit.ErrorIf(t, !errors.Is(err, ended), "after one signal: %v, want what the exporter ended with", err)
 		s.end <- syscall.SIGINT
 		s.end <- syscall.SIGINT
-		if err := s.guard(t.Context(), zap.NewNop(), slow); !errors.Is(err, ended) {
-			t.Errorf("after one signal, sent twice: %v, want what the exporter ended with", err)
-		}
+		err = s.guard(t.Context(), zap.NewNop(), slow)
+		testkit.ErrorIf(t, !errors.Is(err, ended), "after one signal, sent twice: %v, want what the exporter ended with", err)
 		s.end <- syscall.SIGINT
 		time.AfterFunc(time.Second, func() { s.end <- syscall.SIGINT })
 		start := time.Now()
-		if err := s.guard(t.Context(), zap.NewNop(), slow); !errors.Is(err, errForced) || time.Since(start) != time.Second {
-			t.Errorf("after two signals: %v after %v, want %v at once", err, time.Since(start), errForced)
-		}
+		err = s.guard(t.Context(), zap.NewNop(), slow)
+		testkit.ErrorIf(t, !errors.Is(err, errForced) || time.Since(start) != time.Second, "after two signals: %v after %v, want %v at once", err, time.Since(start), errForced)
 		time.Sleep(time.Minute) // the bubble waits for slow
 	})
 }

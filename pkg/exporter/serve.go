@@ -17,6 +17,7 @@ func (p *Pipeline) NewServer() *server.Server {
 		Address:              cfg.Web.Address,
 		SystemdSocket:        cfg.Web.SystemdSocket,
 		WebConfigFile:        cfg.Web.ConfigFile,
+		Store:                *p.Kept,
 		ReadTimeout:          cfg.Web.ReadTimeout,
 		WriteTimeout:         cfg.Web.WriteTimeout,
 		DrainTimeout:         DrainTimeout,

@@ -46,9 +46,7 @@ func TestStagesStopInReverseOrder(t *testing.T) {
 		start := time.Now()
 		// The first one to stop is the slowest: the others must wait for it.
 		err := RunStages(ctx, zap.NewNop(), j.stage("sampler", 0), j.stage("renderer", 100*time.Millisecond), j.stage("server", 500*time.Millisecond))
-		if err != nil {
-			t.Errorf("runStages = %v, want nil after the end of its context", err)
-		}
+		testkit.ErrorIf(t, err != nil, "runStages = %v, want nil after the end of its context", err)
 		testkit.Equal(t, "stages ended as", []string{"end server", "end renderer", "end sampler"}, j.lines)
 		testkit.Equal(t, "runStages took", time.Minute+600*time.Millisecond, time.Since(start))
 	})
@@ -64,9 +62,8 @@ func TestStagesAbandonWhatHangs(t *testing.T) {
 		cancel()
 		start := time.Now()
 		// The server uses half of its second; the stage that hangs must not get the sampler's time.
-		if err := RunStages(ctx, zap.New(core), j.stage("sampler", 900*time.Millisecond), hung, j.stage("server", 500*time.Millisecond)); err != nil {
-			t.Errorf("runStages = %v, want nil: a hung library call is no failure", err)
-		}
+		err := RunStages(ctx, zap.New(core), j.stage("sampler", 900*time.Millisecond), hung, j.stage("server", 500*time.Millisecond))
+		testkit.ErrorIf(t, err != nil, "runStages = %v, want nil: a hung library call is no failure", err)
 		testkit.Equal(t, "the end took", stopWithin-100*time.Millisecond, time.Since(start))
 		if logs.Len() != 1 || logs.All()[0].Message != "abandoning watch, which does not end" || logs.All()[0].ContextMap()["waited"] != 3500*time.Millisecond {
 			t.Errorf("log = %v, want one line that names the hung stage and how long it was waited for", logs.All())

@@ -44,9 +44,7 @@ func TestStates(t *testing.T) {
 			}
 			got = append(got, text)
 		}
-		if !slices.Equal(got, want) {
-			t.Errorf("%s: got %q, want %q", what, got, want)
-		}
+		testkit.ErrorIf(t, !slices.Equal(got, want), "%s: got %q, want %q", what, got, want)
 	}
 	collectorIs := func(up bool, cause session.Cause, reason string) { c.Up, c.Cause, c.Reason = up, cause, reason }
 	gpuIs := func(state session.State, reason string) {
@@ -73,13 +71,11 @@ func TestStates(t *testing.T) {
 	lost := now
 	f("nothing new")
 	for _, id := range []string{"a", "l"} {
-		if since, ok := s.Since(id, session.Lost); !ok || !since.Equal(lost) {
-			t.Errorf("%s is lost since %v (%v), want %v", id, since, ok, lost)
-		}
+		since, ok := s.Since(id, session.Lost)
+		testkit.ErrorIf(t, !ok || !since.Equal(lost), "%s is lost since %v (%v), want %v", id, since, ok, lost)
 	}
-	if _, ok := s.Since("a", session.Up); ok {
-		t.Error("a lost device is known as up")
-	}
+	_, ok := s.Since("a", session.Up)
+	testkit.ErrorIf(t, ok, "a lost device is known as up")
 	gpuIs(session.Released, "")
 	f("a GPU that is released", "a: device is released")
 	gpuIs(session.Up, "on time")
@@ -94,9 +90,8 @@ func TestStatesOfTheCollectorShown(t *testing.T) {
 		{Name: "dcgm", Up: true, Devices: []session.DeviceStatus{{Device: gpu, State: session.Stalled}}},
 		{Name: "nvml", Up: true, Devices: []session.DeviceStatus{{Device: gpu}}},
 	})
-	if _, up := s.Since("a", session.Up); !up || len(sub.C) > 0 {
-		t.Errorf("up: %v, %d events", up, len(sub.C))
-	}
+	_, up := s.Since("a", session.Up)
+	testkit.ErrorIf(t, !up || len(sub.C) > 0, "up: %v, %d events", up, len(sub.C))
 }
 
 // TestStatesOfTheCore: a lost device is an event without any extension, such as live, which shows states.
@@ -107,8 +102,7 @@ func TestStatesOfTheCore(t *testing.T) {
 		p.AddPages()
 		lost := p.Events.Subscribe(1, events.DeviceState)
 		testkit.Start(t, func(ctx context.Context) error { return RunStages(ctx, zap.NewNop(), p.Stages()...) })
-		if e := <-lost.C; e.Device == nil || !e.Bad {
-			t.Errorf("event %+v, want that a GPU is lost", e)
-		}
+		e := <-lost.C
+		testkit.ErrorIf(t, e.Device == nil || !e.Bad, "event %+v, want that a GPU is lost", e)
 	})
 }

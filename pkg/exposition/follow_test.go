@@ -44,8 +44,6 @@ func TestRunLosesNothing(t *testing.T) {
 		testkit.Equal(t, "rows that were overwritten before they were read", uint64(0), reader.Overruns())
 		testkit.Equal(t, "ms that were counted", uint64(10*rows), store.Series()[0].Histogram.Count)
 		testkit.Equal(t, "questions for own metrics without a scrape", uint64(0), self.asked)
-		if r.layout == nil || r.layout.stats.series != 1 {
-			t.Error("nothing was laid out")
-		}
+		testkit.ErrorIf(t, r.layout == nil || r.layout.stats.series != 1, "nothing was laid out")
 	})
 }

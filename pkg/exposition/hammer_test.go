@@ -60,9 +60,7 @@ func TestHammer(t *testing.T) {
 					}
 					held = held[:0]
 				}
-				if len(held) > 0 && string(p) != before {
-					t.Error("a page changed while it was held")
-				}
+				testkit.ErrorIf(t, len(held) > 0 && string(p) != before, "a page changed while it was held")
 			}
 		})
 	}

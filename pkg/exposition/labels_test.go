@@ -74,8 +74,7 @@ func FuzzLabels(f *testing.F) {
 		}
 		testkit.Equal(t, fmt.Sprint("number of series in ", text.Values), 6, len(text.Values))
 		want := wantLabels("A", "UUID", "", "device", "", "gpu", "", "modelName", printable(model), "pci_bus_id", "", "pod", printable(pod))
-		if v, ok := text.Values[want]; !ok || v != 1 {
-			t.Errorf("no series %s in %v", want, text.Values)
-		}
+		v, ok := text.Values[want]
+		testkit.ErrorIf(t, !ok || v != 1, "no series %s in %v", want, text.Values)
 	})
 }

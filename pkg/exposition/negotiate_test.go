@@ -72,8 +72,7 @@ func FuzzNegotiate(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, header string) {
 		AcceptsGzip(header)
-		if got := Negotiate(header); got >= formats {
-			t.Errorf("format %d for %q", got, header)
-		}
+		got := Negotiate(header)
+		testkit.ErrorIf(t, got >= formats, "format %d for %q", got, header)
 	})
 }

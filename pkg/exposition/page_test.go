@@ -63,9 +63,7 @@ func TestEveryPartChangesThePage(t *testing.T) {
 		t.Helper()
 		change()
 		got := string(r.Page(Text, false)) // at once: only new rows may wait
-		if got == last {
-			t.Errorf("%s: the page is the same", what)
-		}
+		testkit.ErrorIf(t, got == last, "%s: the page is the same", what)
 		testkit.Equal(t, what+": built a new layout", builds, r.layout != layout)
 		last, layout = got, r.layout
 	}
@@ -91,9 +89,7 @@ func TestEveryPartChangesThePage(t *testing.T) {
 		f.Tick(time.Now()) // accumulated series change only with rows
 		age(r)
 	})
-	if pageOf(t, r, Text) != last || r.layout != layout {
-		t.Error("the page changed by itself")
-	}
+	testkit.ErrorIf(t, pageOf(t, r, Text) != last || r.layout != layout, "the page changed by itself")
 }
 
 // TestSelf: our own part comes last, before the end marker. Pages without devices are empty.
@@ -121,9 +117,7 @@ func TestDeviceIsReportedOnce(t *testing.T) {
 			t.Helper()
 			for _, format := range []Format{Text, Protobuf} {
 				values := parse(t, pageOf(t, r, format), format).Values
-				if len(values) != len(want) {
-					t.Errorf("%v: got %v, want values %v", format, values, want)
-				}
+				testkit.ErrorIf(t, len(values) != len(want), "%v: got %v, want values %v", format, values, want)
 			}
 			for _, w := range want {
 				testkit.Has(t, "page", pageOf(t, r, Text), "} "+w+"\n")
@@ -160,9 +154,8 @@ func TestUnreadableRow(t *testing.T) {
 	r := New(viewtest.Board(1, f), Options{})
 	has := func(value string) {
 		t.Helper()
-		if got := pageOf(t, r, Text); !strings.HasSuffix(got, "} "+value+"\n") {
-			t.Errorf("no value %s in %q", value, got)
-		}
+		got := pageOf(t, r, Text)
+		testkit.ErrorIf(t, !strings.HasSuffix(got, "} "+value+"\n"), "no value %s in %q", value, got)
 	}
 	f.Row[0] = 1
 	f.Tick(time.Now())

@@ -26,17 +26,13 @@ type said struct {
 func parse(t testing.TB, page string, f Format) said {
 	t.Helper()
 	p, err := textparse.New([]byte(page), f.ContentType(), nil, textparse.ParserOptions{OpenMetricsSkipSTSeries: true, KeepClassicOnClassicAndNativeHistograms: true})
-	if err != nil {
-		t.Fatalf("%v: %v", f, err)
-	}
+	testkit.FatalIf(t, err != nil, "%v: %v", f, err)
 	s := said{map[string]float64{}, map[string]model.MetricType{}, map[string]string{}, map[string]string{}, map[string]int64{}}
 	once := func(key string) string {
 		t.Helper()
 		_, series := s.Values[key]
 		_, native := s.Histograms[key]
-		if series || native {
-			t.Errorf("%v: %s is there twice", f, key)
-		}
+		testkit.ErrorIf(t, series || native, "%v: %s is there twice", f, key)
 		return key
 	}
 	var l labels.Labels
@@ -45,16 +41,12 @@ func parse(t testing.TB, page string, f Format) said {
 		if errors.Is(err, io.EOF) {
 			return s
 		}
-		if err != nil {
-			t.Fatalf("parse %v: %v\n%s", f, err, page)
-		}
+		testkit.FatalIf(t, err != nil, "parse %v: %v\n%s", f, err, page)
 		switch entry {
 		case textparse.EntrySeries:
 			_, stamp, v := p.Series()
 			p.Labels(&l)
-			if stamp != nil {
-				t.Errorf("%v: a series has a time stamp", f)
-			}
+			testkit.ErrorIf(t, stamp != nil, "%v: a series has a time stamp", f)
 			s.Values[once(l.WithoutEmpty().String())] = v
 			s.Began[l.Get(model.MetricNameLabel)+l.Get("xid")] = p.StartTimestamp() // it reads ahead, so call it last
 		case textparse.EntryHistogram:
@@ -64,9 +56,8 @@ func parse(t testing.TB, page string, f Format) said {
 			s.Began[l.Get(model.MetricNameLabel)] = p.StartTimestamp()
 		case textparse.EntryType:
 			name, kind := p.Type()
-			if _, twice := s.Types[string(name)]; twice {
-				t.Errorf("%v: type of %s is said twice", f, name)
-			}
+			_, twice := s.Types[string(name)]
+			testkit.ErrorIf(t, twice, "%v: type of %s is said twice", f, name)
 			s.Types[string(name)] = kind
 		case textparse.EntryHelp:
 			name, help := p.Help()
@@ -90,9 +81,7 @@ func TestAllFormatsSayTheSame(t *testing.T) {
 	open := parse(t, pageOf(t, r, OpenMetrics), OpenMetrics)
 	proto := parse(t, pageOf(t, r, Protobuf), Protobuf)
 
-	if len(text.Values) < 40 {
-		t.Errorf("only %d series", len(text.Values))
-	}
+	testkit.ErrorIf(t, len(text.Values) < 40, "only %d series", len(text.Values))
 	same := func(what string, want, got any) {
 		t.Helper()
 		testkit.Equal(t, what+" (-text +other)", want, got)

@@ -113,9 +113,8 @@ func TestHammerShares(t *testing.T) {
 					if !strings.HasPrefix(series, `{__name__="A"`) || !strings.Contains(series, "pod=") {
 						continue
 					}
-					if pods := int(v) % 10; !strings.Contains(series, strings.Repeat("p", pods)+`"`) || len(values) < 3 {
-						t.Errorf("%s is %v", series, v)
-					}
+					pods := int(v) % 10
+					testkit.ErrorIf(t, !strings.Contains(series, strings.Repeat("p", pods)+`"`) || len(values) < 3, "%s is %v", series, v)
 				}
 			}
 		})

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/accumulate"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
@@ -41,8 +42,7 @@ func TestCreated(t *testing.T) {
 	page := pageOf(t, r, Protobuf)
 	got := parse(t, page, Protobuf).Began
 	for name, at := range map[string]int64{"H": began, "DRIVERS_OWN_TOTAL": 0, total.Name + "79": began, total.Name + "48": began, count.Name + "79": 0} {
-		if began, there := got[name]; !there || began != at {
-			t.Errorf("%s began at %d (on the page: %v), want %d\n%s", name, began, there, at, page)
-		}
+		began, there := got[name]
+		testkit.ErrorIf(t, !there || began != at, "%s began at %d (on the page: %v), want %d\n%s", name, began, there, at, page)
 	}
 }

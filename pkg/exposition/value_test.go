@@ -18,9 +18,7 @@ func FuzzValue(f *testing.F) {
 	f.Fuzz(func(t *testing.T, v float64) {
 		text := string(appendValue(nil, v))
 		back, err := strconv.ParseFloat(text, 64)
-		if err != nil || back != v && (back == back || v == v) {
-			t.Fatalf("%v became %s, which is %v (%v)", v, text, back, err)
-		}
+		testkit.FatalIf(t, err != nil || back != v && (back == back || v == v), "%v became %s, which is %v (%v)", v, text, back, err)
 		if v-v != 0 || v == math.Trunc(v) {
 			return
 		}

@@ -17,9 +17,7 @@ func TestByName(t *testing.T) {
 	f := func(name string, id ID, scale float64) {
 		t.Helper()
 		d, got, ok := ByName(name)
-		if !ok || d.ID != id || got != scale {
-			t.Errorf("ByName(%q) = %v, %v, %v, want id %d × %v", name, d, got, ok, id, scale)
-		}
+		testkit.ErrorIf(t, !ok || d.ID != id || got != scale, "ByName(%q) = %v, %v, %v, want id %d × %v", name, d, got, ok, id, scale)
 	}
 	// The names of dcgm-exporter's files, of DCGM 4.6, of DCGM 3 and of DCGM 1.x.
 	f("DCGM_FI_DEV_GPU_TEMP", 150, 1)
@@ -57,29 +55,21 @@ func TestCatalogue(t *testing.T) {
 	for _, d := range all {
 		for _, name := range append([]string{d.Name}, d.Aliases...) {
 			testkit.Equal(t, fmt.Sprintf("%d: Prometheus takes the name %q", d.ID, name), true, metricName.MatchString(name))
-			if other, dup := seen[name]; dup {
-				t.Errorf("%q is both %d and %d", name, other, d.ID)
-			}
+			other, dup := seen[name]
+			testkit.ErrorIf(t, dup, "%q is both %d and %d", name, other, d.ID)
 			seen[name] = d.ID
 		}
 		number := d.Kind == Int64 || d.Kind == Double
 		testkit.Equal(t, fmt.Sprintf("%s: a %v with range %v to %v", d.Name, d.Kind, d.Min, d.Max), number, d.Min < d.Max)
-		if math.IsInf(d.Min, 0) || math.IsInf(d.Max, 0) {
-			t.Errorf("%s: range %v to %v", d.Name, d.Min, d.Max)
-		}
-		if d.Help == "" || strings.ContainsAny(d.Help, "{}?\n") {
-			t.Errorf("%s: help %q", d.Name, d.Help)
-		}
+		testkit.ErrorIf(t, math.IsInf(d.Min, 0) || math.IsInf(d.Max, 0), "%s: range %v to %v", d.Name, d.Min, d.Max)
+		testkit.ErrorIf(t, d.Help == "" || strings.ContainsAny(d.Help, "{}?\n"), "%s: help %q", d.Name, d.Help)
 		if strings.HasSuffix(d.Level.String(), "unknown") || d.Cost.String() == "unknown" || d.Kind.String() == "unknown" {
 			t.Errorf("%s: kind %v, level %v, cost %v", d.Name, d.Kind, d.Level, d.Cost)
 		}
-		if use, ok := d.Use(); ok != (number || d.Kind == String) || (use == Label) != (d.Kind == String) {
-			t.Errorf("%s: a %v is used as %v, %v", d.Name, d.Kind, use, ok)
-		}
+		use, ok := d.Use()
+		testkit.ErrorIf(t, ok != (number || d.Kind == String) || (use == Label) != (d.Kind == String), "%s: a %v is used as %v, %v", d.Name, d.Kind, use, ok)
 		for _, w := range Windows(d) {
-			if w.Library == "" || w.Evidence == "" {
-				t.Errorf("%s: window %+v", d.Name, w)
-			}
+			testkit.ErrorIf(t, w.Library == "" || w.Evidence == "", "%s: window %+v", d.Name, w)
 		}
 		checkMultiple(t, d)
 	}
@@ -88,9 +78,8 @@ func TestCatalogue(t *testing.T) {
 func checkMultiple(t *testing.T, d *Descriptor) {
 	t.Helper()
 	for _, id := range d.Scaled {
-		if s, ok := ByID(id); !ok || s.Of != d.ID || s.Factor <= 0 {
-			t.Errorf("%s: %d is not a multiple of it", d.Name, id)
-		}
+		s, ok := ByID(id)
+		testkit.ErrorIf(t, !ok || s.Of != d.ID || s.Factor <= 0, "%s: %d is not a multiple of it", d.Name, id)
 	}
 	if d.Factor == 0 {
 		return
@@ -111,9 +100,8 @@ func TestRanges(t *testing.T) {
 	f := func(id ID, value float64, want bool) {
 		t.Helper()
 		d, _ := ByID(id)
-		if got := value >= d.Min && value <= d.Max; got != want {
-			t.Errorf("%s: %v is plausible: %v", d.Name, value, got)
-		}
+		got := value >= d.Min && value <= d.Max
+		testkit.ErrorIf(t, got != want, "%s: %v is plausible: %v", d.Name, value, got)
 	}
 	f(203, 100, true)
 	f(203, 808_464_432, false)   // "0000" read as a number
@@ -136,9 +124,8 @@ func TestRanges(t *testing.T) {
 func TestSuggest(t *testing.T) {
 	f := func(in, want string) {
 		t.Helper()
-		if got, ok := Suggest(in); got != want || ok != (want != "") {
-			t.Errorf("Suggest(%q) = %q, %v, want %q", in, got, ok, want)
-		}
+		got, ok := Suggest(in)
+		testkit.ErrorIf(t, got != want || ok != (want != ""), "Suggest(%q) = %q, %v, want %q", in, got, ok, want)
 	}
 	f("DCGM_FI_DEV_GPU_TMP", "DCGM_FI_DEV_GPU_TEMP")
 	f("DCGM_FI_DEV_GPU_UITL", "DCGM_FI_DEV_GPU_UTIL")

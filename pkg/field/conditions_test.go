@@ -50,9 +50,7 @@ func TestGrowthIsBounded(t *testing.T) {
 				last = g.Add(span, start.Add(time.Duration(i)*every), float64(i)) // grows by one each time
 			}
 			per := float64(span / every)
-			if last < per*0.8 || last > per*1.25 {
-				t.Errorf("readings each %v, span %v: growth %v, want about %v", every, span, last, per)
-			}
+			testkit.ErrorIf(t, last < per*0.8 || last > per*1.25, "readings each %v, span %v: growth %v, want about %v", every, span, last, per)
 		}
 	}
 	testkit.Equal(t, "allocations", 0.0, testing.AllocsPerRun(100, func() { var g Growth; g.Add(time.Minute, start, 1) }))
@@ -89,8 +87,7 @@ func TestReadingsHaveNames(t *testing.T) {
 		PerLinkFlitErrors: "CRC_FLIT_ERROR_PER_LINK", PerLinkDataErrors: "CRC_DATA_ERROR_PER_LINK", PerLinkReplays: "REPLAY_ERROR_PER_LINK",
 		PerLinkRecoveries: "RECOVERY_ERROR_PER_LINK",
 	} {
-		if d, ok := ByID(id); !ok || !strings.Contains(d.Name, part) {
-			t.Errorf("reading %d is %s, want one with %s", id, fmt.Sprint(d), part)
-		}
+		d, ok := ByID(id)
+		testkit.ErrorIf(t, !ok || !strings.Contains(d.Name, part), "reading %d is %s, want one with %s", id, fmt.Sprint(d), part)
 	}
 }

@@ -179,9 +179,8 @@ func TestOptions(t *testing.T) {
 		}
 		got := l.Fields[0]
 		testkit.Equal(t, fmt.Sprintf("interval of %q", in), interval, got.Interval)
-		if diff := cmp.Diff(buckets, got.Buckets); buckets != nil && diff != "" {
-			t.Errorf("%q: buckets (-want +got):\n%s", in, diff)
-		}
+		diff := cmp.Diff(buckets, got.Buckets)
+		testkit.ErrorIf(t, buckets != nil && diff != "", "%q: buckets (-want +got):\n%s", in, diff)
 	}
 	f("interval=100ms", 100*time.Millisecond, nil)
 	f("interval=10ms", 10*time.Millisecond, nil)
@@ -237,9 +236,7 @@ func TestAllAtOnce(t *testing.T) {
 	wantErr := `parse counters: 3 errors, the first: f.csv:2:22: error: unknown type "gague", did you mean "gauge"?`
 	testkit.Equal(t, "error", wantErr, fmt.Sprint(err))
 	var p Problem
-	if !errors.As(err, &p) || p.Line != 2 || p.Column != 22 || p.Severity != Error || p.File != "f.csv" {
-		t.Errorf("the error holds %+v", p)
-	}
+	testkit.ErrorIf(t, !errors.As(err, &p) || p.Line != 2 || p.Column != 22 || p.Severity != Error || p.File != "f.csv", "the error holds %+v", p)
 }
 
 func TestLimits(t *testing.T) {
@@ -260,18 +257,16 @@ func TestLimits(t *testing.T) {
 		`1:202: error: unknown type "`+long[:100]+`…"; types are gauge, counter, histogram, untyped and label`,
 		`1:405: error: unknown option "`+long[:100]+`…"; quote the help text if it contains a comma`)
 
-	if _, problems, err := Parse(strings.NewReader(temp+",gauge,"+strings.Repeat("x", maxRecordBytes-100)), ParseOptions{}); err != nil {
-		t.Errorf("a long line: %v %v", problems, err)
-	}
+	_, problems, err := Parse(strings.NewReader(temp+",gauge,"+strings.Repeat("x", maxRecordBytes-100)), ParseOptions{})
+	testkit.ErrorIf(t, err != nil, "a long line: %v %v", problems, err)
 }
 
 // A file that is not a CSV causes a limited number of messages.
 func TestManyProblems(t *testing.T) {
 	_, problems, err := Parse(strings.NewReader(strings.Repeat("junk\n", 5000)), ParseOptions{})
 	testkit.Has(t, "error", fmt.Sprint(err), "5000 errors")
-	if n := len(problems); n != maxProblems+1 {
-		t.Fatalf("%d problems", n)
-	}
+	n := len(problems)
+	testkit.FatalIf(t, n != maxProblems+1, "%d problems", n)
 	testkit.Equal(t, "last problem", "warning: 4000 more problems are not listed", problems[maxProblems].Error())
 	// Errors after many warnings still make the file unusable and are reported.
 	_, problems, err = Parse(strings.NewReader(strings.Repeat("X,gauge,h\n", 2000)+temp+",Gauge,h\n"), ParseOptions{})
@@ -285,8 +280,7 @@ func TestManyProblems(t *testing.T) {
 func TestManyBrokenQuotes(t *testing.T) {
 	for _, line := range []string{"x\"y,\"\n", ",\"\n", ",\"\"\"\"\"\n", "a,\"b\n\"\"\n", ",\"\nx\n\n", "\""} {
 		_, problems, err := Parse(strings.NewReader(strings.Repeat(line, 10*maxRecordBytes/len(line))), ParseOptions{})
-		if n := strings.Count(strings.Join(texts(problems), "\n"), "quote"); n > 2*maxBroken+1 || err == nil { // each message has the word twice
-			t.Errorf("%q: %d broken quotes, error %v", line, n, err)
-		}
+		n := strings.Count(strings.Join(texts(problems), "\n"), "quote")
+		testkit.ErrorIf(t, n > 2*maxBroken+1 || err == nil, "%q: %d broken quotes, error %v", line, n, err) // each message has the word twice
 	}
 }

@@ -25,23 +25,16 @@ func TestDCGMNames(t *testing.T) {
 			id, _ := strconv.Atoi(m[2])
 			names++
 			ids[ID(id)] = true
-			if d, scale, ok := ByName(m[1]); !ok || int(d.ID) != id && scale == 1 {
-				t.Errorf("%q is %v, want %d", m[1], d, id)
-			}
+			d, scale, ok := ByName(m[1])
+			testkit.ErrorIf(t, !ok || int(d.ID) != id && scale == 1, "%q is %v, want %d", m[1], d, id)
 			if _, ok := ByID(ID(id)); !ok {
 				t.Errorf("id %d (%s) is not in the catalogue", id, m[1])
 			}
 		}
 	}
-	if names < 1000 {
-		t.Errorf("only %d names read", names)
-	}
+	testkit.ErrorIf(t, names < 1000, "only %d names read", names)
 	for _, d := range All() {
-		if d.ID < FirstExporter && d.Of == 0 && !ids[d.ID] {
-			t.Errorf("go-dcgm does not know %s (%d)", d.Name, d.ID)
-		}
-		if strings.HasPrefix(d.Name, "DCGM_FI_PROF_") != d.ID.Profiling() {
-			t.Errorf("%s is a profiling field: %v", d.Name, d.ID.Profiling())
-		}
+		testkit.ErrorIf(t, d.ID < FirstExporter && d.Of == 0 && !ids[d.ID], "go-dcgm does not know %s (%d)", d.Name, d.ID)
+		testkit.ErrorIf(t, strings.HasPrefix(d.Name, "DCGM_FI_PROF_") != d.ID.Profiling(), "%s is a profiling field: %v", d.Name, d.ID.Profiling())
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"warpgauge/internal/testkit"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
@@ -41,34 +43,24 @@ func FuzzParse(f *testing.F) {
 			if p.Severity == Error {
 				errors++
 			}
-			if p.Line < 0 || p.Line > lines || p.Column < 0 || p.Message == "" || !utf8.ValidString(p.Message) {
-				t.Errorf("problem %+v in %d lines", p, lines)
-			}
+			testkit.ErrorIf(t, p.Line < 0 || p.Line > lines || p.Column < 0 || p.Message == "" || !utf8.ValidString(p.Message), "problem %+v in %d lines", p, lines)
 		}
 		if err != nil {
-			if l.Fields != nil {
-				t.Errorf("fields and error %v", err)
-			}
+			testkit.ErrorIf(t, l.Fields != nil, "fields and error %v", err)
 			return
 		}
-		if errors > 0 {
-			t.Fatalf("%d errors and no error: %v", errors, problems)
-		}
+		testkit.FatalIf(t, errors > 0, "%d errors and no error: %v", errors, problems)
 		for _, fd := range l.Fields {
-			if d, scale, ok := ByName(fd.Name); !ok || d != fd.Desc || scale != fd.Scale || !utf8.ValidString(fd.Help) {
-				t.Errorf("field %+v", fd)
-			}
-			if strings.ContainsFunc(fd.Help, func(c rune) bool { return c != '\n' && unicode.IsControl(c) }) {
-				t.Errorf("help %q", fd.Help)
-			}
+			d, scale, ok := ByName(fd.Name)
+			testkit.ErrorIf(t, !ok || d != fd.Desc || scale != fd.Scale || !utf8.ValidString(fd.Help), "field %+v", fd)
+			testkit.ErrorIf(t, strings.ContainsFunc(fd.Help, func(c rune) bool { return c != '\n' && unicode.IsControl(c) }), "help %q", fd.Help)
 		}
 		again, problems, err := Parse(bytes.NewReader(Format(l)), ParseOptions{Strict: true})
 		if len(l.Fields) > 0 && (err != nil || len(problems) > 0) {
 			t.Fatalf("rendered list: %v %v\n%s", err, problems, Format(l))
 		}
-		if diff := sameList(l, again); diff != "" {
-			t.Errorf("rendered list parses to (-want +got):\n%s", diff)
-		}
+		diff := sameList(l, again)
+		testkit.ErrorIf(t, diff != "", "rendered list parses to (-want +got):\n%s", diff)
 		for _, wanted := range []Names{NamesAsWritten, NamesOld, NamesNew, NamesBoth} {
 			checkNamed(t, l, wanted)
 		}
@@ -81,14 +73,11 @@ func checkNamed(t *testing.T, l List, wanted Names) {
 	named, _ := l.Named(wanted, "f")
 	names, shown := map[string]bool{}, map[ID]bool{}
 	for _, f := range named.Fields {
-		if d, scale, ok := ByName(f.Name); !ok || d != f.Desc || scale != f.Scale || f.Names != "" || names[f.Name] {
-			t.Errorf("%s: field %+v", wanted, f)
-		}
+		d, scale, ok := ByName(f.Name)
+		testkit.ErrorIf(t, !ok || d != f.Desc || scale != f.Scale || f.Names != "" || names[f.Name], "%s: field %+v", wanted, f)
 		names[f.Name], shown[f.Desc.ID] = true, true
 	}
 	for _, f := range l.Fields {
-		if !shown[f.Desc.ID] {
-			t.Errorf("%s: %s is not shown", wanted, f.Name)
-		}
+		testkit.ErrorIf(t, !shown[f.Desc.ID], "%s: %s is not shown", wanted, f.Name)
 	}
 }

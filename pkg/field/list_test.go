@@ -77,17 +77,12 @@ func TestBucketsOfAll(t *testing.T) {
 		}
 		reading, scale, _ := ByName(d.Name)
 		b := bucketsFor(reading, scale)
-		if n := len(b); n > 20 || n < 4 && d.Unit != "bool" && d.Max-d.Min > 8 {
-			t.Errorf("%s: %d buckets", d.Name, n)
-		}
+		n := len(b)
+		testkit.ErrorIf(t, n > 20 || n < 4 && d.Unit != "bool" && d.Max-d.Min > 8, "%s: %d buckets", d.Name, n)
 		for i := range b {
-			if i > 0 && b[i] <= b[i-1] {
-				t.Errorf("%s: buckets %v do not ascend", d.Name, b)
-			}
+			testkit.ErrorIf(t, i > 0 && b[i] <= b[i-1], "%s: buckets %v do not ascend", d.Name, b)
 		}
-		if b[0] < d.Min || b[len(b)-1] > d.Max {
-			t.Errorf("%s: buckets %v are outside of %v to %v", d.Name, b, d.Min, d.Max)
-		}
+		testkit.ErrorIf(t, b[0] < d.Min || b[len(b)-1] > d.Max, "%s: buckets %v are outside of %v to %v", d.Name, b, d.Min, d.Max)
 	}
 }
 
@@ -104,9 +99,8 @@ func TestHidden(t *testing.T) {
 		got = append(got, r.Desc.ID)
 	}
 	testkit.Equal(t, "readings", []ID{150, ClockEventReasons, 156, XIDEvent}, got)
-	if r := list.Readings()[0]; r.Interval != 0 || !r.Default {
-		t.Errorf("what is listed is read as %+v", r)
-	}
+	r := list.Readings()[0]
+	testkit.ErrorIf(t, r.Interval != 0 || !r.Default, "what is listed is read as %+v", r)
 	for id, want := range map[ID]bool{150: false, ClockEventReasons: false, 156: true, XIDEvent: true, XIDsSince: true, XIDsUntil: true, 155: false} {
 		testkit.Equal(t, fmt.Sprintf("reading %d is hidden", id), want, list.Hides(id))
 	}

@@ -38,9 +38,7 @@ func TestRenamedFields(t *testing.T) {
 		inBaseUnits[ID(number(t, row[2]))] = true
 	}
 	rows := readFacts(t, "renamed-fields.csv")
-	if len(rows) < 325 {
-		t.Fatalf("only %d lines", len(rows))
-	}
+	testkit.FatalIf(t, len(rows) < 325, "only %d lines", len(rows))
 	renamed := map[ID]bool{}
 	for _, row := range rows {
 		id, old, latest := ID(number(t, row[0])), row[1], row[2]
@@ -64,9 +62,7 @@ func TestRenamedFields(t *testing.T) {
 		}
 	}
 	for _, d := range All() {
-		if d.Renamed != "" && !renamed[d.ID] {
-			t.Errorf("%s is renamed to %s, which the table does not have", d.Name, d.Renamed)
-		}
+		testkit.ErrorIf(t, d.Renamed != "" && !renamed[d.ID], "%s is renamed to %s, which the table does not have", d.Name, d.Renamed)
 	}
 }
 
@@ -89,9 +85,7 @@ func TestBaseUnitFields(t *testing.T) {
 		}
 	}
 	for _, d := range All() {
-		if d.Factor != 0 && !known[d.ID] {
-			t.Errorf("field %d, %s, is not in the table", d.ID, d.Name)
-		}
+		testkit.ErrorIf(t, d.Factor != 0 && !known[d.ID], "field %d, %s, is not in the table", d.ID, d.Name)
 	}
 }
 
@@ -151,9 +145,8 @@ func TestNamed(t *testing.T) {
 
 func TestParseNames(t *testing.T) {
 	for _, bad := range []string{"", "New", "4.9"} {
-		if n, err := ParseNames(bad); err == nil {
-			t.Errorf("ParseNames(%q) = %q", bad, n)
-		}
+		n, err := ParseNames(bad)
+		testkit.ErrorIf(t, err == nil, "ParseNames(%q) = %q", bad, n)
 	}
 	_, problems, err := Parse(strings.NewReader("DCGM_FI_DEV_GPU_TEMP,gauge,h,names=newer"), ParseOptions{File: "f"})
 	if err == nil || len(problems) != 1 || problems[0].Error() != `f:1:30: error: bad names "newer"; write as-written, old, new or both` {

@@ -1,15 +1,18 @@
 package field
 
-import "testing"
+import (
+	"testing"
+
+	"warpgauge/internal/testkit"
+)
 
 // The readings of all vendors have the roles that a page shows, and values convert to the role's unit.
 func TestRoles(t *testing.T) {
 	f := func(name string, labels []string, role Role, rank int) {
 		t.Helper()
 		d, _, _ := ByName(name)
-		if m, ok := d.RoleOf(labels...); ok != (role != "") || m.Role != role || m.Rank != rank {
-			t.Errorf("%s %v has role %q with rank %d, want %q with %d", name, labels, m.Role, m.Rank, role, rank)
-		}
+		m, ok := d.RoleOf(labels...)
+		testkit.ErrorIf(t, ok != (role != "") || m.Role != role || m.Rank != rank, "%s %v has role %q with rank %d, want %q with %d", name, labels, m.Role, m.Rank, role, rank)
 	}
 	f("DCGM_FI_DEV_GPU_TEMP", nil, RoleTemperature, 0)
 	f("DCGM_FI_DEV_GPU_TEMP_CELSIUS", nil, RoleTemperature, 0)
@@ -26,9 +29,8 @@ func TestRoles(t *testing.T) {
 	f("amd_gpu_throttle_active", []string{"power"}, RoleThrottling, 10)
 	for _, d := range All() {
 		for _, m := range d.Meanings {
-			if unit := m.Role.Unit(); unit != "" && unit != d.Unit && UnitFactor(d.Unit, unit) == 1 {
-				t.Errorf("%s is in %s, its role %s in %s", d.Name, d.Unit, m.Role, unit)
-			}
+			unit := m.Role.Unit()
+			testkit.ErrorIf(t, unit != "" && unit != d.Unit && UnitFactor(d.Unit, unit) == 1, "%s is in %s, its role %s in %s", d.Name, d.Unit, m.Role, unit)
 		}
 	}
 }

@@ -3,14 +3,15 @@ package field
 import (
 	"math"
 	"testing"
+
+	"warpgauge/internal/testkit"
 )
 
 func TestScale(t *testing.T) {
 	f := func(factor, reading, want float64) {
 		t.Helper()
-		if got := NewScale(factor).Of(reading); got != want {
-			t.Errorf("got %v × %v = %v, want %v", reading, factor, got, want)
-		}
+		got := NewScale(factor).Of(reading)
+		testkit.ErrorIf(t, got != want, "got %v × %v = %v, want %v", reading, factor, got, want)
 	}
 	for reading := range 10_000 {
 		f(1, float64(reading), float64(reading))
@@ -23,7 +24,6 @@ func TestScale(t *testing.T) {
 	f(-1, 10, -10)
 	f(0, 10, 0)
 	f(math.SmallestNonzeroFloat64, 2, 2*math.SmallestNonzeroFloat64)
-	if v := NewScale(0.001).Of(math.NaN()); v == v {
-		t.Errorf("a blank became %v", v)
-	}
+	v := NewScale(0.001).Of(math.NaN())
+	testkit.ErrorIf(t, v == v, "a blank became %v", v)
 }

@@ -11,17 +11,11 @@ import (
 func TestVendorsDiffer(t *testing.T) {
 	for i, v := range Vendors() {
 		for _, o := range Vendors()[:i] {
-			if v.Name == o.Name || v.PCI == o.PCI || v.Module == o.Module || v.Domain == o.Domain {
-				t.Errorf("%s and %s have something in common", v.Name, o.Name)
-			}
+			testkit.ErrorIf(t, v.Name == o.Name || v.PCI == o.PCI || v.Module == o.Module || v.Domain == o.Domain, "%s and %s have something in common", v.Name, o.Name)
 		}
-		if VendorByPCI(v.PCI) != v || v.Driver != "" && VendorByDriver(v.Driver) != v {
-			t.Errorf("%s is not found", v.Name)
-		}
+		testkit.ErrorIf(t, VendorByPCI(v.PCI) != v || v.Driver != "" && VendorByDriver(v.Driver) != v, "%s is not found", v.Name)
 	}
-	if VendorByPCI("") != nil || VendorByDriver("") != nil {
-		t.Error("nothing has a vendor")
-	}
+	testkit.ErrorIf(t, VendorByPCI("") != nil || VendorByDriver("") != nil, "nothing has a vendor")
 }
 
 // Among a node's resources, GPUs and their parts count.

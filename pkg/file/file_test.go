@@ -69,9 +69,7 @@ func TestRead(t *testing.T) {
 	} {
 		check := func(how string, data []byte, err error) {
 			t.Helper()
-			if string(data) != tt.want || !errors.Is(err, tt.err) {
-				t.Errorf("%s %q: %d bytes, %v; want %d bytes, %v", how, tt.name, len(data), err, len(tt.want), tt.err)
-			}
+			testkit.ErrorIf(t, string(data) != tt.want || !errors.Is(err, tt.err), "%s %q: %d bytes, %v; want %d bytes, %v", how, tt.name, len(data), err, len(tt.want), tt.err)
 			if err != nil && (!strings.Contains(err.Error(), tt.says) || !strings.Contains(err.Error(), tt.name)) {
 				t.Errorf("%s: %v, want the name %q and %q", how, err, tt.name, tt.says)
 			}
@@ -99,9 +97,8 @@ func TestReplacedMeanwhile(t *testing.T) {
 	must(t, os.WriteFile(large, make([]byte, 1<<20+1), 0o644))
 	must(t, syscall.Mkfifo(fifo, 0o644))
 	for second, want := range map[string]error{fifo: ErrNotRegular, "/dev/zero": ErrNotRegular, large: ErrTooLarge} {
-		if _, err := ReadIn(replaced(second), "name", 1<<20); !errors.Is(err, want) {
-			t.Errorf("a file that becomes %q: %v, want %v", second, err, want)
-		}
+		_, err := ReadIn(replaced(second), "name", 1<<20)
+		testkit.ErrorIf(t, !errors.Is(err, want), "a file that becomes %q: %v, want %v", second, err, want)
 	}
 }
 
@@ -119,26 +116,22 @@ func TestHungFileSystem(t *testing.T) {
 		}
 		for n := range maxCalls {
 			begin := time.Now()
-			if _, err := r.Read(t.Context(), "/hung"); !errors.Is(err, ErrHangs) || !strings.Contains(err.Error(), "/hung") {
-				t.Errorf("read %d of a hung file system: %v", n, err)
-			}
+			_, err := r.Read(t.Context(), "/hung")
+			testkit.ErrorIf(t, !errors.Is(err, ErrHangs) || !strings.Contains(err.Error(), "/hung"), "read %d of a hung file system: %v", n, err)
 			testkit.Equal(t, fmt.Sprintf("read %d took", n), patience, time.Since(begin))
 			if n > 0 && n < maxCalls-1 {
 				continue
 			}
-			if data, err := r.Read(t.Context(), "/good"); (err == nil) != (n == 0) || string(data) != "/good" && n == 0 {
-				t.Errorf("read of another file after %d that hang: %q, %v", n+1, data, err)
-			}
+			data, err := r.Read(t.Context(), "/good")
+			testkit.ErrorIf(t, (err == nil) != (n == 0) || string(data) != "/good" && n == 0, "read of another file after %d that hang: %q, %v", n+1, data, err)
 		}
 		begin := time.Now()
-		if _, err := r.Read(t.Context(), "/hung"); !errors.Is(err, ErrHangs) || time.Since(begin) != patience {
-			t.Errorf("one read more: %v after %v, want an error after %v", err, time.Since(begin), patience)
-		}
+		_, err := r.Read(t.Context(), "/hung")
+		testkit.ErrorIf(t, !errors.Is(err, ErrHangs) || time.Since(begin) != patience, "one read more: %v after %v, want an error after %v", err, time.Since(begin), patience)
 		close(answer)
 		synctest.Wait()
-		if data, err := r.Read(t.Context(), "/hung"); err != nil || string(data) != "/hung" || len(r.calls) > 0 {
-			t.Errorf("read when the system answers again: %q, %v, %d calls", data, err, len(r.calls))
-		}
+		data, err := r.Read(t.Context(), "/hung")
+		testkit.ErrorIf(t, err != nil || string(data) != "/hung" || len(r.calls) > 0, "read when the system answers again: %q, %v, %d calls", data, err, len(r.calls))
 	})
 }
 
@@ -153,17 +146,15 @@ func TestManyReadsAtATime(t *testing.T) {
 		var all sync.WaitGroup
 		for range 100 * maxCalls {
 			all.Go(func() {
-				if data, err := r.Read(t.Context(), "/good"); string(data) != "text" || err != nil {
-					t.Errorf("read %q, %v", data, err)
-				}
+				data, err := r.Read(t.Context(), "/good")
+				testkit.ErrorIf(t, string(data) != "text" || err != nil, "read %q, %v", data, err)
 			})
 		}
 		all.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Microsecond)
 		defer cancel()
-		if _, err := r.Read(ctx, "/slow"); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrHangs) {
-			t.Errorf("read = %v, want that of the context", err)
-		}
+		_, err := r.Read(ctx, "/slow")
+		testkit.ErrorIf(t, !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrHangs), "read = %v, want that of the context", err)
 		time.Sleep(time.Millisecond)
 	})
 }

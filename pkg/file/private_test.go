@@ -24,14 +24,11 @@ func TestWriteWhole(t *testing.T) {
 			if _, err := io.WriteString(w, "content"); err != nil {
 				return err
 			}
-			if _, err := root.Stat(name); err == nil {
-				t.Errorf("%s is there before it is whole", name)
-			}
+			_, err := root.Stat(name)
+			testkit.ErrorIf(t, err == nil, "%s is there before it is whole", name)
 			return fails
 		})
-		if !errors.Is(err, fails) {
-			t.Errorf("%s: %v, want %v", name, err, fails)
-		}
+		testkit.ErrorIf(t, !errors.Is(err, fails), "%s: %v, want %v", name, err, fails)
 	}
 	f("x-1", nil)
 	f("x-2", syscall.ENOSPC)
@@ -44,9 +41,8 @@ func TestWriteWhole(t *testing.T) {
 		t.Errorf("files %v, %v", files, err)
 	}
 	testkit.Get(List(root, "x-", time.Now().Add(time.Hour)))(t)
-	if got, _ := filepath.Glob(p.Path + "/*[xy]*"); len(got) != 4 || filepath.Base(got[0]) != ".y-5" {
-		t.Errorf("in the directory: %s", got)
-	}
+	got, _ := filepath.Glob(p.Path + "/*[xy]*")
+	testkit.ErrorIf(t, len(got) != 4 || filepath.Base(got[0]) != ".y-5", "in the directory: %s", got)
 }
 
 func TestPrivateRefusesWhatOthersCanWrite(t *testing.T) {
@@ -76,21 +72,17 @@ func TestPrivateRefusesWhatOthersCanWrite(t *testing.T) {
 // TestPrivateReplaces also replaces the incomplete file of a killed process.
 func TestPrivateReplaces(t *testing.T) {
 	p := Private{Path: filepath.Join(t.TempDir(), "a"), Of: "lists", Flag: "remote-directory"}
-	if text, err := p.Read("list", 100); text != nil || err != nil {
-		t.Fatalf("%q, %v before the first", text, err)
-	}
+	text, err := p.Read("list", 100)
+	testkit.FatalIf(t, text != nil || err != nil, "%q, %v before the first", text, err)
 	must(t, os.WriteFile(filepath.Join(p.Path, ".list"), []byte("hal"), 0o600))
 	for _, want := range []string{"one", "two"} {
 		must(t, p.Write("list", []byte(want)))
-		if text, err := p.Read("list", 100); string(text) != want || err != nil {
-			t.Errorf("%q, %v instead of %q", text, err, want)
-		}
+		text, err := p.Read("list", 100)
+		testkit.ErrorIf(t, string(text) != want || err != nil, "%q, %v instead of %q", text, err, want)
 	}
-	if _, err := p.Read("list", 2); !errors.Is(err, ErrTooLarge) {
-		t.Errorf("a file that is too large: %v", err)
-	}
+	_, err = p.Read("list", 2)
+	testkit.ErrorIf(t, !errors.Is(err, ErrTooLarge), "a file that is too large: %v", err)
 	p.Path = "/proc/none"
-	if _, err := p.Read("list", 100); err == nil || !strings.Contains(err.Error(), "--remote-directory") {
-		t.Errorf("a directory that cannot be made: %v", err)
-	}
+	_, err = p.Read("list", 100)
+	testkit.ErrorIf(t, err == nil || !strings.Contains(err.Error(), "--remote-directory"), "a directory that cannot be made: %v", err)
 }

@@ -92,9 +92,7 @@ func check(t testing.TB, pods []Pod) {
 		testkit.Equal(t, "pod "+p.Name+" has nothing", false, len(p.Containers) == 0)
 		for _, c := range p.Containers {
 			for _, d := range c.Devices {
-				if !field.OffersGPU(d.Resource) || len(d.IDs) == 0 || !slices.IsSorted(d.IDs) {
-					t.Errorf("devices %q", d)
-				}
+				testkit.ErrorIf(t, !field.OffersGPU(d.Resource) || len(d.IDs) == 0 || !slices.IsSorted(d.IDs), "devices %q", d)
 			}
 			testkit.Equal(t, "container "+c.Name+" has nothing", false, len(c.Devices)+len(c.Claims) == 0)
 		}

@@ -92,18 +92,15 @@ func in(t *testing.T, options func(*apiServer) APIOptions, f func(t *testing.T, 
 		c.said()
 		began := time.Now()
 		c.stop()
-		if took, said := time.Since(began), c.said(); took != 0 || len(said) > 0 {
-			t.Errorf("Run ended %v after its context, and says %q", took, said)
-		}
+		took, said := time.Since(began), c.said()
+		testkit.ErrorIf(t, took != 0 || len(said) > 0, "Run ended %v after its context, and says %q", took, said)
 	})
 }
 
 func TestPodsComeAndGo(t *testing.T) {
 	in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
 		first := c.Snapshot()
-		if first.Version != 1 || first.PodsTime.IsZero() || len(first.Pods) != 0 {
-			t.Errorf("an empty node is %+v, want version 1 with a time", first)
-		}
+		testkit.ErrorIf(t, first.Version != 1 || first.PodsTime.IsZero() || len(first.Pods) != 0, "an empty node is %+v, want version 1 with a time", first)
 		s.Pods(apitest.Pod("ml", "train-0", "uid-1", map[string]string{"app": "train", "secret": "x"}))
 		static := apitest.Pod("kube-system", "proxy-node-1", "uid-2", nil)
 		static["metadata"].(object)["annotations"] = object{"kubernetes.io/config.mirror": "hash-2"}
@@ -254,9 +251,8 @@ func TestFaults(t *testing.T) {
 				time.Sleep(longDelay * 2)
 				c.failing(t, "", "")
 				known(2)
-				if said := c.said(); !slices.Contains(said, "mapping works again") {
-					t.Errorf("said %q", said)
-				}
+				said := c.said()
+				testkit.ErrorIf(t, !slices.Contains(said, "mapping works again"), "said %q", said)
 			})
 		})
 	}
@@ -319,9 +315,8 @@ func TestObjectsAreBounded(t *testing.T) {
 		{last, "", false, errTooMany}, {"0", "", true, nil}, {last, "", false, nil},
 		{"1", long, false, nil}, {"2", long, false, errTooMany}, {"1", "", false, nil}, {"2", long, false, nil}, {"2", "", true, nil}, {"3", long, false, nil},
 	} {
-		if err := m.put(podNamed(step.name, "u", step.label), step.deleted); !errors.Is(err, step.want) {
-			t.Errorf("step %d: %v, want %v", i, err, step.want)
-		}
+		err := m.put(podNamed(step.name, "u", step.label), step.deleted)
+		testkit.ErrorIf(t, !errors.Is(err, step.want), "step %d: %v, want %v", i, err, step.want)
 	}
 
 	in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
@@ -368,9 +363,8 @@ func TestLifeOfASlice(t *testing.T) {
 		see := func(version uint64, want map[string]string) {
 			t.Helper()
 			synctest.Wait()
-			if diff := cmp.Diff(want, uuids(c.Snapshot().Slices)); diff != "" || c.Snapshot().Version != version {
-				t.Errorf("version %d, want %d; devices (-want +got):\n%s", c.Snapshot().Version, version, diff)
-			}
+			diff := cmp.Diff(want, uuids(c.Snapshot().Slices))
+			testkit.ErrorIf(t, diff != "" || c.Snapshot().Version != version, "version %d, want %d; devices (-want +got):\n%s", c.Snapshot().Version, version, diff)
 		}
 		of := func(generation int, uuid string) object {
 			return sliceObject(fmt.Sprintf("s-%d", generation), nvidiaDriver, "node-1", generation, 1, gpuObject("gpu-0", uuid))
@@ -407,9 +401,8 @@ func TestOneRefusalAfterARestartIsNotReported(t *testing.T) {
 		time.Sleep(time.Minute)
 		s.Pods(apitest.Pod("ml", "train-1", "uid-2", nil))
 		synctest.Wait()
-		if got := c.said(); len(got) != 0 || len(c.Snapshot().Pods) != 2 {
-			t.Errorf("said %q, %d pods", got, len(c.Snapshot().Pods))
-		}
+		got := c.said()
+		testkit.ErrorIf(t, len(got) != 0 || len(c.Snapshot().Pods) != 2, "said %q, %d pods", got, len(c.Snapshot().Pods))
 	})
 }
 

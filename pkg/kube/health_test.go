@@ -31,9 +31,8 @@ func TestHealthLogsEachChangeOnce(t *testing.T) {
 		state := func(want State) {
 			t.Helper()
 			want.Name = "jobs"
-			if got := h.State(); got != want {
-				t.Errorf("state %+v, want %+v", got, want)
-			}
+			got := h.State()
+			testkit.ErrorIf(t, got != want, "state %+v, want %+v", got, want)
 		}
 		none, gone := errors.New("no answer"), errors.New("no socket")
 		state(State{})
@@ -84,8 +83,7 @@ warpgauge_mapping_errors_total{mapping="pod_resources",reason="timeout"} 1
 warpgauge_mapping_up{mapping="hpc_jobs"} 0
 warpgauge_mapping_up{mapping="pod_resources"} 0
 `
-		if diff := cmp.Diff(want, got.String()); diff != "" || err != nil {
-			t.Errorf("%v (-want +got):\n%s", err, diff)
-		}
+		diff := cmp.Diff(want, got.String())
+		testkit.ErrorIf(t, diff != "" || err != nil, "%v (-want +got):\n%s", err, diff)
 	})
 }

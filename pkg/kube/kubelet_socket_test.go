@@ -111,9 +111,8 @@ func TestWhatIsNoKubelet(t *testing.T) {
 			r := start(t, path, quick, timeout(200*time.Millisecond))
 			testkit.Has(t, "the problem", r.failing(test.reason), test.part, path)
 			time.Sleep(5 * quick) // calls that fail in the same way
-			if s := r.Snapshot(); s.Version != 0 || !s.Time.IsZero() {
-				t.Errorf("snapshot %v, want one without an answer", s)
-			}
+			s := r.Snapshot()
+			testkit.ErrorIf(t, s.Version != 0 || !s.Time.IsZero(), "snapshot %v, want one without an answer", s)
 			// The log line may come a moment later than the state.
 			lines := func() int { return r.logs.FilterMessageSnippet("mapping failed").Len() }
 			eventually.True(t, "the failure is logged", func() bool { return lines() > 0 })

@@ -99,13 +99,11 @@ func TestSilenceOfAMinute(t *testing.T) {
 		a.say(nil)
 		a.took()
 		pass(time.Minute)
-		if s := a.Health.State(); a.Snapshot() != good || s.Age != time.Minute || s.Failing != ReasonTimeout {
-			t.Errorf("the snapshot is %v, want still %v; state %+v", a.Snapshot(), good, s)
-		}
+		s := a.Health.State()
+		testkit.ErrorIf(t, a.Snapshot() != good || s.Age != time.Minute || s.Failing != ReasonTimeout, "the snapshot is %v, want still %v; state %+v", a.Snapshot(), good, s)
 		testkit.Equal(t, "lists, 10 s long with 5 s between", seconds(10, 25, 40, 55), a.took())
-		if n := a.logs.FilterMessageSnippet("mapping failed").Len(); n != 1 || a.dials != 2 {
-			t.Errorf("%d lines in the log, want 1; %d connections, want another one after three calls without an answer", n, a.dials)
-		}
+		n := a.logs.FilterMessageSnippet("mapping failed").Len()
+		testkit.ErrorIf(t, n != 1 || a.dials != 2, "%d lines in the log, want 1; %d connections, want another one after three calls without an answer", n, a.dials)
 		a.say(listing(0, own("a", "GPU-1")))
 		pass(15 * time.Second)
 		if got := a.Snapshot(); got.Version != good.Version || !got.Time.After(good.Time) || a.Health.State().Failing != "" || a.changes != 1 {

@@ -77,9 +77,8 @@ func TestReadConfigMap(t *testing.T) {
 			if err != nil {
 				text = err.Error()
 			}
-			if asked := n.took(); !strings.Contains(text, want) || len(asked) != 1 || asked[0] != "GET gpus/configmaps/fields" {
-				t.Errorf("%q lacks %q; asked %q", text, want, asked)
-			}
+			asked := n.took()
+			testkit.ErrorIf(t, !strings.Contains(text, want) || len(asked) != 1 || asked[0] != "GET gpus/configmaps/fields", "%q lacks %q; asked %q", text, want, asked)
 		}
 		f(`read ConfigMap gpus:fields: grant the verb get on it to this service account by a Role in namespace "gpus"`, http.StatusForbidden, nil)
 		f("there is none", http.StatusNotFound, nil)
@@ -120,9 +119,8 @@ func TestClaims(t *testing.T) {
 			t.Helper()
 			time.Sleep(after)
 			got := n.took()
-			if m := c.Snapshot(); m.Uses(user) != uses || m.Uses(looker) != looks || m.ClaimsTime.IsZero() == uses && looks {
-				t.Errorf("%s: %v at %v", what, m.Claims, m.ClaimsTime)
-			}
+			m := c.Snapshot()
+			testkit.ErrorIf(t, m.Uses(user) != uses || m.Uses(looker) != looks || m.ClaimsTime.IsZero() == uses && looks, "%s: %v at %v", what, m.Claims, m.ClaimsTime)
 			for i := range asked {
 				asked[i] = "GET " + strings.Replace(asked[i], "/", "/resourceclaims/", 1)
 			}

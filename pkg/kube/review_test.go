@@ -20,9 +20,7 @@ func TestReview(t *testing.T) {
 	for i := range maxReviews + 1 { // refused tokens
 		r.keep([sha256.Size]byte{byte(i), byte(i >> 8), byte(i >> 16)}, "")
 	}
-	if r.known[good].name == "" || len(r.known) > maxReviews {
-		t.Errorf("%d answers, the good one is %q", len(r.known), r.known[good].name)
-	}
+	testkit.ErrorIf(t, r.known[good].name == "" || len(r.known) > maxReviews, "%d answers, the good one is %q", len(r.known), r.known[good].name)
 	asked := 0
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var q map[string]any
@@ -42,13 +40,11 @@ func TestReview(t *testing.T) {
 	review := testkit.Get(NewReview("gpu/warpgauge", "lists", &rest.Config{Host: api.URL}))(t)
 	for token, want := range map[string]string{"warpgauge": "node n1", "other": "", "bad": ""} {
 		for range 2 {
-			if name, err := review(t.Context(), token); name != want || (err == nil) != (want != "") {
-				t.Errorf("token %s: %q, %v", token, name, err)
-			}
+			name, err := review(t.Context(), token)
+			testkit.ErrorIf(t, name != want || (err == nil) != (want != ""), "token %s: %q, %v", token, name, err)
 		}
 	}
 	testkit.Equal(t, "questions, one for each token", 3, asked)
-	if _, err := NewReview("gpu", "lists", &rest.Config{}); err == nil {
-		t.Error("a name without a namespace is taken")
-	}
+	_, err := NewReview("gpu", "lists", &rest.Config{})
+	testkit.ErrorIf(t, err == nil, "a name without a namespace is taken")
 }

@@ -20,9 +20,7 @@ func readFile(t *testing.T, file string) slice {
 	var o apiObject
 	must(t, decode(text, &o))
 	s, ok := readSlice(&o.Spec)
-	if !ok {
-		t.Fatalf("%s is not read", file)
-	}
+	testkit.FatalIf(t, !ok, "%s is not read", file)
 	return s
 }
 
@@ -84,9 +82,7 @@ func TestAttributesWithAndWithoutADomain(t *testing.T) {
 // FuzzSlice decodes arbitrary slices. The results are safe as label values, and devices stay when their slice disappears.
 func FuzzSlice(f *testing.F) {
 	files, err := filepath.Glob("testdata/*.json")
-	if err != nil || len(files) == 0 {
-		f.Fatalf("no examples: %v", err)
-	}
+	testkit.FatalIf(f, err != nil || len(files) == 0, "no examples: %v", err)
 	for _, file := range files {
 		text := testkit.Get(os.ReadFile(file))(f)
 		f.Add(text)
@@ -99,29 +95,21 @@ func FuzzSlice(f *testing.F) {
 		}
 		s, ok := readSlice(&o.Spec)
 		if !ok {
-			if s.devices != nil {
-				t.Fatal("devices of a slice that is not read")
-			}
+			testkit.FatalIf(t, s.devices != nil, "devices of a slice that is not read")
 			return
 		}
 		safe := func(texts ...string) {
 			for _, text := range texts {
-				if !utf8.ValidString(text) || len(text) > 253 {
-					t.Fatalf("unsafe text %q", text)
-				}
+				testkit.FatalIf(t, !utf8.ValidString(text) || len(text) > 253, "unsafe text %q", text)
 			}
 		}
 		safe(s.driver, s.pool)
 		for _, d := range s.devices {
 			safe(d.name, d.UUID, d.ParentUUID, d.Profile, d.PCIBusID, d.RenderNode)
-			if d.name == "" {
-				t.Fatalf("device %+v", d)
-			}
+			testkit.FatalIf(t, d.name == "", "device %+v", d)
 		}
 		joined := joinSlices(map[string]slice{"a": s}, nil)
-		if len(joined) > len(s.devices) {
-			t.Fatalf("%d devices out of %d", len(joined), len(s.devices))
-		}
+		testkit.FatalIf(t, len(joined) > len(s.devices), "%d devices out of %d", len(joined), len(s.devices))
 		testkit.Equal(t, "devices that stay", min(len(joined), maxWithdrawn), len(joinSlices(nil, joined)))
 	})
 }

@@ -148,9 +148,8 @@ func (b *bench) wantApplied(t *testing.T, want ...int) {
 // want reloads and checks the result: the error, whether the local list is good, and the counts per result.
 func (b *bench) want(t *testing.T, problem string, good bool, successes, unchanged, failed uint64) {
 	t.Helper()
-	if err := b.Reload(t.Context(), "test"); (problem == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), problem) {
-		t.Errorf("reload = %v, want %q", err, problem)
-	}
+	err := b.Reload(t.Context(), "test")
+	testkit.ErrorIf(t, (problem == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), problem), "reload = %v, want %q", err, problem)
 	b.wantCounts(t, good, successes, unchanged, failed)
 }
 
@@ -180,9 +179,8 @@ func TestReload(t *testing.T) {
 	b.want(t, "", true, 0, 1, 0)
 	b.file = csvB
 	b.want(t, "", true, 1, 1, 0)
-	if got := b.Status().Proposals; len(got) != 1 || got[0].By != "test" || got[0].What != "reload" || got[0].Answer != Applied {
-		t.Errorf("proposals = %+v", got)
-	}
+	got := b.Status().Proposals
+	testkit.ErrorIf(t, len(got) != 1 || got[0].By != "test" || got[0].What != "reload" || got[0].Answer != Applied, "proposals = %+v", got)
 	b.file = csvB + "DCGM_FI_DEV_FB_USED, gouge, x\nDCGM_FI_DEV_FB_FREE, counterr, y\n"
 	b.want(t, "counterr", false, 1, 1, 1)
 	lines := b.logs.FilterMessageSnippet("unknown type").All()
@@ -207,9 +205,7 @@ func TestReloadLogsEachKeyOnce(t *testing.T) {
 		_ = b.Reload(t.Context(), "test") // the result does not matter here
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	if len(lines) < 6 {
-		t.Errorf("%d lines, want warnings and errors of each list:\n%s", len(lines), out.String())
-	}
+	testkit.ErrorIf(t, len(lines) < 6, "%d lines, want warnings and errors of each list:\n%s", len(lines), out.String())
 	for _, line := range lines {
 		var keys map[string]any
 		must(t, json.Unmarshal([]byte(line), &keys))
@@ -349,9 +345,8 @@ func TestHalfASuccess(t *testing.T) {
 		}
 		return nil
 	})
-	if err := b.serve(t, "x", csvA); err == nil || !strings.Contains(err.Error(), "dcgm: no") || b.Status().InService.Origin != "counters.csv" {
-		t.Errorf("%v; status %+v", err, b.Status())
-	}
+	err := b.serve(t, "x", csvA)
+	testkit.ErrorIf(t, err == nil || !strings.Contains(err.Error(), "dcgm: no") || b.Status().InService.Origin != "counters.csv", "%v; status %+v", err, b.Status())
 	b.wantApplied(t, 2, 2, 1, 2)
 	b.want(t, "", true, 1, 1, 1) // the counters CSV is good, and in service everywhere
 
@@ -421,9 +416,8 @@ func TestRestore(t *testing.T) {
 	b := newBench(csvA)
 	b.Restore(&List{Origin: "http://lists", Hash: "x", Fields: b.parse(csvB).Fields})
 	b.wantApplied(t, 2)
-	if s := b.Status(); s.InService.Origin != "http://lists" || s.Local.Origin != "counters.csv" {
-		t.Errorf("status = %+v", s)
-	}
+	s := b.Status()
+	testkit.ErrorIf(t, s.InService.Origin != "http://lists" || s.Local.Origin != "counters.csv", "status = %+v", s)
 	b.want(t, "waits", true, 0, 1, 0)
 	b.wantApplied(t, 2)
 }

@@ -57,14 +57,12 @@ func TestAForgottenReleaseEnds(t *testing.T) {
 				b.refuse = errors.New(want.Text)
 			}
 			testkit.Equal(t, "release", b.refuse, b.Release(t.Context(), "dcgm", -1, "test"), cmpopts.EquateErrors())
-			if p := b.Status().Proposals[0]; p.What != kindRelease || p.Answer != want.Answer || p.Text != want.Text {
-				t.Errorf("proposal = %+v, want %+v", p, want)
-			}
+			p := b.Status().Proposals[0]
+			testkit.ErrorIf(t, p.What != kindRelease || p.Answer != want.Answer || p.Text != want.Text, "proposal = %+v, want %+v", p, want)
 		}
 		must(t, b.Resume("dcgm", "test"))
-		if p := b.Status().Proposals[0]; p.What != kindResume || p.Answer != Applied {
-			t.Errorf("proposal = %+v", p)
-		}
+		p := b.Status().Proposals[0]
+		testkit.ErrorIf(t, p.What != kindResume || p.Answer != Applied, "proposal = %+v", p)
 	})
 }
 
@@ -78,14 +76,10 @@ func TestReleaseBySignal(t *testing.T) {
 		must(t, err)
 		letGo <- os.Interrupt
 		synctest.Wait()
-		if !b.released["dcgm"] || !b.released["nvml"] {
-			t.Errorf("released are %v", b.released)
-		}
+		testkit.ErrorIf(t, !b.released["dcgm"] || !b.released["nvml"], "released are %v", b.released)
 		resume <- os.Interrupt
 		synctest.Wait()
-		if b.released["dcgm"] || b.released["nvml"] {
-			t.Errorf("released are %v", b.released)
-		}
+		testkit.ErrorIf(t, b.released["dcgm"] || b.released["nvml"], "released are %v", b.released)
 		turn.End()
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
@@ -134,9 +135,8 @@ func BenchmarkPlainMapping(b *testing.B) {
 			out.Reset()
 			writePlain(&out, series)
 		}
-		if n := bytes.Count(out.Bytes(), []byte("pod=")); n != benchGPUs*benchFields*replicas {
-			b.Fatalf("%d series with a pod", n)
-		}
+		n := bytes.Count(out.Bytes(), []byte("pod="))
+		testkit.FatalIf(b, n != benchGPUs*benchFields*replicas, "%d series with a pod", n)
 		b.ReportMetric(float64(mapping.Nanoseconds())/float64(b.N), "ns/mapping")
 	})
 }

@@ -52,9 +52,7 @@ func trees(tb testing.TB) (out []tree) {
 		}
 		out = append(out, c)
 	}
-	if len(out) != 60 {
-		tb.Fatalf("%d cases", len(out))
-	}
+	testkit.FatalIf(tb, len(out) != 60, "%d cases", len(out))
 	return out
 }
 
@@ -63,9 +61,8 @@ func TestControlGroups(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			own := cmp.Or(c.own, "0::/system.slice/warpgauge.service\n1:name=systemd:/system.slice/warpgauge.service")
 			got, ok := parseCgroup([]byte(c.file), surroundingsOf([]byte(own), false))
-			if found := got.pod + "/" + got.container + "/" + got.job; !ok || got.unknown || found != c.want {
-				t.Errorf("%s\nseen: %s\ngot  %+v, %v\nwant %s", c.file, c.seen, got, ok, c.want)
-			}
+			found := got.pod + "/" + got.container + "/" + got.job
+			testkit.ErrorIf(t, !ok || got.unknown || found != c.want, "%s\nseen: %s\ngot  %+v, %v\nwant %s", c.file, c.seen, got, ok, c.want)
 		})
 	}
 }
@@ -75,9 +72,8 @@ func TestControlGroups(t *testing.T) {
 func TestWhatOurOwnNamespaceHides(t *testing.T) {
 	f := func(file string, want location) {
 		t.Helper()
-		if got, ok := parseCgroup([]byte(expand.Replace(file)), surroundingsOf([]byte("0::/\n4:memory:/\n"), true)); !ok || got != want {
-			t.Errorf("%s: got %+v, %v, want %+v", file, got, ok, want)
-		}
+		got, ok := parseCgroup([]byte(expand.Replace(file)), surroundingsOf([]byte("0::/\n4:memory:/\n"), true))
+		testkit.ErrorIf(t, !ok || got != want, "%s: got %+v, %v, want %+v", file, got, ok, want)
 	}
 	f("0::/\n", location{unknown: true})
 	f("0::/init.scope\n", location{unknown: true})
@@ -90,9 +86,8 @@ func TestWhatOurOwnNamespaceHides(t *testing.T) {
 func TestBrokenControlGroups(t *testing.T) {
 	f := func(file string, want location, wantOK bool) {
 		t.Helper()
-		if got, ok := parseCgroup([]byte(expand.Replace(file)), surroundings{}); ok != wantOK || got != want {
-			t.Errorf("%q: got %+v, %v, want %+v, %v", file, got, ok, want, wantOK)
-		}
+		got, ok := parseCgroup([]byte(expand.Replace(file)), surroundings{})
+		testkit.ErrorIf(t, ok != wantOK || got != want, "%q: got %+v, %v, want %+v, %v", file, got, ok, want, wantOK)
 	}
 	f("", location{}, false)
 	f("\n\n", location{}, false)
@@ -116,20 +111,10 @@ func FuzzControlGroups(f *testing.F) {
 	f.Add([]byte("0::/\n"), []byte("0::/\n"), true)
 	f.Fuzz(func(t *testing.T, file, own []byte, nested bool) {
 		p, ok := parseCgroup(file, surroundingsOf(own, nested))
-		if !ok && p != (location{}) {
-			t.Errorf("no line is valid, and yet %+v", p)
-		}
-		if p.pod != "" && !regexp.MustCompile(`^[[:xdigit:]-]{32,36}$`).MatchString(p.pod) {
-			t.Errorf("pod %q", p.pod)
-		}
-		if p.container != "" && !regexp.MustCompile(`^[[:xdigit:]]{64}$`).MatchString(p.container) {
-			t.Errorf("container %q", p.container)
-		}
-		if p.job != "" && strings.Trim(p.job, "0123456789") != "" {
-			t.Errorf("job %q", p.job)
-		}
-		if p.unknown && (!nested || p != location{unknown: true}) {
-			t.Errorf("unknown: %+v, nested %v", p, nested)
-		}
+		testkit.ErrorIf(t, !ok && p != (location{}), "no line is valid, and yet %+v", p)
+		testkit.ErrorIf(t, p.pod != "" && !regexp.MustCompile(`^[[:xdigit:]-]{32,36}$`).MatchString(p.pod), "pod %q", p.pod)
+		testkit.ErrorIf(t, p.container != "" && !regexp.MustCompile(`^[[:xdigit:]]{64}$`).MatchString(p.container), "container %q", p.container)
+		testkit.ErrorIf(t, p.job != "" && strings.Trim(p.job, "0123456789") != "", "job %q", p.job)
+		testkit.ErrorIf(t, p.unknown && (!nested || p != location{unknown: true}), "unknown: %+v, nested %v", p, nested)
 	})
 }

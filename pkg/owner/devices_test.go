@@ -16,9 +16,7 @@ func TestFind(t *testing.T) {
 	f := func(resource, text, want, reason string) {
 		t.Helper()
 		id, ok := parseID(text)
-		if !ok {
-			t.Fatalf("%q is no id", text)
-		}
+		testkit.FatalIf(t, !ok, "%q is no id", text)
 		found, why := n.find(resource, id)
 		got := ""
 		for _, d := range found {
@@ -65,9 +63,8 @@ func TestFind(t *testing.T) {
 	none := newDevices(&view.View{})
 	for _, text := range []string{"all", "tegra", uuid(0), "nvidia0", "0/vgpu1", "0000:c1:00.0", "amdgpu_xcp_1"} {
 		id, _ := parseID(text)
-		if found, reason := none.find(nvidia, id); len(found) != 0 || reason != reasonDevice {
-			t.Errorf("without devices %s means %v (%s)", text, found, reason)
-		}
+		found, reason := none.find(nvidia, id)
+		testkit.ErrorIf(t, len(found) != 0 || reason != reasonDevice, "without devices %s means %v (%s)", text, found, reason)
 	}
 }
 
@@ -78,9 +75,7 @@ func TestSeveralCollectors(t *testing.T) {
 	n := newDevices(&view.View{Sources: []*view.Source{{Devices: []collector.Device{gpu(0), plain}}, {Devices: []collector.Device{gpu(0), known}}}})
 	id, _ := parseID(mig(4))
 	found, _ := n.find("nvidia.com/gpu", id)
-	if len(found) != 1 || found[0].Instance.Profile != "1g.10gb" {
-		t.Errorf("found %+v", found)
-	}
+	testkit.ErrorIf(t, len(found) != 1 || found[0].Instance.Profile != "1g.10gb", "found %+v", found)
 	if len(n.all) != 2 || len(n.parts[uuid(0)]) != 1 || len(n.byVendor["NVIDIA"]) != 1 {
 		t.Errorf("%d devices, %d instances, %d GPUs", len(n.all), len(n.parts[uuid(0)]), len(n.byVendor["NVIDIA"]))
 	}

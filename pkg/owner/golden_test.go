@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/internal/testkit/golden"
 	"warpgauge/pkg/view"
 
@@ -49,8 +50,7 @@ func TestGolden(t *testing.T) {
 		text := string(exposition.New(r.board, exposition.Options{Owners: r.Keeper}).Page(exposition.Text, false))
 		golden.Check(t, filepath.Join("testdata", name), text)
 		parser := expfmt.NewTextParser(model.LegacyValidation)
-		if _, err := parser.TextToMetricFamilies(strings.NewReader(text)); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		_, err := parser.TextToMetricFamilies(strings.NewReader(text))
+		testkit.ErrorIf(t, err != nil, "%s: %v", name, err)
 	}
 }

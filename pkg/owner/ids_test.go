@@ -3,6 +3,8 @@ package owner
 import (
 	"strings"
 	"testing"
+
+	"warpgauge/internal/testkit"
 )
 
 // TestParseID checks parts of IDs that TestFind does not show: shares and unusual spellings.
@@ -10,9 +12,7 @@ func TestParseID(t *testing.T) {
 	f := func(text string, want deviceID) {
 		t.Helper()
 		got, ok := parseID(text)
-		if !ok || got != want {
-			t.Errorf("parseID(%q) = %+v, %v, want %+v", text, got, ok, want)
-		}
+		testkit.ErrorIf(t, !ok || got != want, "parseID(%q) = %+v, %v, want %+v", text, got, ok, want)
 	}
 	const gpu, mig = "GPU-0e1b8f3c-5d2a-4b7e-9f60-1a2b3c4d5e6f", "MIG-2ce7a541-c516-5dbc-a76e-26cc100d9b55"
 	gpuName, migName := strings.ToLower(gpu), strings.ToLower(mig)
@@ -50,9 +50,8 @@ func TestParseIDRefuses(t *testing.T) {
 		"amdgpu_xcp_", "amdgpu_xcp_a", "All", "All::1", "renderD128", "card0", "dev-1",
 		strings.Repeat("9", 100), "GPU-" + strings.Repeat("a", 100), "nvidia.com/gpu",
 	} {
-		if got, ok := parseID(text); ok {
-			t.Errorf("parseID(%q) = %+v, want none", text, got)
-		}
+		got, ok := parseID(text)
+		testkit.ErrorIf(t, ok, "parseID(%q) = %+v, want none", text, got)
 	}
 }
 
@@ -67,17 +66,11 @@ func FuzzParseID(f *testing.F) {
 		if !ok {
 			return
 		}
-		if id.form == 0 || id.name == "" || len(id.name) > len(text)+8 {
-			t.Errorf("parseID(%q) = %+v", text, id)
-		}
+		testkit.ErrorIf(t, id.form == 0 || id.name == "" || len(id.name) > len(text)+8, "parseID(%q) = %+v", text, id)
 		for _, part := range []string{id.instance, id.compute, id.replica} {
-			if !strings.Contains(text, part) {
-				t.Errorf("parseID(%q) invents %q", text, part)
-			}
+			testkit.ErrorIf(t, !strings.Contains(text, part), "parseID(%q) invents %q", text, part)
 		}
-		if strings.ContainsAny(id.name+id.instance+id.compute+id.replica, " \n\"\\{}=,\x00") {
-			t.Errorf("parseID(%q) = %+v", text, id)
-		}
+		testkit.ErrorIf(t, strings.ContainsAny(id.name+id.instance+id.compute+id.replica, " \n\"\\{}=,\x00"), "parseID(%q) = %+v", text, id)
 		if id.replica == "" && strings.HasSuffix(text, replicaMark) || id.form == formUUID || id.form == formMIG || id.form == formMIGLegacy || id.form == formAll { // PCI addresses are in upper case, the input need not be
 			return
 		}

@@ -12,9 +12,8 @@ import (
 func TestParse(t *testing.T) {
 	f := func(text string, open bool, jobs ...string) {
 		t.Helper()
-		if c := parseJobs([]byte(text)); !slices.Equal(c.jobs, jobs) || c.open != open || c.reason != "" {
-			t.Errorf("parseJobs(%q) = %+v, want jobs %q, open %v", text, c, jobs, open)
-		}
+		c := parseJobs([]byte(text))
+		testkit.ErrorIf(t, !slices.Equal(c.jobs, jobs) || c.open != open || c.reason != "", "parseJobs(%q) = %+v, want jobs %q, open %v", text, c, jobs, open)
 	}
 	f("", true)
 	f("\n", false)
@@ -57,24 +56,16 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte, cut int) {
 		c := parseJobs(text)
 		all := c.jobs
-		if len(all) > maxJobs {
-			t.Fatalf("%d jobs", len(all))
-		}
+		testkit.FatalIf(t, len(all) > maxJobs, "%d jobs", len(all))
 		for i, job := range all {
 			if job == "" || len(job) > maxJobID || !utf8.ValidString(job) || strings.ContainsAny(job, "\n\r\x00") || strings.TrimSpace(job) != job {
 				t.Fatalf("job id %q of %q", job, text)
 			}
-			if slices.Contains(all[:i], job) {
-				t.Fatalf("job %q twice in %q", job, all)
-			}
+			testkit.FatalIf(t, slices.Contains(all[:i], job), "job %q twice in %q", job, all)
 		}
-		if c.whole && len(all) > 0 {
-			t.Fatalf("a file that is left out has jobs %q", all)
-		}
+		testkit.FatalIf(t, c.whole && len(all) > 0, "a file that is left out has jobs %q", all)
 		again := parseJobs([]byte(strings.Join(all, "\n") + "\n"))
-		if len(all) > 0 && (!slices.Equal(again.jobs, all) || again.open || again.reason != "") {
-			t.Fatalf("%q are read back as %+v", all, again)
-		}
+		testkit.FatalIf(t, len(all) > 0 && (!slices.Equal(again.jobs, all) || again.open || again.reason != ""), "%q are read back as %+v", all, again)
 		if cut < 0 || cut > len(text) || c.whole || c.about != nil { // a truncated JSON file has no job
 			return
 		}

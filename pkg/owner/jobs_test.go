@@ -123,9 +123,7 @@ func TestUpdate(t *testing.T) {
 			want = "2001" // a complete line parses
 		}
 		f.update(text("2001\n2002\n"[:n]))
-		if strings.Join(f.accepted.jobs, " ") != want || f.pending != (want == old) {
-			t.Errorf("after %d bytes: jobs %q, want %q", n, f.accepted.jobs, want)
-		}
+		testkit.ErrorIf(t, strings.Join(f.accepted.jobs, " ") != want || f.pending != (want == old), "after %d bytes: jobs %q, want %q", n, f.accepted.jobs, want)
 	}
 }
 
@@ -254,9 +252,7 @@ func TestTooManyFiles(t *testing.T) {
 		r := startJobs(t, dir, jobPeriod)
 		pass(3 * time.Second)
 		got := r.Snapshot().ByDevice
-		if len(got) != maxFiles || got["0"] == nil || got[fmt.Sprint(maxFiles-1)] == nil {
-			t.Errorf("%d devices, want the first %d", len(got), maxFiles)
-		}
+		testkit.ErrorIf(t, len(got) != maxFiles || got["0"] == nil || got[fmt.Sprint(maxFiles-1)] == nil, "%d devices, want the first %d", len(got), maxFiles)
 		testkit.Equal(t, "log", []string{ReasonManyFiles}, r.skipped())
 		wantErrors(t, r.Health, map[string]int{ReasonManyFiles: 200})
 		r.stop()
@@ -269,9 +265,8 @@ func TestErrorsOfJobFiles(t *testing.T) {
 		syscall.EACCES: ReasonDenied, syscall.EPERM: ReasonDenied, syscall.EIO: ReasonIO, syscall.ESTALE: ReasonIO,
 		syscall.ENOTCONN: ReasonIO, syscall.EMFILE: ReasonIO, syscall.ELOOP: ReasonNotAFile, syscall.ENXIO: ReasonNotAFile, syscall.ENOTDIR: ReasonNotAFile,
 	} {
-		if c := unusable(&os.PathError{Op: "openat", Path: "0", Err: errno}); c.reason != want || !c.whole {
-			t.Errorf("%v: %+v, want %s", errno, c, want)
-		}
+		c := unusable(&os.PathError{Op: "openat", Path: "0", Err: errno})
+		testkit.ErrorIf(t, c.reason != want || !c.whole, "%v: %+v, want %s", errno, c, want)
 	}
 }
 

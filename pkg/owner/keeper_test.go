@@ -43,9 +43,8 @@ func TestRun(t *testing.T) {
 		time.Sleep(checkPeriod)
 		synctest.Wait()
 		builds := testutil.ToFloat64(r.metrics.builds) - before
-		if most := float64(time.Second/rest) + 2; builds < 2 || builds > most {
-			t.Errorf("%v tables for 1000 changes in a second, want at most %v", builds, most)
-		}
+		most := float64(time.Second/rest) + 2
+		testkit.ErrorIf(t, builds < 2 || builds > most, "%v tables for 1000 changes in a second, want at most %v", builds, most)
 		r.wants(t, "after 1000 changes", uuid(0), "container=main namespace=ml pod=p999")
 	})
 }
@@ -58,9 +57,7 @@ func TestVersion(t *testing.T) {
 		t.Helper()
 		change()
 		now := r.Version()
-		if (now > last) != grows || now < last {
-			t.Errorf("%s: version went from %d to %d", what, last, now)
-		}
+		testkit.ErrorIf(t, (now > last) != grows || now < last, "%s: version went from %d to %d", what, last, now)
 		last = now
 	}
 	one := "ml/a/main: nvidia.com/gpu " + uuid(0)
@@ -100,9 +97,7 @@ func TestANewViewIsJoinedByWhoAsks(t *testing.T) {
 func TestNobodyIsAsked(t *testing.T) {
 	k, d := New(boardOf(machine()...), Options{}), gpu(0)
 	k.Refresh(time.Now())
-	if k.Owners(&d) != nil || k.Split(&d, gpuUtil) || k.Shares() != nil || k.Describe(&d) != nil || len(k.Unmatched()) != 0 {
-		t.Error("there are users")
-	}
+	testkit.ErrorIf(t, k.Owners(&d) != nil || k.Split(&d, gpuUtil) || k.Shares() != nil || k.Describe(&d) != nil || len(k.Unmatched()) != 0, "there are users")
 }
 
 // TestHammer reads from many goroutines while everything changes: each reader sees answers of one table, and versions
@@ -152,9 +147,8 @@ func TestHammer(t *testing.T) {
 	}
 	readers.Go(func() {
 		for changes.Load() < 300 {
-			if _, err := registry.Gather(); err != nil {
-				t.Error(err)
-			}
+			_, err := registry.Gather()
+			testkit.ErrorIf(t, err != nil, "%v", err)
 		}
 	})
 	readers.Wait()

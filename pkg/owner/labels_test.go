@@ -17,9 +17,7 @@ func TestPodLabels(t *testing.T) {
 		t.Helper()
 		var got losses
 		testkit.Equal(t, what, want, podLabels(in, k.reserved, &got))
-		if got != lost {
-			t.Errorf("%s: lost %+v, want %+v", what, got, lost)
-		}
+		testkit.ErrorIf(t, got != lost, "%s: lost %+v, want %+v", what, got, lost)
 	}
 	type m = map[string]string
 	type l = []collector.Label
@@ -44,9 +42,8 @@ func TestPodLabels(t *testing.T) {
 		many[fmt.Sprintf("l%03d", i)] = "v"
 	}
 	var lost losses
-	if got := podLabels(many, k.reserved, &lost); len(got) != maxPodLabels || got[0].Name != "l000" || lost != (losses{many: 5}) {
-		t.Errorf("%d labels of %d, lost %+v", len(got), len(many), lost)
-	}
+	got := podLabels(many, k.reserved, &lost)
+	testkit.ErrorIf(t, len(got) != maxPodLabels || got[0].Name != "l000" || lost != (losses{many: 5}), "%d labels of %d, lost %+v", len(got), len(many), lost)
 
 	k = newRig(func(o *Options) { o.PodLabels, o.OldNamespace, o.Hostname = true, true, "Hostname" }).Keeper
 	f("ours of old", m{"uuid": "x", "pod_name": "x", "pod_namespace": "x", "container_name": "x", "Hostname": "x", "pod": "1", "UUID": "2", "hostname": "3"},
@@ -94,9 +91,7 @@ func FuzzPodLabels(f *testing.F) {
 		in := map[string]string{key: value, key2: value2, "fixed": "1"}
 		got := podLabels(in, k.reserved, &lost)
 		for _, l := range got {
-			if !legalLabel.MatchString(l.Name) || k.reserved[l.Name] || l.Name <= last || l.Value == "" {
-				t.Errorf("%q: label %q = %q after %q", in, l.Name, l.Value, last)
-			}
+			testkit.ErrorIf(t, !legalLabel.MatchString(l.Name) || k.reserved[l.Name] || l.Name <= last || l.Value == "", "%q: label %q = %q after %q", in, l.Name, l.Value, last)
 			last = l.Name
 			if len(l.Value) > maxPodText || utf8.ValidString(value) && utf8.ValidString(value2) && !utf8.ValidString(l.Value) {
 				t.Errorf("%q: value of %d bytes", in, len(l.Value))

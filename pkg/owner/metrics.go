@@ -19,15 +19,9 @@ type metrics struct {
 
 func newMetrics(k *Keeper, r prometheus.Registerer) *metrics {
 	m := &metrics{
-		keeper: k,
-		builds: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "warpgauge_owner_table_builds_total",
-			Help: "Times that the table of who uses which device was rebuilt: an answer of the kubelet, the API server or the job directory has changed, or the devices have.",
-		}),
-		duration: prometheus.NewSummary(prometheus.SummaryOpts{
-			Name: "warpgauge_owner_table_build_duration_seconds",
-			Help: "Time to make the table of owners, which is done in the background.",
-		}),
+		keeper:   k,
+		builds:   prometheus.NewCounter(prometheus.CounterOpts{Name: "warpgauge_owner_table_builds_total", Help: "Times that the table of who uses which device was rebuilt: an answer of the kubelet, the API server or the job directory has changed, or the devices have."}),
+		duration: prometheus.NewSummary(prometheus.SummaryOpts{Name: "warpgauge_owner_table_build_duration_seconds", Help: "Time to make the table of owners, which is done in the background."}),
 	}
 	if r != nil {
 		r.MustRegister(m, m.builds, m.duration)

@@ -44,9 +44,7 @@ func TestNobodyIsCountedBeforeAllHaveAnswered(t *testing.T) {
 		t.Helper()
 		r.Refresh(time.Now())
 		n, err := testutil.GatherAndCount(registry, "warpgauge_device_owners")
-		if err != nil || (n > 0) != want {
-			t.Errorf("%s: %d counts of owners, %v", who, n, err)
-		}
+		testkit.ErrorIf(t, err != nil || (n > 0) != want, "%s: %d counts of owners, %v", who, n, err)
 	}
 	f("no answer", false)
 	r.pods.Store(&kube.Allocations{Version: 1, Time: time.Now()})
@@ -65,7 +63,6 @@ func TestMetricsNeverRepeat(t *testing.T) {
 	r := newRig(func(o *Options) { o.Registerer = registry }, append(machine(), twin)...).
 		give("ml/a/main: nvidia.com/gpu "+uuid(0)+" nvidia0", "ml/a/\xff: nvidia.com/gpu "+uuid(0), "ml/a/\xfe: nvidia.com/gpu "+uuid(0))
 	r.schedule(map[string][]string{"0": {"1"}})
-	if _, err := registry.Gather(); err != nil {
-		t.Error(err)
-	}
+	_, err := registry.Gather()
+	testkit.ErrorIf(t, err != nil, "%v", err)
 }

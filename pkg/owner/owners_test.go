@@ -144,17 +144,15 @@ func TestTooManyUsers(t *testing.T) {
 		}
 		r.set(lines...)
 		r.schedule(map[string][]string{"0": jobs})
-		if got, other := len(r.owners(t, uuid(0))), len(r.owners(t, uuid(1))); got != tt.named || other != 1 {
-			t.Errorf("%+v: %d are on the series, %d on another device's; want %d and 1", tt, got, other, tt.named)
-		}
+		got, other := len(r.owners(t, uuid(0))), len(r.owners(t, uuid(1)))
+		testkit.ErrorIf(t, got != tt.named || other != 1, "%+v: %d are on the series, %d on another device's; want %d and 1", tt, got, other, tt.named)
 		testkit.Equal(t, fmt.Sprintf("users of %+v", tt), tt.users+tt.jobs, len(r.Users(r.device(t, uuid(0)))))
 		want := 1 + tt.jobs // the other device, and the first AMD GPU, whose index matches the job file too
 		if tt.named > 0 {
 			want += tt.users + tt.jobs
 		}
-		if n, err := testutil.GatherAndCount(registry, "warpgauge_device_owner"); n != want || err != nil {
-			t.Errorf("%+v: %d series, want %d; %v", tt, n, want, err)
-		}
+		n, err := testutil.GatherAndCount(registry, "warpgauge_device_owner")
+		testkit.ErrorIf(t, n != want || err != nil, "%+v: %d series, want %d; %v", tt, n, want, err)
 	}
 	testkit.Equal(t, fmt.Sprintf("lines of the log, one for the device: %v", logs.All()), 1, logs.FilterMessageSnippet("too many users").Len())
 }

@@ -57,12 +57,10 @@ func TestProcessesAreLocated(t *testing.T) {
 		"GPU-1/3": {Complete: true, Processes: []Process{{Process: sampled(13, 4096, 25), Name: "python3", PodUID: uidB}}},
 	})
 	w.failing("")
-	if got := w.client.On("GPU-1/3", w.now.Add(processListAge/2)); len(got) != 1 || w.changes != 1 {
-		t.Errorf("on demand: %+v after %d polls, want the last poll's", got, w.changes)
-	}
-	if got := w.client.On("GPU-1/3", w.now.Add(processListAge)); len(got) != 1 || w.changes != 2 {
-		t.Errorf("on demand: %+v after %d polls, want another poll", got, w.changes)
-	}
+	got := w.client.On("GPU-1/3", w.now.Add(processListAge/2))
+	testkit.ErrorIf(t, len(got) != 1 || w.changes != 1, "on demand: %+v after %d polls, want the last poll's", got, w.changes)
+	got = w.client.On("GPU-1/3", w.now.Add(processListAge))
+	testkit.ErrorIf(t, len(got) != 1 || w.changes != 2, "on demand: %+v after %d polls, want another poll", got, w.changes)
 }
 
 func TestADeviceIsCompleteOnlyIfAllIsKnown(t *testing.T) {
@@ -127,7 +125,7 @@ func TestNamespaces(t *testing.T) {
 		return w
 	}
 	try(func(w *world) { w.namespace("pid:[4026532584]", firstCgroupNamespace) }, ReasonNoHostPID, false, "")
-	w := try(func(w *world) { w.must(os.Remove(filepath.Join(w.root, "self", "ns", "pid"))) }, ReasonNoProc, false, "")
+	w := try(func(w *world) { testkit.Must(w.t, os.Remove(filepath.Join(w.root, "self", "ns", "pid"))) }, ReasonNoProc, false, "")
 	w.namespace(firstPIDNamespace, firstCgroupNamespace)
 	w.wants("the namespace is known", w.lookAgain(time.Second), one(true, at(uidA)))
 	w.failing("")
@@ -195,18 +193,15 @@ func TestUsageIsReadWhilePolling(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 4500*time.Millisecond)
 		defer cancel()
-		if err := w.client.Run(ctx); err != nil || w.changes != 5 {
-			t.Errorf("Run: %v; %d polls in 4.5 s, want 5", err, w.changes)
-		}
+		err := w.client.Run(ctx)
+		testkit.ErrorIf(t, err != nil || w.changes != 5, "Run: %v; %d polls in 4.5 s, want 5", err, w.changes)
 	})
 	done, read := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(read)
 		for {
 			for id, use := range w.client.Snapshot().Devices {
-				if id != "GPU-0" || len(use.Processes) != 1 || use.Processes[0].PodUID != uidA {
-					t.Errorf("%s: %+v", id, use)
-				}
+				testkit.ErrorIf(t, id != "GPU-0" || len(use.Processes) != 1 || use.Processes[0].PodUID != uidA, "%s: %+v", id, use)
 			}
 			select {
 			case <-done:

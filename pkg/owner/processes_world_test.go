@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/view"
@@ -38,7 +39,7 @@ const machineUptime = 1_000_000 * time.Second
 func newWorld(t testing.TB, sources ...[]string) *world {
 	w := &world{t: t, root: t.TempDir(), now: time.Unix(1_800_000_000, 0)}
 	w.namespace(firstPIDNamespace, firstCgroupNamespace)
-	w.must(os.WriteFile(filepath.Join(w.root, "uptime"), fmt.Appendf(nil, "%.2f 5.00\n", machineUptime.Seconds()), 0o644))
+	testkit.Must(w.t, os.WriteFile(filepath.Join(w.root, "uptime"), fmt.Appendf(nil, "%.2f 5.00\n", machineUptime.Seconds()), 0o644))
 	w.publish(sources...)
 	core, logs := observer.New(zapcore.InfoLevel)
 	w.logs = logs
@@ -70,34 +71,27 @@ func (w *world) publish(sources ...[]string) {
 func (w *world) namespace(pid, cgroup string) {
 	w.t.Helper()
 	ns := filepath.Join(w.root, "self", "ns")
-	w.must(os.RemoveAll(ns))
-	w.must(os.MkdirAll(ns, 0o755))
-	w.must(os.Symlink(pid, filepath.Join(ns, "pid")))
-	w.must(os.Symlink(cgroup, filepath.Join(ns, "cgroup")))
-}
-
-func (w *world) must(err error) {
-	w.t.Helper()
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	testkit.Must(w.t, os.RemoveAll(ns))
+	testkit.Must(w.t, os.MkdirAll(ns, 0o755))
+	testkit.Must(w.t, os.Symlink(pid, filepath.Join(ns, "pid")))
+	testkit.Must(w.t, os.Symlink(cgroup, filepath.Join(ns, "cgroup")))
 }
 
 // run creates a process that started at the given time after boot.
 func (w *world) run(pid int, start time.Duration, cgroup string) {
 	w.t.Helper()
 	dir := filepath.Join(w.root, strconv.Itoa(pid))
-	w.must(os.MkdirAll(dir, 0o755))
+	testkit.Must(w.t, os.MkdirAll(dir, 0o755))
 	stat := fmt.Sprintf("%d (a) b) S 1 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 %d 171798691 3"+strings.Repeat(" 1", 28)+"\n", pid, start/(10*time.Millisecond))
-	w.must(os.WriteFile(filepath.Join(dir, "stat"), []byte(stat), 0o644))
-	w.must(os.WriteFile(filepath.Join(dir, "cgroup"), []byte(expand.Replace(cgroup)+"\n"), 0o644))
-	w.must(os.WriteFile(filepath.Join(dir, "comm"), []byte("python3\n"), 0o644))
+	testkit.Must(w.t, os.WriteFile(filepath.Join(dir, "stat"), []byte(stat), 0o644))
+	testkit.Must(w.t, os.WriteFile(filepath.Join(dir, "cgroup"), []byte(expand.Replace(cgroup)+"\n"), 0o644))
+	testkit.Must(w.t, os.WriteFile(filepath.Join(dir, "comm"), []byte("python3\n"), 0o644))
 }
 
 // end removes a process.
 func (w *world) end(pid int) {
 	w.t.Helper()
-	w.must(os.RemoveAll(filepath.Join(w.root, strconv.Itoa(pid))))
+	testkit.Must(w.t, os.RemoveAll(filepath.Join(w.root, strconv.Itoa(pid))))
 }
 
 // sample sets the processes that the library reports for a device in the next row.

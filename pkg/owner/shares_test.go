@@ -166,17 +166,14 @@ func TestOldValuesLeave(t *testing.T) {
 // TestSharesChangeOnlyIfTheyDiffer: pages compare shares by pointer.
 func TestSharesChangeOnlyIfTheyDiffer(t *testing.T) {
 	r := twoPods()
-	if s := r.Shares(); s == nil || s.Set == 0 {
-		t.Fatalf("shares are %+v", s)
-	}
+	s := r.Shares()
+	testkit.FatalIf(t, s == nil || s.Set == 0, "shares are %+v", s)
 	last := r.Shares()
 	step := func(what string, set, values bool, change func()) {
 		t.Helper()
 		change()
 		now := r.Shares()
-		if (now != last) != (set || values) || (now.Set != last.Set) != set {
-			t.Errorf("%s: other pointer %v, other set %v", what, now != last, now.Set != last.Set)
-		}
+		testkit.ErrorIf(t, (now != last) != (set || values) || (now.Set != last.Set) != set, "%s: other pointer %v, other set %v", what, now != last, now.Set != last.Set)
 		testkit.Equal(t, what+": series with values", len(now.Values), len(now.Series))
 		last = now
 	}
@@ -221,9 +218,7 @@ func TestSumsAreExact(t *testing.T) {
 		random.Shuffle(len(users), func(i, j int) { users[i], users[j] = users[j], users[i] })
 		r.know(known...).give(given...).use(uuid(0), random.IntN(2) == 0, users...)
 		s := r.Shares()
-		if s == nil {
-			t.Fatalf("round %d: no shares of %q", round, given)
-		}
+		testkit.FatalIf(t, s == nil, "round %d: no shares of %q", round, given)
 		sums := map[field.ID]float64{}
 		var keys []string
 		for i, v := range s.Values {

@@ -3,6 +3,8 @@ package ring
 import (
 	"sync"
 	"testing"
+
+	"warpgauge/internal/testkit"
 )
 
 // TestHammer writes at full speed into the smallest ring, which laps its readers all the time. The readers
@@ -60,9 +62,7 @@ func TestHammer(t *testing.T) {
 						return
 					}
 				}
-				if seen+f.Overruns() != rows {
-					t.Errorf("follower saw %d rows and counted %d overruns, together not %d", seen, f.Overruns(), rows)
-				}
+				testkit.ErrorIf(t, seen+f.Overruns() != rows, "follower saw %d rows and counted %d overruns, together not %d", seen, f.Overruns(), rows)
 			})
 		}
 		close(start)

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"warpgauge/internal/testkit"
 )
 
 // scribble stores the bytes over the whole block, again and again.
@@ -51,12 +53,8 @@ func FuzzHostileBlock(f *testing.F) {
 				r.Latest(&row)
 				follower.Next(&row)
 			}
-			if follower.Overruns() < before {
-				t.Errorf("overruns went from %d to %d", before, follower.Overruns())
-			}
-			if r.Rows() != 4 || len(row.Stamps) > 2 || len(row.Cells) > 3 {
-				t.Errorf("a row of %d stamps and %d cells", len(row.Stamps), len(row.Cells))
-			}
+			testkit.ErrorIf(t, follower.Overruns() < before, "overruns went from %d to %d", before, follower.Overruns())
+			testkit.ErrorIf(t, r.Rows() != 4 || len(row.Stamps) > 2 || len(row.Cells) > 3, "a row of %d stamps and %d cells", len(row.Stamps), len(row.Cells))
 			if a, err := Attach(mem, 4, 2, 3); err == nil && (a.Rows() != 4 || a.Stamps() != 2 || a.Cells() != 3) {
 				t.Errorf("attached to %d rows of %d and %d", a.Rows(), a.Stamps(), a.Cells())
 			}
@@ -86,15 +84,11 @@ func TestReadersReturnWhileTheHeadRuns(t *testing.T) {
 	calls := 0
 	// At least that long, and until the writer has run.
 	for begin := time.Now(); time.Since(begin) < 50*time.Millisecond || follower.Overruns() == 0 && time.Since(begin) < time.Minute; calls++ {
-		if follower.Next(&row) || r.Latest(&row) {
-			t.Fatal("a row that was never written")
-		}
+		testkit.FatalIf(t, follower.Next(&row) || r.Latest(&row), "a row that was never written")
 	}
 	close(done)
 	writer.Wait()
-	if calls == 0 || follower.Overruns() == 0 {
-		t.Errorf("%d calls counted %d overruns", calls, follower.Overruns())
-	}
+	testkit.ErrorIf(t, calls == 0 || follower.Overruns() == 0, "%d calls counted %d overruns", calls, follower.Overruns())
 }
 
 // TestNextTriesAsOftenAsThereAreRows: Next is bounded even if the head moves during every try.
@@ -108,13 +102,9 @@ func TestNextTriesAsOftenAsThereAreRows(t *testing.T) {
 	}
 	follower := r.Follow()
 	var row Row
-	if follower.Next(&row) || follower.Overruns() != 8 {
-		t.Errorf("counted %d overruns in one call, want 8", follower.Overruns())
-	}
+	testkit.ErrorIf(t, follower.Next(&row) || follower.Overruns() != 8, "counted %d overruns in one call, want 8", follower.Overruns())
 	appendRow(r, 8)
-	if !follower.Next(&row) || row.N != 8 {
-		t.Errorf("read row %d after that, want 8", row.N)
-	}
+	testkit.ErrorIf(t, !follower.Next(&row) || row.N != 8, "read row %d after that, want 8", row.N)
 }
 
 // TestJunk lets a faulty writer overwrite the block while it is read. Every call must return within bounds,
@@ -144,7 +134,5 @@ func TestJunk(t *testing.T) {
 		r.Follow().Next(&row)
 	}
 	const farthest = 32 + rows // keep the small heads apart
-	if f.Overruns() > 100_000*farthest {
-		t.Errorf("%d overruns", f.Overruns())
-	}
+	testkit.ErrorIf(t, f.Overruns() > 100_000*farthest, "%d overruns", f.Overruns())
 }

@@ -51,9 +51,7 @@ func TestNobodyCanResize(t *testing.T) {
 		t.Errorf("seal against writing: %v, want %v", err, unix.EPERM)
 	}
 	flags, err := unix.FcntlInt(uintptr(r.FD()), unix.F_GETFD, 0)
-	if err != nil || flags&unix.FD_CLOEXEC == 0 {
-		t.Errorf("flags of the descriptor are %#x, %v: a child would inherit it", flags, err)
-	}
+	testkit.ErrorIf(t, err != nil || flags&unix.FD_CLOEXEC == 0, "flags of the descriptor are %#x, %v: a child would inherit it", flags, err)
 }
 
 func TestOpenRefusesOtherDescriptors(t *testing.T) {
@@ -86,12 +84,10 @@ func TestOpenRefusesOtherDescriptors(t *testing.T) {
 
 	file := testkit.Get(os.CreateTemp(t.TempDir(), ""))(t)
 	defer file.Close()
-	if _, err := ring.OpenRegion(dup(t, int(file.Fd()))); err == nil {
-		t.Error("an ordinary file was taken for shared memory")
-	}
-	if _, err := ring.OpenRegion(-1); err == nil {
-		t.Error("no descriptor at all was taken for shared memory")
-	}
+	_, err := ring.OpenRegion(dup(t, int(file.Fd())))
+	testkit.ErrorIf(t, err == nil, "an ordinary file was taken for shared memory")
+	_, err = ring.OpenRegion(-1)
+	testkit.ErrorIf(t, err == nil, "no descriptor at all was taken for shared memory")
 }
 
 func TestProtectedMemoryCanBeReadOnly(t *testing.T) {
@@ -103,9 +99,7 @@ func TestProtectedMemoryCanBeReadOnly(t *testing.T) {
 	writer := testkit.Get(ring.Attach(other.Words(), 4, 1, 1))(t)
 	writer.Append(1, []int64{2}, []float64{3})
 	var row ring.Row
-	if !reader.Latest(&row) || row.Cells[0] != 3 {
-		t.Errorf("read %+v", row)
-	}
+	testkit.ErrorIf(t, !reader.Latest(&row) || row.Cells[0] != 3, "read %+v", row)
 	// A write would cause a fault that even recover does not survive under the race detector, so ask the kernel.
 	testkit.Equal(t, "permissions of the protected mapping", "r--s", permissions(t, r))
 	testkit.Equal(t, "permissions of the writer's mapping", "rw-s", permissions(t, other))
@@ -151,13 +145,10 @@ func TestMemoryLivesAsLongAsItsRing(t *testing.T) {
 	for range 5 {
 		runtime.GC()
 	}
-	if got := mapped(t); got != 1 {
-		t.Fatalf("%d mappings while a follower is in use, want 1", got)
-	}
+	got := mapped(t)
+	testkit.FatalIf(t, got != 1, "%d mappings while a follower is in use, want 1", got)
 	var row ring.Row
-	if !follower.Next(&row) || row.Cells[0] != 3 {
-		t.Errorf("read %+v", row)
-	}
+	testkit.ErrorIf(t, !follower.Next(&row) || row.Cells[0] != 3, "read %+v", row)
 	runtime.KeepAlive(follower)
 	awaitMapped(t, 0)
 }
@@ -184,9 +175,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	descriptors := open()
 	for range 300 {
 		r := testkit.Get(ring.CreateRegion(1000))(t)
-		if _, err := ring.OpenRegion(dup(t, r.FD())); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Get(ring.OpenRegion(dup(t, r.FD())))(t)
 	}
 	awaitMapped(t, 0)
 	eventually.True(t, "descriptors closed", func() bool { return open() == descriptors })
@@ -195,9 +184,8 @@ func TestNothingIsLeftBehind(t *testing.T) {
 // TestCreateSaysWhyThereIsNone: running out of descriptors is an ordinary error.
 func TestCreateSaysWhyThereIsNone(t *testing.T) {
 	for _, words := range []int{-1, 0, ring.MaxRegionWords + 1} {
-		if _, err := ring.CreateRegion(words); err == nil {
-			t.Errorf("Create(%d) succeeded", words)
-		}
+		_, err := ring.CreateRegion(words)
+		testkit.ErrorIf(t, err == nil, "Create(%d) succeeded", words)
 	}
 	var was unix.Rlimit
 	testkit.Must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &was))
@@ -208,7 +196,5 @@ func TestCreateSaysWhyThereIsNone(t *testing.T) {
 	}
 	_, err := ring.CreateRegion(8)
 	testkit.Must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &was))
-	if !errors.Is(err, unix.EMFILE) {
-		t.Errorf("got %v, want %v", err, unix.EMFILE)
-	}
+	testkit.ErrorIf(t, !errors.Is(err, unix.EMFILE), "got %v, want %v", err, unix.EMFILE)
 }

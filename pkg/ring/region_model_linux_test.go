@@ -26,9 +26,7 @@ func TestModel(t *testing.T) {
 		model := ring.Make(rows, stamps, cells)
 		reader := ring.New(region.Words(), rows, stamps, cells)
 		writer, err := ring.Attach(other.Words(), rows, stamps, cells)
-		if err != nil {
-			t.Fatalf("attach to the second mapping: %v", err)
-		}
+		testkit.FatalIf(t, err != nil, "attach to the second mapping: %v", err)
 		reader.Keep(region)
 		writer.Keep(other)
 		wantFollower, gotFollower := model.Follow(), reader.Follow()
@@ -43,15 +41,13 @@ func TestModel(t *testing.T) {
 				}
 			case 1:
 				var want, got ring.Row
-				if wantOK, gotOK := model.Latest(&want), reader.Latest(&got); wantOK != gotOK || wantOK && !sameRow(&want, &got) {
-					t.Fatalf("seed %d: newest row: %v %+v, want %v %+v", seed, gotOK, got, wantOK, want)
-				}
+				wantOK, gotOK := model.Latest(&want), reader.Latest(&got)
+				testkit.FatalIf(t, wantOK != gotOK || wantOK && !sameRow(&want, &got), "seed %d: newest row: %v %+v, want %v %+v", seed, gotOK, got, wantOK, want)
 			case 2:
 				for range random.IntN(rows) {
 					var want, got ring.Row
-					if wantOK, gotOK := wantFollower.Next(&want), gotFollower.Next(&got); wantOK != gotOK || wantOK && !sameRow(&want, &got) {
-						t.Fatalf("seed %d: next row: %v %+v, want %v %+v", seed, gotOK, got, wantOK, want)
-					}
+					wantOK, gotOK := wantFollower.Next(&want), gotFollower.Next(&got)
+					testkit.FatalIf(t, wantOK != gotOK || wantOK && !sameRow(&want, &got), "seed %d: next row: %v %+v, want %v %+v", seed, gotOK, got, wantOK, want)
 				}
 			}
 			if reader.Head() != model.Head() || gotFollower.Overruns() != wantFollower.Overruns() {

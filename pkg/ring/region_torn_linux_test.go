@@ -75,9 +75,7 @@ func TestTornRows(t *testing.T) {
 	kills := defaultKills
 	if text, ok := os.LookupEnv(killsVariable); ok {
 		n, err := strconv.Atoi(text)
-		if err != nil {
-			t.Fatalf("%s: %v", killsVariable, err)
-		}
+		testkit.FatalIf(t, err != nil, "%s: %v", killsVariable, err)
 		kills = n
 	}
 	const lanes, readers = 4, 16 // rings, each with one writer at a time
@@ -119,9 +117,8 @@ func TestTornRows(t *testing.T) {
 			for left.Add(-1) >= 0 && !t.Failed() {
 				killWriter(t, memory, r)
 				var row ring.Row
-				if head := r.Head(); !r.Latest(&row) || row.N != head-1 || !whole(&row) {
-					t.Errorf("after a writer was killed at head %d the newest whole row is %d", head, row.N)
-				}
+				head := r.Head()
+				testkit.ErrorIf(t, !r.Latest(&row) || row.N != head-1 || !whole(&row), "after a writer was killed at head %d the newest whole row is %d", head, row.N)
 				if region.Words()[slotSequence(r.Head())].Load()%2 == 1 {
 					inside.Add(1)
 				}
@@ -133,9 +130,7 @@ func TestTornRows(t *testing.T) {
 	checking.Wait()
 	t.Logf("%d writers killed, %d of them inside a row; %d newest rows and %d followed rows checked", kills, inside.Load(), read.Load(), followed.Load())
 	testkit.Equal(t, "torn rows that were read", int64(0), torn.Load())
-	if inside.Load() == 0 || read.Load() == 0 || followed.Load() == 0 {
-		t.Error("no writer was killed inside a row, or none was read: this says nothing")
-	}
+	testkit.ErrorIf(t, inside.Load() == 0 || read.Load() == 0 || followed.Load() == 0, "no writer was killed inside a row, or none was read: this says nothing")
 }
 
 // duplicate returns the test's own descriptor of the memory.

@@ -53,9 +53,7 @@ func TestKeepsEveryFloat(t *testing.T) {
 	want := []float64{math.NaN(), math.Inf(1), math.Inf(-1), math.Copysign(0, -1), math.MaxFloat64, math.SmallestNonzeroFloat64}
 	r.Append(-1, nil, want)
 	var row Row
-	if !r.Latest(&row) || row.Time != -1 {
-		t.Fatalf("latest: %+v", row)
-	}
+	testkit.FatalIf(t, !r.Latest(&row) || row.Time != -1, "latest: %+v", row)
 	for i, v := range want {
 		testkit.Equal(t, fmt.Sprintf("bits of cell %d, %v", i, v), math.Float64bits(v), math.Float64bits(row.Cells[i]))
 	}
@@ -106,23 +104,15 @@ func TestTornRow(t *testing.T) {
 	s[slotSeq].Store(2*5 + 1) // begun …
 	s[slotFixed].Store(12345) // … and half written
 	var row Row
-	if !r.Latest(&row) || !check(t, &row, 4) {
-		t.Fatalf("with row 5 torn: got %+v, want row 4", row)
-	}
+	testkit.FatalIf(t, !r.Latest(&row) || !check(t, &row, 4), "with row 5 torn: got %+v, want row 4", row)
 	f := r.Follow() // row 1 shared the slot of row 5
 	for want := uint64(2); want < 5; want++ {
-		if !f.Next(&row) {
-			t.Fatalf("no row %d", want)
-		}
+		testkit.FatalIf(t, !f.Next(&row), "no row %d", want)
 		check(t, &row, want)
 	}
-	if f.Overruns() != 1 || f.Next(&row) {
-		t.Errorf("%d overruns, want the 1 row that the torn one destroyed", f.Overruns())
-	}
+	testkit.ErrorIf(t, f.Overruns() != 1 || f.Next(&row), "%d overruns, want the 1 row that the torn one destroyed", f.Overruns())
 	s[slotSeq].Store(2*5 + 2) // whole, but the head is not moved yet
-	if !r.Latest(&row) || row.N != 4 {
-		t.Errorf("before the head moved: row %d, want 4", row.N)
-	}
+	testkit.ErrorIf(t, !r.Latest(&row) || row.N != 4, "before the head moved: row %d, want 4", row.N)
 }
 
 func TestAttach(t *testing.T) {
@@ -130,12 +120,8 @@ func TestAttach(t *testing.T) {
 	f := func(mem []atomic.Uint64, rows, stamps, cells int, want string) {
 		t.Helper()
 		_, err := Attach(mem, rows, stamps, cells)
-		if want == "" && err != nil {
-			t.Errorf("attach: %v", err)
-		}
-		if want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
-			t.Errorf("attach %d×%d×%d: got %v, want an error with %q", rows, stamps, cells, err, want)
-		}
+		testkit.ErrorIf(t, want == "" && err != nil, "attach: %v", err)
+		testkit.ErrorIf(t, want != "" && (err == nil || !strings.Contains(err.Error(), want)), "attach %d×%d×%d: got %v, want an error with %q", rows, stamps, cells, err, want)
 	}
 	f(mem, 8, 2, 3, "magic")
 	w := New(mem, 8, 2, 3)
@@ -144,15 +130,10 @@ func TestAttach(t *testing.T) {
 	f(mem, 8, 1, 4, "header")
 	f(mem[:10], 8, 2, 3, "too short")
 	f(mem, 8, -1, 3, "too short")
-	r, err := Attach(mem, 8, 2, 3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testkit.Get(Attach(mem, 8, 2, 3))(t)
 	appendRow(w, 0)
 	var row Row
-	if !r.Latest(&row) {
-		t.Fatal("the attached end sees no row")
-	}
+	testkit.FatalIf(t, !r.Latest(&row), "the attached end sees no row")
 	check(t, &row, 0)
 }
 

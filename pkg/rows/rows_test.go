@@ -219,9 +219,7 @@ func TestXIDs(t *testing.T) {
 	}
 	f := func(what string, gaps int, want ...float64) {
 		t.Helper()
-		if !slices.Equal(a.xids, want) || a.gaps != gaps {
-			t.Errorf("%s: XIDs %v and %d gaps, want %v and %d", what, a.xids, a.gaps, want, gaps)
-		}
+		testkit.ErrorIf(t, !slices.Equal(a.xids, want) || a.gaps != gaps, "%s: XIDs %v and %d gaps, want %v and %d", what, a.xids, a.gaps, want, gaps)
 		a.xids, a.gaps = nil, 0
 	}
 	one := newXIDs("one")
@@ -296,9 +294,7 @@ func TestForgotten(t *testing.T) {
 	c.Bind(viewtest.View(0), at(86399))
 	testkit.Equal(t, "devices that are remembered for a day", 1, len(c.progress))
 	c.Bind(viewtest.View(0), at(86401))
-	if len(c.progress) != 0 || told != 1 {
-		t.Error("a device is remembered for more than a day")
-	}
+	testkit.ErrorIf(t, len(c.progress) != 0 || told != 1, "a device is remembered for more than a day")
 	for i := range 60 {
 		ids := make([]string, 100)
 		for j := range ids {
@@ -306,9 +302,8 @@ func TestForgotten(t *testing.T) {
 		}
 		c.Bind(viewtest.View(0, newSource("x", 2, ids)), at(90000))
 	}
-	if got := len(c.progress); got != retainMax+100 || told != forgotten(1+6000-got) {
-		t.Errorf("%d devices are remembered, want %d; followers heard of %d", got, retainMax+100, told)
-	}
+	got := len(c.progress)
+	testkit.ErrorIf(t, got != retainMax+100 || told != forgotten(1+6000-got), "%d devices are remembered, want %d; followers heard of %d", got, retainMax+100, told)
 }
 
 // forgotten counts the devices that the Cursor has forgotten.
@@ -333,14 +328,11 @@ func TestCursor(t *testing.T) {
 	two.Tick(at(4))
 	var got []string
 	for range 3 {
-		if !c.Next(&row) {
-			t.Fatal("a row is missing")
-		}
+		testkit.FatalIf(t, !c.Next(&row), "a row is missing")
 		got = append(got, fmt.Sprint(row.Source, " ", time.Unix(0, row.Time).Sub(start).Seconds()))
 	}
-	if want := []string{"0 4", "0 5", "1 4"}; !slices.Equal(got, want) || c.Next(&row) {
-		t.Errorf("got rows %q, want %q and no more", got, want)
-	}
+	want := []string{"0 4", "0 5", "1 4"}
+	testkit.ErrorIf(t, !slices.Equal(got, want) || c.Next(&row), "got rows %q, want %q and no more", got, want)
 }
 
 // TestPublished: events wait for Run, even if another goroutine reads their rows. Run does not wait for its timer.

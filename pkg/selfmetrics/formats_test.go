@@ -50,9 +50,7 @@ test_events_total{l="a\"\n"} 3
 	for in := bytes.NewReader(p.Protobuf()); in.Len() > 0; {
 		var f dto.MetricFamily
 		testkit.Must(t, protodelim.UnmarshalFrom(in, &f))
-		if _, err := expfmt.MetricFamilyToText(&again, &f); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Get(expfmt.MetricFamilyToText(&again, &f))(t)
 	}
 	testkit.Equal(t, "protobuf", text, again.String())
 }
@@ -70,7 +68,5 @@ warpgauge_build_info{goversion=%q,revision="unknown",version="1.2.3"} 1
 	testkit.Must(t, err)
 	own := slices.DeleteFunc(families, func(f *dto.MetricFamily) bool { return !strings.HasPrefix(f.GetName(), "warpgauge_") })
 	problems, err := promlint.NewWithMetricFamilies(own).Lint()
-	if err != nil || len(problems) != 0 {
-		t.Errorf("lint: %v, %v", problems, err)
-	}
+	testkit.ErrorIf(t, err != nil || len(problems) != 0, "lint: %v, %v", problems, err)
 }

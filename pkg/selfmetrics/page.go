@@ -67,14 +67,8 @@ func New(g prometheus.Gatherer, o Options) *Page {
 		interval: cmp.Or(max(o.Interval, 0), defaultInterval),
 		log:      cmp.Or(o.Logger, zap.NewNop()).Named("selfmetrics"),
 		asked:    make(chan struct{}, 1),
-		errors: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "warpgauge_self_gather_errors_total",
-			Help: "Gatherings of warpgauge's own metrics in which a collector or a family failed. The others are on the page.",
-		}),
-		duration: prometheus.NewSummary(prometheus.SummaryOpts{
-			Name: "warpgauge_self_gather_duration_seconds",
-			Help: "Time to gather and render warpgauge's own metrics, which is done in the background.",
-		}),
+		errors:   prometheus.NewCounter(prometheus.CounterOpts{Name: "warpgauge_self_gather_errors_total", Help: "Gatherings of warpgauge's own metrics in which a collector or a family failed. The others are on the page."}),
+		duration: prometheus.NewSummary(prometheus.SummaryOpts{Name: "warpgauge_self_gather_duration_seconds", Help: "Time to gather and render warpgauge's own metrics, which is done in the background."}),
 	}
 	if o.Registerer != nil {
 		o.Registerer.MustRegister(p.errors, p.duration)

@@ -91,9 +91,8 @@ func gathersAt(t *testing.T, s *script, interval, scrapes time.Duration, want ..
 		}
 		synctest.Wait()
 		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("run: %v", err)
-		}
+		err := <-done
+		testkit.ErrorIf(t, err != nil, "run: %v", err)
 		testkit.Equal(t, "gatherings began at", want, s.calls)
 	})
 }
@@ -107,9 +106,7 @@ func TestErrorsLoseNothingElse(t *testing.T) {
 	bad := errors.New("disk on fire")
 	g := prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
 		own, err := reg.Gather()
-		if err != nil {
-			t.Error(err)
-		}
+		testkit.ErrorIf(t, err != nil, "%v", err)
 		if bad == nil {
 			return own, nil
 		}
@@ -119,9 +116,7 @@ func TestErrorsLoseNothingElse(t *testing.T) {
 	p.refresh()
 	for _, page := range [][]byte{p.Text(), p.OpenMetrics()} {
 		for _, want := range []string{"test_good_total 4", "warpgauge_self_gather_errors_total 1", "warpgauge_self_gather_duration_seconds_count 1"} {
-			if !strings.Contains(string(page), want) {
-				t.Errorf("no %q on the page:\n%s", want, page)
-			}
+			testkit.ErrorIf(t, !strings.Contains(string(page), want), "no %q on the page:\n%s", want, page)
 		}
 	}
 	bad = nil

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"crypto/tls"
 	"maps"
 	"net"
@@ -17,10 +18,11 @@ import (
 )
 
 // connections evicts a connection when there are more than the limit, so that clients that send or read nothing cannot keep
-// others out. It picks the lowest rank: among connections without a request the address with the most of them, then the one
-// whose state has been unchanged for the longest time. Its reads and writes fail, so net/http closes it now or when its
-// handler returns. Until then it keeps a slot of netutil.LimitListener, which has an eighth more than the limit. With TLS,
-// an address has a lower limit of connections without a request, because each handshake takes at least 1 ms of CPU.
+// others out. It picks the lowest rank: among connections without a request the address with the most of them, among those of
+// known addresses the one that came last, then the one whose state has been unchanged for the longest time. Its reads and
+// writes fail, so net/http closes it now or when its handler returns. Until then it keeps a slot of netutil.LimitListener,
+// which has an eighth more than the limit. With TLS, an address has a lower limit of connections without a request, because
+// each handshake takes at least 1 ms of CPU.
 type connections struct {
 	limit   int // MaxConnections
 	evicted prometheus.Counter
@@ -28,10 +30,10 @@ type connections struct {
 	warn    rate.Sometimes
 
 	mu       sync.Mutex
-	open     map[net.Conn]*connection   // until net/http has closed them
-	hosts    map[netip.Prefix]*host     // with open connections
-	answered map[netip.Prefix]time.Time // last, of an address
-	total    int                        // open and not evicted
+	open     map[net.Conn]*connection // until net/http has closed them
+	hosts    map[netip.Prefix]*host   // with open connections
+	answered map[netip.Prefix]answerTimes
+	total    int // open and not evicted
 	changes  uint64
 	silent   int // limit of connections without a request per address
 }
@@ -40,8 +42,11 @@ type connections struct {
 type host struct {
 	address       netip.Prefix
 	open, unasked int
-	answered      time.Time // last
+	answerTimes
 }
+
+// answerTimes are of the first and the last answer to an address that asks more often than every two minutes.
+type answerTimes struct{ first, last time.Time }
 
 type connection struct {
 	*host
@@ -61,17 +66,22 @@ const (
 	known            // its address was answered lately
 	greeting         // such an address has opened it for a request
 	answering        // such an address is being answered
+	regular          // added to the three before for an address that has asked for regularAfter
 )
 
 const (
 	grace         = 5 * time.Second
 	scrapedWithin = time.Minute // the longest usual interval between two scrapes
-	fairShare     = 8           // an address with more connections than this, and than an eighth of the limit, does not count as known
-	maxKnown      = 4096        // addresses
+	regularAfter  = 5 * time.Minute
+	fairShare     = 8    // an address with more connections than this, and than an eighth of the limit, does not count as known
+	maxKnown      = 4096 // addresses
 )
 
 func (v *connection) rank(now time.Time) int {
-	age, lately := now.Sub(v.since), now.Sub(v.answered) < 2*scrapedWithin
+	age, lately, more := now.Sub(v.since), now.Sub(v.last) < 2*scrapedWithin, 0
+	if v.last.Sub(v.first) >= regularAfter {
+		more = regular
+	}
 	switch {
 	case !v.asked && age >= grace:
 		return silent
@@ -80,11 +90,11 @@ func (v *connection) rank(now time.Time) int {
 	case v.active && (age >= grace || !lately):
 		return slow
 	case lately && v.active:
-		return answering
+		return answering + more
 	case lately && !v.asked:
-		return greeting
+		return greeting + more
 	case lately:
-		return known
+		return known + more
 	}
 	return young
 }
@@ -96,7 +106,7 @@ const warnEvery = time.Minute
 const maxHandshakes = 64
 
 func newConnections(limit int, evicted prometheus.Counter, log *zap.Logger) *connections {
-	return &connections{limit: limit, silent: limit, evicted: evicted, log: log, warn: rate.Sometimes{Interval: warnEvery}, open: map[net.Conn]*connection{}, hosts: map[netip.Prefix]*host{}, answered: map[netip.Prefix]time.Time{}}
+	return &connections{limit: limit, silent: limit, evicted: evicted, log: log, warn: rate.Sometimes{Interval: warnEvery}, open: map[net.Conn]*connection{}, hosts: map[netip.Prefix]*host{}, answered: map[netip.Prefix]answerTimes{}}
 }
 
 // Bound limits the connections of an HTTP server as the exporter's are: those that do nothing go first.
@@ -120,17 +130,21 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	v, now := c.open[conn], time.Now()
 	if v != nil && v.active && !v.evicted && now.Sub(v.since) < grace {
 		if _, before := c.answered[v.address]; !before && len(c.answered) >= maxKnown {
-			older := func(a, b netip.Prefix) int { return c.answered[a].Compare(c.answered[b]) }
+			older := func(a, b netip.Prefix) int { return c.answered[a].last.Compare(c.answered[b].last) }
 			delete(c.answered, slices.MinFunc(slices.Collect(maps.Keys(c.answered)), older))
 		}
-		c.answered[v.address], v.answered = now, now
+		if now.Sub(v.last) >= 2*scrapedWithin {
+			v.first = now
+		}
+		v.last = now
+		c.answered[v.address] = v.answerTimes
 	}
 	switch {
 	case state == http.StateNew:
 		address := addressOf(conn.RemoteAddr().String())
 		h := c.hosts[address]
 		if h == nil {
-			h = &host{address: address, answered: c.answered[address]}
+			h = &host{address: address, answerTimes: c.answered[address]}
 			c.hosts[address] = h
 		}
 		v = &connection{host: h, changed: c.changes, since: now}
@@ -167,33 +181,36 @@ func (c *connections) tally(v *connection, n int) {
 // evictLocked evicts one connection if there are too many, or too many without a request from the newest's address. A client
 // whose idle connection goes opens another one for its next scrape.
 func (c *connections) evictLocked(newest net.Conn, now time.Time) {
-	from := c.open[newest].host
+	goes := c.open[newest]
+	from := goes.host
 	if c.total <= c.limit && from.unasked <= c.silent {
 		return
 	}
-	victim, lowest, most := newest, answering+1, 0
+	victim, lowest, most := newest, answering+regular+1, 0
 	for conn, v := range c.open {
 		if v.evicted || conn == newest || c.total <= c.limit && (v.host != from || v.asked) {
 			continue
 		}
-		rank, share := v.rank(now), fairShare
+		rank, share, newer := v.rank(now), fairShare, 0
 		if !v.asked {
 			share = max(share, v.unasked)
 		}
 		if v.open > max(fairShare, c.limit/8) {
 			rank = min(rank, slow)
 		}
-		if rank < lowest || rank == lowest && (share > most || share == most && v.changed < c.open[victim].changed) {
-			victim, lowest, most = conn, rank, share
+		if rank >= known {
+			newer = goes.first.Compare(v.first)
+		}
+		if cmp.Or(rank-lowest, most-share, newer, cmp.Compare(v.changed, goes.changed)) < 0 {
+			victim, goes, lowest, most = conn, v, rank, share
 		}
 	}
-	v := c.open[victim]
-	v.evicted = true
-	c.tally(v, -1)
+	goes.evicted = true
+	c.tally(goes, -1)
 	end(victim)
 	c.evicted.Inc()
 	c.warn.Do(func() {
-		c.log.Warn("closing connections to make room for new ones", zap.Int("limit", c.limit), zap.Stringer("address", v.address.Addr()))
+		c.log.Warn("closing connections to make room for new ones", zap.Int("limit", c.limit), zap.Stringer("address", goes.address.Addr()))
 	})
 }
 

@@ -101,11 +101,42 @@ func TestEviction(t *testing.T) {
 		open("192.0.2.5:4", answers...)
 		goes(waits) // not the older ones, of which one is being answered and one is about to ask
 		for i := range 2 * maxKnown {
-			c.answered[addressOf(fmt.Sprintf("10.%d.%d.1:1", i/256, i%256))] = time.Now().Add(-time.Second)
+			c.answered[addressOf(fmt.Sprintf("10.%d.%d.1:1", i/256, i%256))] = answerTimes{last: time.Now().Add(-time.Second)}
 		}
 		open("192.0.4.1:1", answers...)
-		if c.answered[addressOf(asks.address)].IsZero() {
+		if c.answered[addressOf(asks.address)] == (answerTimes{}) {
 			t.Error("many addresses make a known one unknown")
+		}
+	})
+}
+
+// TestFlood: whatever addresses do that have come later, a connection that asked within the last minute stays. When they have asked
+// for long, too, it stays while one of theirs is idle.
+func TestFlood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newConnections(8, newStats().evicted, zap.NewNop())
+		with := func(s *sock, states ...http.ConnState) *sock {
+			for _, state := range states {
+				c.changed(s, state)
+			}
+			return s
+		}
+		former := with(&sock{address: "192.0.2.1:1"}, http.StateNew)
+		busy := [][]http.ConnState{{http.StateNew, http.StateActive, http.StateIdle}, {http.StateNew}, {http.StateNew, http.StateActive}}
+		for round := range 40 { // the first eleven are its own
+			with(former, http.StateActive, http.StateIdle)
+			time.Sleep(scrapedWithin / 2)
+			if round == 20 {
+				busy = busy[:1]
+			}
+			for i := range 20 * min(round/11, 1) {
+				for _, states := range busy {
+					with(&sock{address: fmt.Sprintf("192.0.3.%d:1", i)}, states...)
+				}
+			}
+			if former.cut {
+				t.Fatalf("round %d: closed for a newer address", round)
+			}
 		}
 	})
 }

@@ -4,12 +4,15 @@ import (
 	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/netip"
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,20 +23,23 @@ import (
 )
 
 // logins checks passwords, which take at least 50 ms each, one at a time. It remembers right ones. Others wait: first those of
-// addresses whose last password was not wrong, then those of addresses with fewer attempts, so that one address cannot delay
-// another by more than one password (audit S1, S3). An address that has used up its first attempts has one in loginPause.
-// Passwords that are not compared are answered with 429.
+// addresses whose last password was not wrong, of these first the addresses of right passwords, which it saves, then those with
+// fewer attempts, so that one address cannot delay another by more than one password (audit S1, S3). An address that has used up
+// its first attempts has one in loginPause. Passwords that are not compared are answered with 429.
 type logins struct {
 	log     *zap.Logger
 	warn    rate.Sometimes
 	salt    string
 	refused *prometheus.CounterVec
+	store   Store       // nil: none
+	unsaved atomic.Bool // known has changed
 
 	mu        sync.Mutex
 	good      map[[sha256.Size]byte]bool // keys of right passwords
 	comparing bool
 	waiting   []*login
 	addresses map[netip.Prefix]*loginClient
+	known     map[netip.Prefix]bool // addresses of right passwords
 }
 
 // loginClient is an address that has sent new passwords.
@@ -46,22 +52,26 @@ type loginClient struct {
 // login is a password that waits.
 type login struct {
 	*loginClient
-	nth  int       // attempt of the address
-	turn chan bool // true: compare it; false: another takes its place
+	address netip.Prefix
+	known   bool
+	nth     int       // attempt of the address
+	turn    chan bool // true: compare it; false: another takes its place
 }
 
-// after compares two that wait: the later has more attempts or failed.
+// after compares two that wait: the later has failed, is unknown or has more attempts.
 func (w *login) after(other *login) int {
-	failed := map[bool]int{true: 1}
-	return cmp.Or(failed[w.wrong]-failed[other.wrong], cmp.Compare(w.nth, other.nth))
+	last := map[bool]int{true: 1}
+	return cmp.Or(last[w.wrong]-last[other.wrong], last[other.known]-last[w.known], cmp.Compare(w.nth, other.nth))
 }
 
 const (
 	maxWaitingLogins = 256
-	maxGoodLogins    = 1024
+	maxGoodLogins    = 1024   // passwords, and their addresses
 	maxKnownLogins   = 16_384 // addresses
 	freeLogins       = 3      // new passwords of an address at once
 	loginPause       = 10 * time.Second
+	knownName        = "logins"
+	maxKnownFile     = 64 << 10
 )
 
 // noUser is the hash of a random text. It is compared for users that do not exist, so that the answer takes as long.
@@ -78,11 +88,8 @@ const (
 func newLogins(reg prometheus.Registerer, log *zap.Logger) *logins {
 	l := &logins{
 		log: log, warn: rate.Sometimes{Interval: warnEvery}, salt: rand.Text(),
-		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "warpgauge_http_logins_refused_total",
-			Help: "Requests refused for their password, by reason: wrong, or not checked because too many were being checked (busy) or because the address had failed too often (backoff). Only with a web config file.",
-		}, []string{"reason"}),
-		good: map[[sha256.Size]byte]bool{}, addresses: map[netip.Prefix]*loginClient{},
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "warpgauge_http_logins_refused_total", Help: "Requests refused for their password, by reason: wrong, or not checked because too many were being checked (busy) or because the address had failed too often (backoff). Only with a web config file."}, []string{"reason"}),
+		good:    map[[sha256.Size]byte]bool{}, addresses: map[netip.Prefix]*loginClient{}, known: map[netip.Prefix]bool{},
 	}
 	for _, reason := range []string{reasonWrong, reasonBusy, reasonBackoff} {
 		l.refused.WithLabelValues(reason)
@@ -91,6 +98,41 @@ func newLogins(reg prometheus.Registerer, log *zap.Logger) *logins {
 		reg.MustRegister(l.refused)
 	}
 	return l
+}
+
+// restore reads the addresses of right passwords that save wrote before a restart.
+func (l *logins) restore(store Store) {
+	if l.store = store; store == nil {
+		return
+	}
+	var saved []netip.Prefix
+	text, err := store.Read(knownName, maxKnownFile)
+	if err == nil && text != nil {
+		err = json.Unmarshal(text, &saved)
+	}
+	if err != nil {
+		l.log.Warn("cannot read the addresses of former logins, which now wait as others do", zap.Error(err))
+	}
+	for _, address := range saved[:min(len(saved), maxGoodLogins)] {
+		l.known[address] = true
+	}
+}
+
+// save writes the addresses of right passwords if they have changed.
+func (l *logins) save() {
+	if l.store == nil || !l.unsaved.Swap(false) {
+		return
+	}
+	l.mu.Lock()
+	text, err := json.Marshal(slices.Collect(maps.Keys(l.known)))
+	l.mu.Unlock()
+	if err == nil {
+		err = l.store.Write(knownName, text)
+	}
+	if err != nil {
+		l.unsaved.Store(true)
+		l.warn.Do(func() { l.log.Warn("cannot save the addresses of logins for a restart", zap.Error(err)) })
+	}
 }
 
 // pass reports whether a request has a right password of one of the users. If not, it answers the request.
@@ -158,16 +200,12 @@ func (l *logins) begin(key [sha256.Size]byte, address netip.Prefix) (w *login, r
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.good[key] {
+		l.knowLocked(address)
 		return nil, ""
 	}
 	a := l.addresses[address]
 	if a == nil {
-		if len(l.addresses) >= maxKnownLogins {
-			for some := range l.addresses { // to find the oldest would hold the lock
-				delete(l.addresses, some)
-				break
-			}
-		}
+		makeRoom(l.addresses, maxKnownLogins)
 		a = &loginClient{Limiter: rate.NewLimiter(rate.Every(loginPause), freeLogins)}
 		l.addresses[address] = a
 	}
@@ -175,7 +213,7 @@ func (l *logins) begin(key [sha256.Size]byte, address netip.Prefix) (w *login, r
 		return nil, reasonBackoff
 	}
 	a.attempts++
-	w = &login{loginClient: a, nth: a.attempts, turn: make(chan bool, 1)}
+	w = &login{loginClient: a, address: address, known: l.known[address], nth: a.attempts, turn: make(chan bool, 1)}
 	l.waiting = append(l.waiting, w)
 	if len(l.waiting) > maxWaitingLogins {
 		last := slices.MaxFunc(append([]*login{w}, l.waiting...), (*login).after) // the newest of equals
@@ -185,6 +223,24 @@ func (l *logins) begin(key [sha256.Size]byte, address netip.Prefix) (w *login, r
 	}
 	l.nextLocked()
 	return w, ""
+}
+
+// makeRoom deletes an entry of a full map: to find the oldest would hold the lock.
+func makeRoom[K comparable, V any](m map[K]V, limit int) {
+	for some := range m {
+		if len(m) < limit {
+			return
+		}
+		delete(m, some)
+	}
+}
+
+func (l *logins) knowLocked(address netip.Prefix) {
+	if !l.known[address] {
+		makeRoom(l.known, maxGoodLogins)
+		l.known[address] = true
+		l.unsaved.Store(true)
+	}
 }
 
 func (l *logins) removeLocked(w *login) bool {
@@ -228,10 +284,9 @@ func (l *logins) end(w *login, key [sha256.Size]byte, right bool) {
 	defer l.mu.Unlock()
 	l.comparing, w.wrong = false, !right
 	if right {
-		if len(l.good) >= maxGoodLogins {
-			clear(l.good)
-		}
+		makeRoom(l.good, maxGoodLogins)
 		l.good[key] = true
+		l.knowLocked(w.address)
 	}
 	l.nextLocked()
 }

@@ -13,9 +13,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/crypto/bcrypt"
 
 	"warpgauge/internal/testkit"
+	"warpgauge/pkg/file"
 )
 
 // loginRig has a file with one password, in front of a handler that answers "in".
@@ -195,6 +197,34 @@ func TestLoginsAreFair(t *testing.T) {
 	}
 }
 
+// TestLoginsAfterRestart: addresses of right passwords come before others that have not failed.
+func TestLoginsAfterRestart(t *testing.T) {
+	key, store := [sha256.Size]byte{}, file.Private{Path: t.TempDir()}
+	core, logs := observer.New(zap.WarnLevel)
+	start := func() *logins { l := newLogins(nil, zap.New(core)); l.restore(store); return l }
+	l := start()
+	w, _ := l.begin(key, addressOf(alice))
+	l.end(w, key, true)
+	l.begin(key, addressOf(bob)) // the same password
+	l.save()
+	l = start()
+	key[0]++
+	first, _ := l.begin(key, addressOf("10.0.0.1:1"))
+	for i := range maxWaitingLogins - 9 {
+		l.begin(key, addressOf(fmt.Sprintf("10.1.%d.%d:1", i/256, i%256)))
+	}
+	honest := map[string]*login{}
+	for _, address := range []string{alice, bob} {
+		honest[address], _ = l.begin(key, addressOf(address))
+	}
+	l.end(first, key, false)
+	l.end(honest[alice], key, true)
+	testkit.Equal(t, "honest logins that are compared first", 2, len(honest[alice].turn)+len(honest[bob].turn))
+	testkit.Must(t, store.Write(knownName, []byte("[")))
+	testkit.Equal(t, "addresses in a damaged file", 0, len(start().known))
+	testkit.Equal(t, "warnings about a damaged file", 1, logs.Len())
+}
+
 func TestKnownLoginsAreBounded(t *testing.T) {
 	r := newLoginRig(t, "")
 	for i := range 2 * maxKnownLogins {
@@ -207,6 +237,7 @@ func TestKnownLoginsAreBounded(t *testing.T) {
 	}
 	testkit.AtMost(t, "known addresses", maxKnownLogins, len(r.addresses))
 	testkit.AtMost(t, "known passwords", maxGoodLogins, len(r.good))
+	testkit.AtMost(t, "addresses of known passwords", maxGoodLogins, len(r.known))
 }
 
 func (l *logins) waitingNow() int {

@@ -21,6 +21,8 @@ type Options struct {
 	// WebConfigFile is the exporter-toolkit file with TLS, basic auth and further headers; "" means plain HTTP. It is
 	// read every few seconds, so that certificates and users can change.
 	WebConfigFile string
+	// Store keeps the addresses of right passwords across restarts; nil: they are forgotten.
+	Store Store
 
 	ReadTimeout  time.Duration // for a request, and at most 5 s of it for the header; 0 means 10s
 	WriteTimeout time.Duration // from the end of the header to the end of the answer; 0 means 30s
@@ -41,6 +43,12 @@ type Options struct {
 
 	Logger     *zap.Logger           // may be nil
 	Registerer prometheus.Registerer // for the server's own metrics; may be nil
+}
+
+// Store has files that outlive the process, as file.Private has.
+type Store interface {
+	Read(name string, limit int64) ([]byte, error)
+	Write(name string, text []byte) error
 }
 
 // Desk changes what is read: *lists.Desk. A command's context ends when its time is over or the server stops, but not

@@ -8,6 +8,7 @@ import (
 	"log" //nolint:depguard // the type that http.Server takes
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -191,12 +192,7 @@ func systemdListeners() ([]net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("take sockets from systemd: %w", err)
 	}
-	var open []net.Listener
-	for _, l := range passed {
-		if l != nil { // not a stream socket
-			open = append(open, l)
-		}
-	}
+	open := slices.DeleteFunc(passed, func(l net.Listener) bool { return l == nil }) // no stream socket
 	if len(open) == 0 {
 		return nil, errors.New("take sockets from systemd: none was passed; start through a .socket unit or leave out --web-systemd-socket")
 	}

@@ -4,19 +4,15 @@
 // Paths. GET and HEAD work where nothing else is named; other methods answer 405, and other paths, including /metrics/,
 // answer 404. A request with a body answers 413: no path needs one, and waiting for it would hold a connection.
 //
-//	/metrics       200: the page. Accept chooses between text 0.0.4, OpenMetrics 1.0
-//	               and protobuf, Accept-Encoding whether it is compressed by gzip.
-//	               503: more than Options.MaxConcurrentScrapes at a time; Retry-After: 1.
-//	/health        200: "OK", during a reload "OK - reload in progress". 503 and the
-//	               reason if Status says that it is unhealthy.
+//	/metrics       200: the page. Accept chooses between text 0.0.4, OpenMetrics 1.0 and protobuf, Accept-Encoding whether
+//	               it is compressed by gzip. 503: more than Options.MaxConcurrentScrapes at a time; Retry-After: 1.
+//	/health        200: "OK", during a reload "OK - reload in progress". 503 and the reason if Status says that it is unhealthy.
 //	/livez         200 "ok": the process answers.
 //	/readyz        200 "ok", or 503 and a reason per line.
-//	/-/reload      POST, PUT: 200 when the new configuration is in service, 202 if it waits,
-//	               500 and the problems otherwise, 403 when not enabled, or when a browser sends
-//	               it for a page of another site or under another machine's name.
+//	/-/reload      POST, PUT: 200 when the new configuration is in service, 202 if it waits, 500 and the problems otherwise, 403
+//	               when not enabled, or when a browser sends it for a page of another site or under another machine's name.
 //	/-/release, /-/resume, /-/profiling/pause, /-/profiling/resume
-//	               the same for what Desk releases, pauses and resumes; 400 for a wrong query,
-//	               404 for an unknown collector.
+//	               the same for what Desk releases, pauses and resumes; 400 for a wrong query, 404 for an unknown collector.
 //	/debug/pprof/  Go's profiles when enabled, else 404; 400 for one of more than a minute.
 //
 // Options.Routes are paths of extensions; their commands answer as /-/reload does.
@@ -91,6 +87,7 @@ func New(pages Pages, o Options) *Server {
 	s.stats.register(o.Registerer, s.conns)
 	if o.WebConfigFile != "" {
 		s.logins = newLogins(o.Registerer, s.log)
+		s.logins.restore(o.Store)
 	}
 
 	s.handle("GET /metrics", "/metrics", s.serveMetrics)
@@ -204,24 +201,15 @@ type stats struct {
 
 func newStats() *stats {
 	s := &stats{
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "warpgauge_http_requests_total",
-			Help: "HTTP requests answered, by path and status code. Requests that fail authentication are not counted.",
-		}, []string{"path", "code"}),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "warpgauge_http_requests_total", Help: "HTTP requests answered, by path and status code. Requests that fail authentication are not counted."}, []string{"path", "code"}),
 		scrape: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "warpgauge_scrape_duration_seconds",
 			Help: "Time from the start of a scrape's handler until its page was handed to the network, rendering included where the page was not rendered yet.",
 			Buckets: []float64{.00005, .0001, .00025, .0005, .001, .0025, .005, .01,
 				.025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 		}),
-		aborted: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "warpgauge_scrapes_aborted_total",
-			Help: "Scrapes whose page could not be sent whole: the client went away or read too slowly.",
-		}),
-		evicted: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "warpgauge_http_connections_evicted_total",
-			Help: "Connections closed in favour of a new one because the limit of connections was reached, in all or for connections without a request from one address.",
-		}),
+		aborted: prometheus.NewCounter(prometheus.CounterOpts{Name: "warpgauge_scrapes_aborted_total", Help: "Scrapes whose page could not be sent whole: the client went away or read too slowly."}),
+		evicted: prometheus.NewCounter(prometheus.CounterOpts{Name: "warpgauge_http_connections_evicted_total", Help: "Connections closed in favour of a new one because the limit of connections was reached, in all or for connections without a request from one address."}),
 	}
 	s.requests.WithLabelValues(otherLabel, strconv.Itoa(http.StatusNotFound))
 	return s
@@ -230,10 +218,7 @@ func newStats() *stats {
 // register registers the metrics with reg, which may be nil. It panics if reg has such metrics already.
 func (s *stats) register(reg prometheus.Registerer, conns *connections) {
 	if reg != nil {
-		reg.MustRegister(s.requests, s.scrape, s.aborted, s.evicted, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "warpgauge_http_connections",
-			Help: "Open HTTP connections.",
-		}, func() float64 { return float64(conns.count()) }))
+		reg.MustRegister(s.requests, s.scrape, s.aborted, s.evicted, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "warpgauge_http_connections", Help: "Open HTTP connections."}, func() float64 { return float64(conns.count()) }))
 	}
 }
 
@@ -307,14 +292,7 @@ func (s *sending) begin(page []byte, cut func()) (end func()) {
 
 // bytesLocked returns the bytes of the pages.
 func (s *sending) bytesLocked() (n int) {
-	for _, sc := range s.scrapes {
-		n += len(sc.page)
-	}
-	if n <= maxSendingBytes {
-		return n // even if each scrape had its own
-	}
 	seen := map[*byte]bool{}
-	n = 0
 	for _, sc := range s.scrapes {
 		if first := &sc.page[0]; !seen[first] {
 			seen[first] = true
@@ -352,10 +330,6 @@ func (s *Server) serveReadyz(w http.ResponseWriter, _ *http.Request) {
 		writeText(w, http.StatusOK, "ok\n")
 		return
 	}
-	var b strings.Builder
-	for _, reason := range reasons {
-		b.WriteString(strings.ReplaceAll(reason, "\n", " "))
-		b.WriteByte('\n')
-	}
-	writeText(w, http.StatusServiceUnavailable, b.String())
+	text := strings.Join(reasons, "\x00")
+	writeText(w, http.StatusServiceUnavailable, strings.NewReplacer("\n", " ", "\x00", "\n").Replace(text)+"\n")
 }

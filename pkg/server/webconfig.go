@@ -165,6 +165,7 @@ func (c *WebConfig) Serve(srv *http.Server, l net.Listener) error {
 	tick := time.NewTicker(webConfigEvery)
 	defer tick.Stop()
 	done := make(chan struct{})
+	defer c.logins.save()
 	defer close(done)
 	go func() {
 		var sum [sha256.Size]byte
@@ -172,6 +173,7 @@ func (c *WebConfig) Serve(srv *http.Server, l net.Listener) error {
 			select {
 			case <-tick.C:
 				sum = c.refresh(sum)
+				c.logins.save()
 			case <-done:
 				return
 			}

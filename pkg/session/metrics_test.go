@@ -47,7 +47,5 @@ func TestSeries(t *testing.T) {
 	}
 	got := slices.DeleteFunc(strings.Split(strings.TrimSpace(string(text)), "\n"), func(line string) bool { return line[0] == '#' })
 	testkit.Equal(t, "series", want, got)
-	if Opened([]CollectorStatus{st}) || !Opened(nil) {
-		t.Error("a device that was not sampled counts as opened")
-	}
+	testkit.ErrorIf(t, Opened([]CollectorStatus{st}) || !Opened(nil), "a device that was not sampled counts as opened")
 }

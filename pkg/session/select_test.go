@@ -267,9 +267,8 @@ func TestImpossibleSizes(t *testing.T) {
 	// Without a ring of that size.
 	sel := s.o.Select.over([]collector.Source{wide}, nil, s.o.Logger)
 	b, ok := sel.bind(wide)
-	if dropped := MaxColumns/8 + 1; !ok || len(b.devices) != MaxDevices || len(b.columns) != MaxColumns+5-dropped {
-		t.Errorf("%d devices and %d columns are bound", len(b.devices), len(b.columns))
-	}
+	dropped := MaxColumns/8 + 1
+	testkit.ErrorIf(t, !ok || len(b.devices) != MaxDevices || len(b.columns) != MaxColumns+5-dropped, "%d devices and %d columns are bound", len(b.devices), len(b.columns))
 	testkit.Equal(t, "a long text", strings.Repeat("x", maxText-1), b.devices[1].Model)
 	testkit.Equal(t, "a text with a control character", "A?B", b.devices[2].Model)
 	sel = s.o.Select.over([]collector.Source{wide}, nil, s.o.Logger)
@@ -296,19 +295,13 @@ func FuzzIdentity(f *testing.F) {
 		s := New(newNode(t, 0).Open, oneField, Options{})
 		b := testkit.Get(s.bind([]collector.Source{src}))(t)
 		v := b.sources[0]
-		if len(v.Devices)+int(s.Costs().LeftOut) != 3 || len(v.Columns) != len(v.Devices) {
-			t.Errorf("devices %+v, columns %+v", v.Devices, v.Columns)
-		}
+		testkit.ErrorIf(t, len(v.Devices)+int(s.Costs().LeftOut) != 3 || len(v.Columns) != len(v.Devices), "devices %+v, columns %+v", v.Devices, v.Columns)
 		seen := map[string]bool{}
 		for i, d := range v.Devices {
 			for _, text := range []string{d.ID, d.Parent, d.Model, v.Columns[i].Labels[0].Value} {
-				if !utf8.ValidString(text) || len(text) > maxText || strings.ContainsAny(text, "\x00\x1b\u202e") {
-					t.Errorf("text %q", text)
-				}
+				testkit.ErrorIf(t, !utf8.ValidString(text) || len(text) > maxText || strings.ContainsAny(text, "\x00\x1b\u202e"), "text %q", text)
 			}
-			if d.ID == "" || seen[d.ID] {
-				t.Errorf("device id %q", d.ID)
-			}
+			testkit.ErrorIf(t, d.ID == "" || seen[d.ID], "device id %q", d.ID)
 			seen[d.ID] = true
 		}
 	})

@@ -23,9 +23,8 @@ func TestSamplesOnTheGrid(t *testing.T) {
 		s := start(t, n.Open, oneField, Options{})
 		time.Sleep(10*time.Second - time.Millisecond)
 		synctest.Wait()
-		if st := s.Status(); !st.Up || st.Name != "scripted" || len(st.Devices) != 3 {
-			t.Errorf("status is %+v, want three devices that are up", st)
-		}
+		st := s.Status()
+		testkit.ErrorIf(t, !st.Up || st.Name != "scripted" || len(st.Devices) != 3, "status is %+v, want three devices that are up", st)
 		for _, src := range s.Sources() {
 			testkit.Equal(t, src.Devices[0].ID+": rows in 10 s of 1 s ticks", uint64(11), src.Ring.Head())
 			var row ring.Row
@@ -70,20 +69,17 @@ func TestCancelledOpen(t *testing.T) {
 		n := newNode(t, 1)
 		n.OpenFor = time.Hour
 		s := start(t, n.Open, oneField, Options{})
-		if st := s.Status(); st.Up || st.Cause != CauseOpening || s.Sources() != nil {
-			t.Errorf("while it is opened the status is %+v", st)
-		}
-		if took, err := s.stop(); took != 0 || err != nil || n.Closes != 0 {
-			t.Errorf("Run took %v to end and returned %v, want no time and no error", took, err)
-		}
+		st := s.Status()
+		testkit.ErrorIf(t, st.Up || st.Cause != CauseOpening || s.Sources() != nil, "while it is opened the status is %+v", st)
+		took, err := s.stop()
+		testkit.ErrorIf(t, took != 0 || err != nil || n.Closes != 0, "Run took %v to end and returned %v, want no time and no error", took, err)
 	})
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t, 1)
 		n.OpenFor = time.Hour
 		s := start(t, n.Open, oneField, Options{})
-		if err := <-s.ended; err == nil || s.at.Sub(s.born) != OpenTimeout {
-			t.Errorf("Run returned %v after %v, want an error after %v", err, s.at.Sub(s.born), OpenTimeout)
-		}
+		err := <-s.ended
+		testkit.ErrorIf(t, err == nil || s.at.Sub(s.born) != OpenTimeout, "Run returned %v after %v, want an error after %v", err, s.at.Sub(s.born), OpenTimeout)
 	})
 }
 
@@ -137,9 +133,8 @@ func TestHungCall(t *testing.T) {
 			t.Helper()
 			n.Set(func() { n.Answers = yes })
 			time.Sleep(4 * time.Second)
-			if st := s.state(t, "GPU-0"); st.State != Stalled || st.Cause != want {
-				t.Errorf("while other calls succeed (%v): %+v, want %s", yes, st, want)
-			}
+			st := s.state(t, "GPU-0")
+			testkit.ErrorIf(t, st.State != Stalled || st.Cause != want, "while other calls succeed (%v): %+v, want %s", yes, st, want)
 		}
 		answers(true, CauseOneCall)
 		answers(false, CauseHung)
@@ -147,9 +142,8 @@ func TestHungCall(t *testing.T) {
 			testkit.AtMost(t, "calls in progress", 1, n.Inside)
 			n.Hang["GPU-0"] = nil
 		})
-		if st := s.state(t, "GPU-1"); st.State != Up || time.Since(st.LastSample) > time.Second {
-			t.Errorf("the other device is %+v, want up and fresh", st)
-		}
+		st := s.state(t, "GPU-1")
+		testkit.ErrorIf(t, st.State != Up || time.Since(st.LastSample) > time.Second, "the other device is %+v, want up and fresh", st)
 		close(hang)
 		time.Sleep(2 * time.Second)
 		testkit.Equal(t, "state after the call has returned", Up, s.state(t, "GPU-0").State)
@@ -169,9 +163,8 @@ func TestAChangeWhileADeviceHangs(t *testing.T) {
 			n.Set(func() { n.Hang["GPU-0"], n.ScanFound = hang, true })
 			time.Sleep(time.Minute)
 			alone := o.Parent == nil
-			if st := s.state(t, "GPU-1"); (st.State == Up && time.Since(st.LastSample) <= time.Second) != alone {
-				t.Errorf("%s: the other device is %+v", name, st)
-			}
+			st := s.state(t, "GPU-1")
+			testkit.ErrorIf(t, (st.State == Up && time.Since(st.LastSample) <= time.Second) != alone, "%s: the other device is %+v", name, st)
 			close(hang)
 			if err := <-s.ended; !errors.Is(err, collector.ErrColumnsChanged) || alone && s.at.Sub(s.born) > 69*time.Second+2*lookEvery {
 				t.Errorf("%s: ended with %v after %v", name, err, s.at.Sub(s.born))
@@ -188,17 +181,15 @@ func TestFailuresBackOff(t *testing.T) {
 		before := 0
 		n.Set(func() { before = n.Samples["GPU-0"]; n.Failure["GPU-0"] = fmt.Errorf("x: %w", collector.ErrDeviceLost) })
 		time.Sleep(5 * time.Minute)
-		if st := s.state(t, "GPU-0"); st.State != Lost || st.Cause != CauseLost || time.Since(st.LastSample) < 5*time.Minute {
-			t.Errorf("the lost device is %+v", st)
-		}
+		st := s.state(t, "GPU-0")
+		testkit.ErrorIf(t, st.State != Lost || st.Cause != CauseLost || time.Since(st.LastSample) < 5*time.Minute, "the lost device is %+v", st)
 		n.Set(func() {
 			testkit.Between(t, "calls into a lost device in five minutes, about 16: one each 30 s in the end", 12, 20, n.Samples["GPU-0"]-before)
 			n.Failure["GPU-0"] = nil
 		})
 		time.Sleep(maxBackOff)
-		if st := s.state(t, "GPU-0"); st.State != Up || st.Reason != "" {
-			t.Errorf("after it came back the device is %+v", st)
-		}
+		st = s.state(t, "GPU-0")
+		testkit.ErrorIf(t, st.State != Up || st.Reason != "", "after it came back the device is %+v", st)
 	})
 }
 
@@ -279,9 +270,7 @@ func (p *parent) Publish(sources []*view.Source) { p.published = append(p.publis
 func TestLastRowHasEvents(t *testing.T) {
 	xid, ok := field.ByID(field.XIDEvent)
 	last, known := field.ByID(field.XIDErrors)
-	if !ok || !known {
-		t.Fatal("the catalogue has no XID event")
-	}
+	testkit.FatalIf(t, !ok || !known, "the catalogue has no XID event")
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t, 1)
 		s := start(t, n.Open, list(desc(60001, field.EachTick), xid, last), Options{})

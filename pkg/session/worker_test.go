@@ -64,9 +64,8 @@ func TestSchedule(t *testing.T) {
 	}
 	testkit.Equal(t, "times that columns were due in ten minutes", []int{6000, 20, 2, 600, 120}, count)
 	s.at(6000)
-	if due := s.at(6299); due[1] || !due[0] {
-		t.Errorf("at tick 6299: %v", due)
-	}
+	due := s.at(6299)
+	testkit.ErrorIf(t, due[1] || !due[0], "at tick 6299: %v", due)
 	testkit.Equal(t, "a column whose tick, 6300, was skipped is due on the next", true, s.at(6412)[1])
 	testkit.Equal(t, "it is due twice", false, s.at(6413)[1])
 	s.retry()
@@ -101,9 +100,8 @@ func TestWhoHangs(t *testing.T) {
 	for n, want := range map[int]Cause{1: CauseHung, 2: CauseBlocked} {
 		w := testWorker(t, &stub{devices: devices(n), columns: []collector.Column{{Field: d.ID}}}, list(d), Selection{})
 		w.callStart.Store(1)
-		if st := w.device(0, time.Now().Add(time.Hour)); st.State != Stalled || st.Cause != want || !st.Cause.Hangs() {
-			t.Errorf("of %d GPUs: %+v, want %s", n, st, want)
-		}
+		st := w.device(0, time.Now().Add(time.Hour))
+		testkit.ErrorIf(t, st.State != Stalled || st.Cause != want || !st.Cause.Hangs(), "of %d GPUs: %+v, want %s", n, st, want)
 	}
 }
 
@@ -133,9 +131,8 @@ func TestOnlyDevicesThatAreDueAreFresh(t *testing.T) {
 	f(4, nil, 4, 0, 4)
 	f(5, nil, 5, 5, 5)
 	f(6, errors.New("gone"), 5, 5, 5)
-	if st := w.device(1, time.Now()); st.State != Stalled || st.Cause != CauseError {
-		t.Errorf("after a failure of all the device of which nothing was due is %+v", st)
-	}
+	st := w.device(1, time.Now())
+	testkit.ErrorIf(t, st.State != Stalled || st.Cause != CauseError, "after a failure of all the device of which nothing was due is %+v", st)
 	f(7, nil, 7, 7, 7) // everything is due after all failed
 }
 
@@ -166,9 +163,8 @@ func TestErrorsOfDevices(t *testing.T) {
 	var noticed []error
 	w := testWorker(t, src, oneField, Selection{})
 	w.notify = func(err error) { noticed = append(noticed, err) }
-	if st := w.device(0, time.Now()); st.State != Stalled || st.Cause != CauseStarting {
-		t.Errorf("before the first sample: %+v", st)
-	}
+	st := w.device(0, time.Now())
+	testkit.ErrorIf(t, st.State != Stalled || st.Cause != CauseStarting, "before the first sample: %+v", st)
 	n := uint64(0)
 	f := func(e error, notices int, want ...State) {
 		t.Helper()
@@ -177,16 +173,12 @@ func TestErrorsOfDevices(t *testing.T) {
 		ok := w.tick(n, at)
 		n++
 		var row ring.Row
-		if !w.view.Ring.Latest(&row) || row.Time != at.UnixNano() {
-			t.Fatalf("no row for the tick after %v", e)
-		}
+		testkit.FatalIf(t, !w.view.Ring.Latest(&row) || row.Time != at.UnixNano(), "no row for the tick after %v", e)
 		for i, s := range want {
 			testkit.Equal(t, fmt.Sprintf("state of device %d after %v", i, e), s, w.device(i, at).State)
 			testkit.Equal(t, fmt.Sprintf("device %d is fresh after %v", i, e), s == Up, row.Stamps[i] == at.UnixNano())
 		}
-		if ok != slices.Contains(want, Up) || len(noticed) != notices {
-			t.Errorf("after %v: success is %v, notices %v, want %d", e, ok, noticed, notices)
-		}
+		testkit.ErrorIf(t, ok != slices.Contains(want, Up) || len(noticed) != notices, "after %v: success is %v, notices %v, want %d", e, ok, noticed, notices)
 	}
 	one := func(i int, e error) error { return &collector.DeviceError{Device: i, Err: e} }
 	f(nil, 0, Up, Up, Up)
@@ -232,9 +224,7 @@ func TestTickDoesNotAllocate(t *testing.T) {
 // The cell of an event is blank before each call; other cells keep their value.
 func TestCellsBeforeACall(t *testing.T) {
 	xid, ok := field.ByID(field.XIDEvent)
-	if !ok {
-		t.Fatal("the catalogue has no XID event")
-	}
+	testkit.FatalIf(t, !ok, "the catalogue has no XID event")
 	src := &stub{devices: devices(2), columns: []collector.Column{{Field: 60001}, {Field: xid.ID}, {Device: 1, Field: 60001}, {Device: 1, Field: xid.ID}}}
 	var before []float64
 	src.sample = func(row []float64, due []bool) error {
@@ -300,9 +290,8 @@ func TestALabelThatMovesAsksForAnotherSession(t *testing.T) {
 		testkit.Equal(t, fmt.Sprintf("label %s, reading %v: sessions asked for after a second", label, reading), 0, len(asked))
 		w.tick(60, begin.Add(time.Minute))
 		w.tick(61, begin.Add(time.Minute+time.Second))
-		if got := len(asked) == 1 && errors.Is(asked[0], collector.ErrColumnsChanged); got != want || len(asked) > 1 {
-			t.Errorf("label %s, reading %v: %v, want another session: %v", label, reading, asked, want)
-		}
+		got := len(asked) == 1 && errors.Is(asked[0], collector.ErrColumnsChanged)
+		testkit.ErrorIf(t, got != want || len(asked) > 1, "label %s, reading %v: %v, want another session: %v", label, reading, asked, want)
 	}
 	f("1410000000", 1410, false)
 	f("1410000000", 345, true)

@@ -30,7 +30,7 @@ import (
 // the child then waits for the next input. Closing the parent's end asks the child to stop.
 //
 // Every allocation that a child can cause in the parent is bounded. A node of 16 GPUs with every field and all links
-// stays below a tenth of each bound, and two thirds of maxPage.
+// stays below a tenth of each bound, and three quarters of maxPage. The largest view takes less than 64 MiB, pages included.
 const (
 	maxSources  = 4 << 10
 	maxDevices  = maxPage / deviceBytes
@@ -40,7 +40,7 @@ const (
 	maxText     = 1024     // bytes of a reason
 	maxTexts    = 16 << 10 // bytes of a text, of all texts of a device, or of all labels of a column, as JSON
 	deviceBytes = 4 << 10  // of a device without readings, about: it has series of its state, and is in the API
-	seriesBytes = 256      // of a series without its labels, about
+	seriesBytes = 448      // of a series without its labels, about: 1,000 in memory, with every form of the page
 	maxPage     = 32 << 20 // bytes of the page, about; each series repeats the texts of its device
 
 	headerBytes = 4

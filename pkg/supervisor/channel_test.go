@@ -11,6 +11,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -21,10 +22,13 @@ import (
 
 	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/collector/collectortest"
+	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/view"
+	"warpgauge/pkg/view/viewtest"
 )
 
 // pair holds both ends of a control channel.
@@ -106,14 +110,10 @@ func TestMessages(t *testing.T) {
 	must(t, <-read)
 
 	sources := c.sources()
-	if len(sources) != 2 {
-		t.Fatalf("%d sources, want 2", len(sources))
-	}
+	testkit.FatalIf(t, len(sources) != 2, "%d sources, want 2", len(sources))
 	for i, want := range sent {
 		got := *sources[i]
-		if got.Collector != "toy" || got.Ring.Rows() != want.Rows || len(got.Fields.Fields) != 1 {
-			t.Errorf("source %d is %+v", i, got)
-		}
+		testkit.ErrorIf(t, got.Collector != "toy" || got.Ring.Rows() != want.Rows || len(got.Fields.Fields) != 1, "source %d is %+v", i, got)
 		got.Collector, got.Ring, got.Fields = "", nil, field.List{}
 		testkit.Equal(t, fmt.Sprintf("source %d (-sent +received)", i), want.Source, got)
 	}
@@ -129,9 +129,8 @@ func TestMessages(t *testing.T) {
 		t.Errorf("states %+v, want the second lost and the third not sampled", all)
 	}
 	testkit.Equal(t, "costs (-sent +received)", costs(), c.costs())
-	if why := c.ended(); why.reason != ReasonOutdated || why.cause != session.CauseOutdated || why.text != "?driver" {
-		t.Errorf("the end is %+v", why)
-	}
+	why := c.ended()
+	testkit.ErrorIf(t, why.reason != ReasonOutdated || why.cause != session.CauseOutdated || why.text != "?driver", "the end is %+v", why)
 }
 
 // costs are example costs of a child's session.
@@ -155,9 +154,8 @@ func TestViewsThatAreRefused(t *testing.T) {
 	f := func(what string, change func(m viewMessage) viewMessage) {
 		t.Helper()
 		m := change(exampleView())
-		if err := m.validate(); err == nil {
-			t.Errorf("a view with %s is accepted", what)
-		}
+		err := m.validate()
+		testkit.ErrorIf(t, err == nil, "a view with %s is accepted", what)
 	}
 	f("no sources", func(viewMessage) viewMessage { return nil })
 	f("a device with a long name", func(m viewMessage) viewMessage { m[0].Devices[0].Model = strings.Repeat("x", maxTexts); return m })
@@ -219,9 +217,8 @@ func TestHostileMessages(t *testing.T) {
 			region := memory(t, exampleView())
 			must(t, send(&sender{conn: conn}, region))
 			must(t, conn.CloseWrite())
-			if err := <-read; !errors.Is(err, errChannel) || !strings.Contains(err.Error(), want) {
-				t.Errorf("read: %v, want an error with %q", err, want)
-			}
+			err := <-read
+			testkit.ErrorIf(t, !errors.Is(err, errChannel) || !strings.Contains(err.Error(), want), "read: %v, want an error with %q", err, want)
 			c.conn.close()
 			_, _ = conn.Close(), region.CloseFD()
 			testkit.AtMost(t, "open descriptors", before, descriptors(t))
@@ -363,18 +360,12 @@ func FuzzReceiver(f *testing.F) {
 			_ = conn.Close()
 		}()
 		err := c.receiveMessages()
-		if err != nil && !errors.Is(err, errChannel) {
-			t.Errorf("read: %v", err)
-		}
+		testkit.ErrorIf(t, err != nil && !errors.Is(err, errChannel), "read: %v", err)
 		c.conn.close()
 		all := c.states()
-		if len(all) > maxDevices || deviceCount(c.sources()) != len(all) {
-			t.Errorf("%d devices", len(all))
-		}
+		testkit.ErrorIf(t, len(all) > maxDevices || deviceCount(c.sources()) != len(all), "%d devices", len(all))
 		for _, d := range all {
-			if d.State > session.LastState || !isCause(d.Cause) || len(d.Reason) > maxText {
-				t.Errorf("%+v", d)
-			}
+			testkit.ErrorIf(t, d.State > session.LastState || !isCause(d.Cause) || len(d.Reason) > maxText, "%+v", d)
 		}
 		if costs := c.costs(); costs != nil {
 			registry := prometheus.NewRegistry()
@@ -396,9 +387,8 @@ func TestStatesOfMostDevicesFit(t *testing.T) {
 		all[i] = session.DeviceStatus{State: session.Stalled, Cause: session.CauseFrozen, Reason: strings.Repeat("\x01", 2*maxText)}
 	}
 	text, err := json.Marshal(message{States: statesOf(all)})
-	if commas := bytes.Count(text, []byte{','}); err != nil || len(text) > maxReport || commas > maxCommas {
-		t.Errorf("a message of %d bytes and %d elements, %v", len(text), commas, err)
-	}
+	commas := bytes.Count(text, []byte{','})
+	testkit.ErrorIf(t, err != nil || len(text) > maxReport || commas > maxCommas, "a message of %d bytes and %d elements, %v", len(text), commas, err)
 	many := &message{States: &statesMessage{Devices: make([]deviceMessage, maxCommas/3)}}
 	testkit.Has(t, "sending too many elements", fmt.Sprint(new(sender).send(many, -1)), "elements: at most")
 }
@@ -418,13 +408,43 @@ func TestLargestView(t *testing.T) {
 		s.Absent = append(s.Absent, collector.Absence{Device: i % len(s.Devices), Field: math.MaxUint16, Explanation: uint16(i % 2)})
 	}
 	text, err := json.Marshal(message{View: viewMessage{s}})
-	if commas := bytes.Count(text, []byte{','}); err != nil || len(text) > maxMessage || commas > maxCommas {
-		t.Errorf("a message of %d bytes and %d elements, %v", len(text), commas, err)
-	}
+	commas := bytes.Count(text, []byte{','})
+	testkit.ErrorIf(t, err != nil || len(text) > maxMessage || commas > maxCommas, "a message of %d bytes and %d elements, %v", len(text), commas, err)
 	var got message
 	if err := json.Unmarshal(text, &got); err != nil || !slices.Equal(got.View[0].Absent, s.Absent) || got.View.validate() != nil {
 		t.Errorf("the view arrives changed: %v, %v", err, got.View.validate())
 	}
+}
+
+// TestCostOfLargestView: what a view and its pages keep in memory.
+func TestCostOfLargestView(t *testing.T) {
+	list := collectortest.Gauges(t, "DCGM_FI_DEV_GPU_TEMP")
+	s := sourceMessage{Rows: 16, Source: view.Source{Interval: time.Second, Explanations: exampleView()[0].Explanations, Devices: []collector.Device{{ID: "a", Level: field.GPU}}}}
+	column := func(i int) collector.Column {
+		return collector.Column{Field: list.Fields[0].Desc.ID, Labels: []collector.Label{{Name: "a", Value: strconv.Itoa(i)}}}
+	}
+	for i := range (maxPage - 2*deviceBytes) / (seriesBytes + textsOf(s.Devices[0]) + textsOf(column(10_000).Labels)) {
+		s.Columns = append(s.Columns, column(i))
+	}
+	s.Absent = slices.Repeat([]collector.Absence{{}}, maxColumns)
+	text := testkit.Get(json.Marshal(message{View: viewMessage{s}}))(t)
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	var m message
+	testkit.Must(t, errors.Join(countElements(text), json.Unmarshal(text, &m)))
+	testkit.Must(t, m.View.validate())
+	feed := viewtest.Simple(list, m.View[0].Devices, m.View[0].Columns)
+	feed.Tick(time.Now())
+	pages := exposition.New(viewtest.Board(1, feed), exposition.Options{StaleAfter: time.Hour})
+	for i, accept := range []string{"text/plain", "application/openmetrics-text", "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited"} {
+		page, _, _ := pages.Negotiated(accept, []string{"gzip", ""}[min(i, 1)])
+		testkit.ErrorIf(t, len(page) < len(text)/50, "a page of %d bytes for %s", len(page), accept)
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	testkit.AtMost(t, "memory", 64<<20, int64(after.HeapAlloc)-int64(before.HeapAlloc)+int64(len(text)))
+	runtime.KeepAlive([]any{m, pages, feed})
 }
 
 // TestCostOfMessages: the elements of a message take little memory, however short they are and however their names are written.

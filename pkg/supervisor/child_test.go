@@ -192,9 +192,8 @@ func supervise(t *testing.T, mode string, o Options) *supervised {
 	go func() { done <- v.Run(ctx) }()
 	v.stop = sync.OnceValue(func() error { cancel(); return <-done })
 	t.Cleanup(func() {
-		if err := v.stop(); err != nil {
-			t.Errorf("Run: %v", err)
-		}
+		err := v.stop()
+		testkit.ErrorIf(t, err != nil, "Run: %v", err)
 		if t.Failed() {
 			for _, e := range logs.Filter(func(e observer.LoggedEntry) bool { return e.Level > zap.DebugLevel }).All() {
 				t.Logf("%v %s %v", e.Level, e.Message, e.ContextMap())
@@ -241,18 +240,14 @@ func TestRowsStatesLogsAndMetricsOfAChild(t *testing.T) {
 		st := v.Status()
 		return len(st.Devices) == 2 && st.Devices[0].State == session.Up && st.Devices[1].State == session.Lost
 	})
-	if st := v.Status().Devices[0]; st.Device.ID != "dev0" || st.LastSample.IsZero() {
-		t.Errorf("device 0 is %+v, want dev0 with the time of its last sample", st)
-	}
+	st := v.Status().Devices[0]
+	testkit.ErrorIf(t, st.Device.ID != "dev0" || st.LastSample.IsZero(), "device 0 is %+v, want dev0 with the time of its last sample", st)
 	var row ring.Row
-	if s := v.Board().Load().Sources[0]; !s.Latest(&row) || len(row.Cells) != 1 || row.Stamps[0] == 0 || s.Collector != "toy" {
-		t.Errorf("a row is %+v, want a value and a stamp", row)
-	}
+	s := v.Board().Load().Sources[0]
+	testkit.ErrorIf(t, !s.Latest(&row) || len(row.Cells) != 1 || row.Stamps[0] == 0 || s.Collector != "toy", "a row is %+v, want a value and a stamp", row)
 	eventually.True(t, "the child's log", func() bool { return v.logs.FilterMessage("opened").Len() == 1 })
 	fields := v.logs.FilterMessage("opened").All()[0].ContextMap()
-	if fields["fields"] != 1.0 || fields["took"] != "1s" || fields["collector"] != "toy" || fields["pid"] != int64(v.pid()) {
-		t.Errorf("fields of the log are %v", fields)
-	}
+	testkit.ErrorIf(t, fields["fields"] != 1.0 || fields["took"] != "1s" || fields["collector"] != "toy" || fields["pid"] != int64(v.pid()), "fields of the log are %v", fields)
 	for name, least := range map[string]float64{
 		"warpgauge_sample_duration_seconds": 1, "warpgauge_sample_errors_total": 1, "warpgauge_collector_child_up": 1,
 		"warpgauge_collector_child_resident_bytes": 1 << 20, "warpgauge_collector_child_pid": 2, "warpgauge_collector_child_cpu_seconds_total": 0.01,
@@ -260,9 +255,8 @@ func TestRowsStatesLogsAndMetricsOfAChild(t *testing.T) {
 		eventually.True(t, name, func() bool { return value(t, v.Supervisor, name) >= least })
 	}
 	must(t, v.stop())
-	if err := syscall.Kill(v.pid(), 0); v.pid() != 0 && !errors.Is(err, syscall.ESRCH) {
-		t.Errorf("the child is still there: %v", err)
-	}
+	err := syscall.Kill(v.pid(), 0)
+	testkit.ErrorIf(t, v.pid() != 0 && !errors.Is(err, syscall.ESRCH), "the child is still there: %v", err)
 }
 
 func TestChildrenThatMisbehave(t *testing.T) {
@@ -298,9 +292,8 @@ func TestChildKilledWithANewList(t *testing.T) {
 	v := supervise(t, "one dies of two", Options{})
 	v.await()
 	err := v.want(setList(collectortest.Gauges(t, temperature, power)))
-	if n := v.restarts(ReasonSignal); n != 1 || err != nil {
-		t.Errorf("a signal ended %v, the reload: %v; want 1 and no error", n, err)
-	}
+	n := v.restarts(ReasonSignal)
+	testkit.ErrorIf(t, n != 1 || err != nil, "a signal ended %v, the reload: %v; want 1 and no error", n, err)
 	pid := v.pid()
 	if err := v.want(setList(collectortest.Gauges(t, power))); err != nil || v.pid() != pid {
 		t.Errorf("the next reload: %v, child %d, want %d", err, v.pid(), pid)
@@ -377,9 +370,8 @@ func TestChildrenThatAreSilent(t *testing.T) {
 		}
 		check(c)
 		<-c.done()
-		if e := c.ended(); e.reason != ReasonHung || !strings.Contains(e.text, text) {
-			t.Errorf("%s: the end is %+v, want %s with %q", mode, e, ReasonHung, text)
-		}
+		e := c.ended()
+		testkit.ErrorIf(t, e.reason != ReasonHung || !strings.Contains(e.text, text), "%s: the end is %+v, want %s with %q", mode, e, ReasonHung, text)
 	}
 	f("counting", func(c *child) {
 		c.check(time.Now().Add(c.silence() - time.Second))
@@ -411,9 +403,7 @@ func TestAnOutdatedChildIsReplaced(t *testing.T) {
 	eventually.True(t, "a restart", func() bool { return v.restarts(ReasonOutdated) == 1 })
 	v.await()
 	end := v.logs.FilterMessage("session ended; starting another one").All()[0].ContextMap()
-	if end["pause"] != time.Duration(0) || end["pid"] == int64(v.pid()) {
-		t.Errorf("the end is %v, want no pause and another process than %d", end, v.pid())
-	}
+	testkit.ErrorIf(t, end["pause"] != time.Duration(0) || end["pid"] == int64(v.pid()), "the end is %v, want no pause and another process than %d", end, v.pid())
 }
 
 func TestAChildWithNothingToSample(t *testing.T) {
@@ -428,9 +418,8 @@ func TestAChildWithNothingToSample(t *testing.T) {
 	})
 	testkit.Equal(t, "restarts", 0.0, value(t, v.Supervisor, "warpgauge_collector_restarts_total"))
 	absent := v.logs.FilterMessageSnippet("nothing to sample").All()
-	if opened := v.logs.FilterLevelExact(zap.InfoLevel).FilterMessage("opened").Len(); len(absent) != 1 || opened != 1 {
-		t.Fatalf("%d lines that there is nothing, and %d of the child's, want one each", len(absent), opened)
-	}
+	opened := v.logs.FilterLevelExact(zap.InfoLevel).FilterMessage("opened").Len()
+	testkit.FatalIf(t, len(absent) != 1 || opened != 1, "%d lines that there is nothing, and %d of the child's, want one each", len(absent), opened)
 	testkit.Equal(t, "level, because the collector was named", zap.WarnLevel, absent[0].Level)
 	must(t, v.want(setList(collectortest.Gauges(t, power))))
 }
@@ -445,9 +434,8 @@ func TestAChildThatMustBeKilled(t *testing.T) {
 	testkit.Equal(t, "lines that it was killed", 1, v.logs.FilterMessageSnippet("killing a child").Len())
 	v.await()
 	freeze(t, v.pid())
-	if err := v.want(release); err != nil || v.pid() != 0 {
-		t.Errorf("release: %v, child %d", err, v.pid())
-	}
+	err := v.want(release)
+	testkit.ErrorIf(t, err != nil || v.pid() != 0, "release: %v, child %d", err, v.pid())
 	must(t, v.want(resume))
 	v.await()
 	freeze(t, v.pid())
@@ -460,9 +448,7 @@ func freeze(t *testing.T, pid int) {
 	must(t, syscall.Kill(pid, syscall.SIGSTOP))
 	eventually.True(t, "all threads to be stopped", func() bool {
 		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
-		if err != nil || len(threads) == 0 {
-			t.Fatalf("no threads of %d: %v", pid, err)
-		}
+		testkit.FatalIf(t, err != nil || len(threads) == 0, "no threads of %d: %v", pid, err)
 		return !slices.ContainsFunc(threads, func(path string) bool {
 			raw, err := os.ReadFile(path)
 			return err == nil && !bytes.HasPrefix(raw[bytes.LastIndexByte(raw, ')')+1:], []byte(" T"))
@@ -489,13 +475,10 @@ func TestAChildThatCannotBeKilled(t *testing.T) {
 	eventually.True(t, "the status", func() bool { st := v.Status(); return st.Cause == session.CauseStuck })
 	testkit.Has(t, "reason, with the number of the process", v.Status().Reason, fmt.Sprint(pid))
 	testkit.Equal(t, "causes", []session.Cause{session.CauseChild, session.CauseStuck}, []session.Cause{v.Status().Devices[0].Cause, v.Status().Devices[1].Cause})
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-		t.Fatal(err)
-	}
+	err := syscall.Kill(pid, syscall.SIGKILL)
+	testkit.FatalIf(t, err != nil && !errors.Is(err, syscall.ESRCH), "%v", err)
 	must(t, <-done)
-	if v.pid() == pid || value(t, v.Supervisor, "warpgauge_collector_abandoned_children") != 0 {
-		t.Errorf("child %d, want another", v.pid())
-	}
+	testkit.ErrorIf(t, v.pid() == pid || value(t, v.Supervisor, "warpgauge_collector_abandoned_children") != 0, "child %d, want another", v.pid())
 }
 
 // Processes that a library has forked, also in other sessions, die with their child for any kind of end, and
@@ -511,14 +494,10 @@ func TestForkedProcessesDieWithTheirChild(t *testing.T) {
 		raw, err := os.ReadFile(device + ".pids")
 		for word := range strings.FieldsSeq(string(raw)) {
 			pid, perr := strconv.Atoi(word)
-			if perr != nil || !alive(pid) {
-				t.Errorf("process %q is not there: %v", word, perr)
-			}
+			testkit.ErrorIf(t, perr != nil || !alive(pid), "process %q is not there: %v", word, perr)
 			pids = append(pids, pid)
 		}
-		if err != nil || len(pids) != 4 {
-			t.Fatalf("processes %v, %v", pids, err)
-		}
+		testkit.FatalIf(t, err != nil || len(pids) != 4, "processes %v, %v", pids, err)
 		return pids
 	}
 	f := testkit.Get(os.OpenFile(device, os.O_CREATE|os.O_RDWR, 0o600))(t)
@@ -526,9 +505,8 @@ func TestForkedProcessesDieWithTheirChild(t *testing.T) {
 	gone := func(when string, pids []int) {
 		t.Helper()
 		testkit.Equal(t, when+": forked processes", []int{}, slices.DeleteFunc(pids, func(pid int) bool { return !alive(pid) }))
-		if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-			t.Errorf("%s the device is in use: %v", when, err)
-		}
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		testkit.ErrorIf(t, err != nil, "%s the device is in use: %v", when, err)
 		_ = syscall.Flock(int(f.Fd()), syscall.LOCK_UN)
 	}
 
@@ -576,9 +554,7 @@ func TestEnvironmentOfAChild(t *testing.T) {
 			t.Errorf("the child has %q", variable)
 		}
 	}
-	if marks != 1 || !slices.Contains(all, "NVIDIA_VISIBLE_DEVICES=all") || !slices.Contains(all, "PATH="+os.Getenv("PATH")) {
-		t.Errorf("the environment is %q", all)
-	}
+	testkit.ErrorIf(t, marks != 1 || !slices.Contains(all, "NVIDIA_VISIBLE_DEVICES=all") || !slices.Contains(all, "PATH="+os.Getenv("PATH")), "the environment is %q", all)
 	all = []string{"PATH=/bin", "KUBERNETES_TOKEN=x", "LD_LIBRARY_PATH=/l", "PASSWORD=y", "LC_ALL=C", "HSA_X=1", "XPATH=/", "WARPGAUGE_X=1"}
 	testkit.Equal(t, "environment", []string{"MALLOC_ARENA_MAX=1", "PATH=/bin", "LD_LIBRARY_PATH=/l", "LC_ALL=C", "HSA_X=1"}, environment(all, []string{"HSA_"}))
 }

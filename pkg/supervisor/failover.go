@@ -94,14 +94,8 @@ const (
 func NewFailover(o FailoverOptions) *Failover {
 	f := &Failover{
 		o: o, lost: map[string]time.Time{}, log: o.Logger.Named("failover"),
-		active: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "warpgauge_gpu_speaker",
-			Help: "1 for the collector whose values of the NVIDIA GPUs are shown, 0 for the other.",
-		}, []string{"collector"}),
-		changes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "warpgauge_gpu_takeovers_total",
-			Help: "Times that this collector took the NVIDIA GPUs over from the other.",
-		}, []string{"collector"}),
+		active:  prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "warpgauge_gpu_speaker", Help: "1 for the collector whose values of the NVIDIA GPUs are shown, 0 for the other."}, []string{"collector"}),
+		changes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "warpgauge_gpu_takeovers_total", Help: "Times that this collector took the NVIDIA GPUs over from the other."}, []string{"collector"}),
 	}
 	for _, name := range []string{o.Primary, o.Secondary} {
 		f.active.WithLabelValues(name)

@@ -156,12 +156,10 @@ func (r *rig) want(serving string, resting bool, pages ...string) {
 	r.t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if got := r.serves(); got != serving || r.resting != resting {
-		r.t.Errorf("%q serves, the secondary rests: %v, want %q and %v", got, r.resting, serving, resting)
-	}
-	if pause, _ := r.pause(); resting && pause != 4*failoverPeriod {
-		r.t.Errorf("the next decision is in %v although nothing changes", pause)
-	}
+	got := r.serves()
+	testkit.ErrorIf(r.t, got != serving || r.resting != resting, "%q serves, the secondary rests: %v, want %q and %v", got, r.resting, serving, resting)
+	pause, _ := r.pause()
+	testkit.ErrorIf(r.t, resting && pause != 4*failoverPeriod, "the next decision is in %v although nothing changes", pause)
 	testkit.Equal(r.t, "pages", pages, r.shown)
 	r.shown = nil
 }
@@ -223,9 +221,7 @@ func TestValuesThatMoveNowAndThen(t *testing.T) {
 					}
 					served[r.serves()]++
 				}
-				if served[want] < 100 {
-					t.Errorf("served %v, want %s nearly always", served, want)
-				}
+				testkit.ErrorIf(t, served[want] < 100, "served %v, want %s nearly always", served, want)
 				testkit.AtMost(t, "changes", 1, r.changesOf("nvml")+r.changesOf("dcgm"))
 			})
 		})
@@ -252,9 +248,8 @@ func TestSlowValuesThatMoveNowAndThen(t *testing.T) {
 			pass(10 * time.Second)
 		}
 		testkit.Has(t, "event", strings.Join(r.events, "\n"), "collector nvml serves the GPUs now: dcgm has had no new values for ")
-		if nvml, dcgm := r.changesOf("nvml"), r.changesOf("dcgm"); r.serves() != "nvml" || nvml != 1 || dcgm != 0 {
-			t.Errorf("%s serves, NVML took over %v times, DCGM %v times, want nvml, 1 and 0", r.serves(), nvml, dcgm)
-		}
+		nvml, dcgm := r.changesOf("nvml"), r.changesOf("dcgm")
+		testkit.ErrorIf(t, r.serves() != "nvml" || nvml != 1 || dcgm != 0, "%s serves, NVML took over %v times, DCGM %v times, want nvml, 1 and 0", r.serves(), nvml, dcgm)
 	})
 }
 

@@ -84,9 +84,8 @@ func (b *bubble) want(change func(*Wanted)) (time.Duration, error) {
 // change is want of a change that succeeds.
 func (b *bubble) change(change func(*Wanted)) {
 	b.t.Helper()
-	if _, err := b.want(change); err != nil {
-		b.t.Error(err)
-	}
+	_, err := b.want(change)
+	testkit.ErrorIf(b.t, err != nil, "%v", err)
 }
 
 // stop ends Run and returns how long that took and its error.

@@ -23,9 +23,8 @@ func newOutput(echo func(string)) (*output, *observer.ObservedLogs) {
 
 func write(t *testing.T, o *output, text string) {
 	t.Helper()
-	if n, err := o.Write([]byte(text)); n != len(text) || err != nil {
-		t.Errorf("write of %d bytes: %d, %v", len(text), n, err)
-	}
+	n, err := o.Write([]byte(text))
+	testkit.ErrorIf(t, n != len(text) || err != nil, "write of %d bytes: %d, %v", len(text), n, err)
 }
 
 // Entries of a child's logger arrive unchanged; all other output is a library's lines. Pieces of lines are joined.
@@ -100,16 +99,13 @@ func TestLibraryOutputIsShown(t *testing.T) {
 			o.tick()
 		}
 		shown := logs.FilterLevelExact(zapcore.InfoLevel).All()
-		if len(shown) != shownLines+1 || logs.FilterLevelExact(zapcore.DebugLevel).Len() != 3 {
-			t.Fatalf("%d entries at level info, %d in all", len(shown), logs.Len())
-		}
+		testkit.FatalIf(t, len(shown) != shownLines+1 || logs.FilterLevelExact(zapcore.DebugLevel).Len() != 3, "%d entries at level info, %d in all", len(shown), logs.Len())
 		testkit.Equal(t, "lines more that were written", any(int64(3)), shown[shownLines].ContextMap()["lines"])
 	}
 	logs.TakeAll()
 	write(t, o, "before\npanic: boom\n\ngoroutine 1 [running]:\nmain.main()\n")
-	if shown := logs.FilterLevelExact(zapcore.InfoLevel).All(); len(shown) != 1 || shown[0].ContextMap()["library_output"] != "before" {
-		t.Errorf("at level info: %v, want the line before the crash", shown)
-	}
+	shown := logs.FilterLevelExact(zapcore.InfoLevel).All()
+	testkit.ErrorIf(t, len(shown) != 1 || shown[0].ContextMap()["library_output"] != "before", "at level info: %v, want the line before the crash", shown)
 }
 
 // A quiet start lowers only entries and lines of level info: a warning of the session that works at last is shown.
@@ -117,9 +113,8 @@ func TestQuietOutput(t *testing.T) {
 	o, logs := newOutput(nil)
 	o.setQuiet(true)
 	write(t, o, `{"level":"info","msg":"a"}`+"\n"+`{"level":"warn","msg":"b"}`+"\nline\n")
-	if warned := logs.FilterLevelExact(zapcore.WarnLevel).Len(); warned != 1 || logs.FilterLevelExact(zapcore.DebugLevel).Len() != 2 {
-		t.Errorf("entries %v, want one at level warn and two at level debug", logs.All())
-	}
+	warned := logs.FilterLevelExact(zapcore.WarnLevel).Len()
+	testkit.ErrorIf(t, warned != 1 || logs.FilterLevelExact(zapcore.DebugLevel).Len() != 2, "entries %v, want one at level warn and two at level debug", logs.All())
 }
 
 func FuzzOutput(f *testing.F) {
@@ -130,9 +125,7 @@ func FuzzOutput(f *testing.F) {
 		write(t, o, string(b))
 		o.flush()
 		for _, e := range logs.All() {
-			if e.Level > zapcore.ErrorLevel || e.Level < zapcore.DebugLevel {
-				t.Errorf("an entry of level %v", e.Level)
-			}
+			testkit.ErrorIf(t, e.Level > zapcore.ErrorLevel || e.Level < zapcore.DebugLevel, "an entry of level %v", e.Level)
 		}
 		_ = o.tail.text()
 	})
@@ -145,9 +138,8 @@ func TestLastWords(t *testing.T) {
 		for line := range strings.SplitSeq(stderr, "\n") {
 			w.appendLine(line)
 		}
-		if r, got := w.explain(); r != reason || !strings.Contains(got, text) {
-			t.Errorf("%q is explained as %s %q, want %s and %q", stderr, r, got, reason, text)
-		}
+		r, got := w.explain()
+		testkit.ErrorIf(t, r != reason || !strings.Contains(got, text), "%q is explained as %s %q, want %s and %q", stderr, r, got, reason, text)
 	}
 	trace := "\ngoroutine 1 [running]:\n" + strings.Repeat("main.f(...)\n\t/x.go:1 +0x1\n", 200)
 	f("", "", "")

@@ -51,9 +51,8 @@ func TestStateMetrics(t *testing.T) {
 		}
 		f(1, "warpgauge_device_state", "device", "a", "state", "up")
 		f(1, "warpgauge_devices", "state", "lost")
-		if got := value(t, b.Supervisor, "warpgauge_sample_age_seconds", "device", "a"); got <= 0 || got >= 1 {
-			t.Errorf("the last sample is %v s old, want under a tick", got)
-		}
+		got := value(t, b.Supervisor, "warpgauge_sample_age_seconds", "device", "a")
+		testkit.ErrorIf(t, got <= 0 || got >= 1, "the last sample is %v s old, want under a tick", got)
 		f(1, "warpgauge_collector_opens_total", "result", "success")
 		testkit.Equal(t, "lines of the lost device", 1, b.count("device is not up"))
 		l.Set(func() { delete(l.Failure, "b") })
@@ -88,9 +87,7 @@ func TestIdentify(t *testing.T) {
 	f("another address", "a0 b1 X2", a, b, source(gpu("X", "2", "X"), 0))
 	f("one more, which answers", "a0 b1 d2", a, b, source(gpu("d", "2", ""), 1))
 	f("one that is known", "a0 b1 c2", a, b, source(gpu("c", "2", "C"), 0))
-	if a.Devices[0].ID != "a" || b.Devices[0].GPU != "1" {
-		t.Error("the sources of the session were changed")
-	}
+	testkit.ErrorIf(t, a.Devices[0].ID != "a" || b.Devices[0].GPU != "1", "the sources of the session were changed")
 }
 
 // TestNamelessIsNotAbsent: the stand-in for a GPU that did not answer is not absent when the GPU has answered.
@@ -137,9 +134,7 @@ func TestInputOfAChild(t *testing.T) {
 	given := collectortest.Gauges(t, temperature)
 	given.Dialect = &field.Dialect{InPlace: true, Readings: []field.ID{155, 10001}, Texts: []field.ID{50}}
 	list, until, err := readInput(inputOf(given, sent))
-	if err != nil || len(list.Fields) != 1 || !maps.Equal(until, sent) || !reflect.DeepEqual(list.Dialect, given.Dialect) {
-		t.Errorf("got %v, %v, %v", list, until, err)
-	}
+	testkit.ErrorIf(t, err != nil || len(list.Fields) != 1 || !maps.Equal(until, sent) || !reflect.DeepEqual(list.Dialect, given.Dialect), "got %v, %v, %v", list, until, err)
 }
 
 // A library that changes its boards' ids each time does not fill the memory with absent boards.
@@ -158,16 +153,11 @@ func TestIDsThatChange(t *testing.T) {
 		before = nil
 		for _, d := range sources[0].Devices {
 			before = append(before, session.DeviceStatus{Device: d})
-			if d.ID != fmt.Sprintf("GPU-%d-%s", round, d.GPU) {
-				t.Fatalf("GPU %s has the number %s", d.ID, d.GPU)
-			}
+			testkit.FatalIf(t, d.ID != fmt.Sprintf("GPU-%d-%s", round, d.GPU), "GPU %s has the number %s", d.ID, d.GPU)
 		}
 	}
 	all := v.missing(now)
-	if len(all) != maxAbsent || len(v.numbers) != 2 {
-		t.Errorf("%d absent GPUs and %d numbers are remembered, want %d and 2", len(all), len(v.numbers), maxAbsent)
-	}
-	if newest := fmt.Sprintf("GPU-%d-0", 2*maxAbsent-2); !slices.ContainsFunc(all, func(d session.DeviceStatus) bool { return d.Device.ID == newest }) {
-		t.Errorf("%s is not among them", newest)
-	}
+	testkit.ErrorIf(t, len(all) != maxAbsent || len(v.numbers) != 2, "%d absent GPUs and %d numbers are remembered, want %d and 2", len(all), len(v.numbers), maxAbsent)
+	newest := fmt.Sprintf("GPU-%d-0", 2*maxAbsent-2)
+	testkit.ErrorIf(t, !slices.ContainsFunc(all, func(d session.DeviceStatus) bool { return d.Device.ID == newest }), "%s is not among them", newest)
 }

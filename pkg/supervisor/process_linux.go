@@ -116,11 +116,8 @@ var passed = []string{
 
 // environment returns the variables for a child. library lists the prefixes of variables that only its library may need.
 func environment(all, library []string) []string {
-	out := []string{"MALLOC_ARENA_MAX=1"} // with several arenas, libdcgm's threads would each keep buffers of 4 MiB
-	for _, v := range all {
-		if slices.ContainsFunc(slices.Concat(passed, library), func(p string) bool { return strings.HasPrefix(v, p) }) {
-			out = append(out, v)
-		}
-	}
-	return out
+	kept := slices.DeleteFunc(slices.Clone(all), func(v string) bool {
+		return !slices.ContainsFunc(slices.Concat(passed, library), func(p string) bool { return strings.HasPrefix(v, p) })
+	})
+	return append([]string{"MALLOC_ARENA_MAX=1"}, kept...) // with several arenas, libdcgm's threads would each keep buffers of 4 MiB
 }

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/collector/collectortest"
 	"warpgauge/pkg/field"
@@ -46,9 +47,8 @@ func TestFieldsAreLogged(t *testing.T) {
 			Columns: []collector.Column{{Field: 150}}, Devices: []collector.Device{{ID: "a", Facts: []collector.Label{{Name: "DCGM_FI_DEV_SERIAL", Value: "1"}}}},
 		}})
 	}
-	if all := logs.TakeAll(); len(all) != 1 || all[0].ContextMap()["field"] != "DCGM_FI_DEV_FAN_SPEED" {
-		t.Errorf("the log is %v, want one line about the fan's speed", all)
-	}
+	all := logs.TakeAll()
+	testkit.ErrorIf(t, len(all) != 1 || all[0].ContextMap()["field"] != "DCGM_FI_DEV_FAN_SPEED", "the log is %v, want one line about the fan's speed", all)
 }
 
 // A child that has ended says nothing about its devices: they are up until their samples are old.

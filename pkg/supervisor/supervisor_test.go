@@ -39,9 +39,7 @@ func TestTheNextViewLeavesNoGap(t *testing.T) {
 				pass(10 * time.Second)
 				stop()
 				testkit.Equal(t, "the view was replaced", true, b.Board().Load().Version != version)
-				if l.Opens < 2 || !b.Status().Up {
-					t.Errorf("opened %d times, status %+v", l.Opens, b.Status())
-				}
+				testkit.ErrorIf(t, l.Opens < 2 || !b.Status().Up, "opened %d times, status %+v", l.Opens, b.Status())
 				_, _ = b.stop()
 				testkit.Equal(t, "a collector is left open", false, l.Held())
 			})
@@ -76,14 +74,12 @@ func TestTheNextViewIsWaitedForNoLongerThanTheDeadline(t *testing.T) {
 		l.Failure["b"] = errors.New("no")
 		b := start(t, l, Options{Session: session.Options{Deadline: 4 * time.Second}})
 		pass(3 * time.Second)
-		if took, err := b.want(setList(list(2))); took > 100*time.Millisecond || err != nil {
-			t.Errorf("a reload took %v (%v) with a device that had no values before", took, err)
-		}
+		took, err := b.want(setList(list(2)))
+		testkit.ErrorIf(t, took > 100*time.Millisecond || err != nil, "a reload took %v (%v) with a device that had no values before", took, err)
 		pass(2 * time.Second)
 		l.Set(func() { l.Mute["a"] = time.Hour })
-		if took, err := b.want(setList(list(3))); took != 4*time.Second || err != nil {
-			t.Errorf("a reload took %v (%v) with a device that gives no values any more, want the deadline of 4 s", took, err)
-		}
+		took, err = b.want(setList(list(3)))
+		testkit.ErrorIf(t, took != 4*time.Second || err != nil, "a reload took %v (%v) with a device that gives no values any more, want the deadline of 4 s", took, err)
 	})
 }
 
@@ -104,9 +100,8 @@ func TestAListThatCannotBeOpened(t *testing.T) {
 		testkit.Has(t, "error of the reload", fmt.Sprint(err), "engine refused", "the former one stays")
 		pass(2 * time.Second)
 		testkit.Equal(t, "columns, those of the former list", []int{1}, shownColumns(b.Board()))
-		if st := b.Status(); !st.Up || st.Cause != session.CauseError || b.Serves() {
-			t.Errorf("status %+v, want up, with a problem and without the new list", st)
-		}
+		st := b.Status()
+		testkit.ErrorIf(t, !st.Up || st.Cause != session.CauseError || b.Serves(), "status %+v, want up, with a problem and without the new list", st)
 		opens := l.Opens
 		pass(5 * time.Minute)
 		testkit.Equal(t, "times that it was opened", opens, l.Opens)
@@ -132,15 +127,13 @@ func TestTheFirstListIsTriedAgain(t *testing.T) {
 		testkit.Has(t, "Want", fmt.Sprint(err), "engine refused")
 		pass(time.Minute)
 		testkit.Between(t, "tries in a minute, about 11: after 0.1 s, 0.2 s … 10 s", 8, 14, tries)
-		if st := b.Status(); st.Up || st.Cause != session.CauseError || !strings.Contains(st.Reason, "engine refused") {
-			t.Errorf("status %+v", st)
-		}
+		st := b.Status()
+		testkit.ErrorIf(t, st.Up || st.Cause != session.CauseError || !strings.Contains(st.Reason, "engine refused"), "status %+v", st)
 		testkit.Equal(t, "lines of log for one reason", 1, b.count("session ended"))
 		l.Set(func() { l.OpenErr = nil })
 		pass(10 * time.Second)
-		if st := b.Status(); !st.Up || st.Cause != session.CauseNone {
-			t.Errorf("status %+v, want up", st)
-		}
+		st = b.Status()
+		testkit.ErrorIf(t, !st.Up || st.Cause != session.CauseNone, "status %+v, want up", st)
 	})
 }
 
@@ -153,21 +146,15 @@ func TestReleaseStandbyAndResume(t *testing.T) {
 			t.Helper()
 			pass(time.Second) // the first rows
 			took, err := b.want(change)
-			if err != nil || took > time.Second {
-				t.Errorf("%s: %v after %v", what, err, took)
-			}
+			testkit.ErrorIf(t, err != nil || took > time.Second, "%s: %v after %v", what, err, took)
 			st := b.Status()
 			rests := cause != session.CauseNone
-			if st.Cause != cause || st.Up == rests || len(st.Devices) != devices {
-				t.Errorf("%s: status %+v, want cause %q and %d devices", what, st, cause, devices)
-			}
+			testkit.ErrorIf(t, st.Cause != cause || st.Up == rests || len(st.Devices) != devices, "%s: status %+v, want cause %q and %d devices", what, st, cause, devices)
 			if l.Held() == rests || (len(b.Board().Load().Sources) == 0) != rests {
 				t.Errorf("%s: the library is open: %v, sources: %d", what, l.Held(), len(b.Board().Load().Sources))
 			}
 			for _, d := range st.Devices {
-				if cause == session.CauseReleased && (d.State != session.Released || d.LastSample.IsZero()) {
-					t.Errorf("%s: %+v, want released", what, d)
-				}
+				testkit.ErrorIf(t, cause == session.CauseReleased && (d.State != session.Released || d.LastSample.IsZero()), "%s: %+v, want released", what, d)
 			}
 		}
 		f("release", release, session.CauseReleased, 2)
@@ -206,9 +193,8 @@ func TestConcurrentChanges(t *testing.T) {
 			}
 			wg.Wait()
 			b.change(func(w *Wanted) { *w = Wanted{List: list(5)} })
-			if got := shownColumns(b.Board()); !slices.Equal(got, []int{5, 5}) || !b.Status().Up {
-				t.Errorf("seed %d: columns are %v, status %+v, want the last list", seed, got, b.Status())
-			}
+			got := shownColumns(b.Board())
+			testkit.ErrorIf(t, !slices.Equal(got, []int{5, 5}) || !b.Status().Up, "seed %d: columns are %v, status %+v, want the last list", seed, got, b.Status())
 			_, _ = b.stop()
 			testkit.Equal(t, fmt.Sprintf("seed %d: a collector is left open", seed), false, l.Held())
 		})
@@ -226,19 +212,15 @@ func TestAnAbsentVendorStartsNothing(t *testing.T) {
 			looks++
 			return "there is no /dev/toy0", there
 		}})
-		if took, err := b.want(setList(list(1))); took != 0 || err != nil {
-			t.Errorf("a reload: %v after %v", err, took)
-		}
+		took, err := b.want(setList(list(1)))
+		testkit.ErrorIf(t, took != 0 || err != nil, "a reload: %v after %v", err, took)
 		pass(5 * time.Minute)
 		mu.Lock()
-		if l.Opens != 0 || looks < 10 || looks > 25 {
-			t.Errorf("opened %d times after %d looks in five minutes, want none and about 20", l.Opens, looks)
-		}
+		testkit.ErrorIf(t, l.Opens != 0 || looks < 10 || looks > 25, "opened %d times after %d looks in five minutes, want none and about 20", l.Opens, looks)
 		there = true
 		mu.Unlock()
-		if st := b.Status(); st.Up || st.Cause != session.CauseNotLoaded || st.Reason != "there is no /dev/toy0" {
-			t.Errorf("status %+v", st)
-		}
+		st := b.Status()
+		testkit.ErrorIf(t, st.Up || st.Cause != session.CauseNotLoaded || st.Reason != "there is no /dev/toy0", "status %+v", st)
 		testkit.Equal(t, "lines of log", 1, b.logs.Len())
 		pass(20 * time.Second)
 		testkit.Equal(t, "it is up now that it is there", true, b.Status().Up)
@@ -253,14 +235,12 @@ func TestACollectorWithNothingToSampleIsQuiet(t *testing.T) {
 		b := start(t, l, Options{})
 		pass(5 * time.Minute)
 		testkit.Between(t, "tries in five minutes, about 14", 8, 20, tries)
-		if st := b.Status(); st.Up || st.Cause != session.CauseNoDevices {
-			t.Errorf("status %+v", st)
-		}
+		st := b.Status()
+		testkit.ErrorIf(t, st.Up || st.Cause != session.CauseNoDevices, "status %+v", st)
 		testkit.Equal(t, fmt.Sprint("lines of log in ", b.logs.All()), 1, b.logs.Len())
 		for _, change := range []func(*Wanted){setList(list(2)), func(*Wanted) {}, release, standby, resume, wakeUp} {
-			if took, err := b.want(change); took > time.Second || err != nil {
-				t.Errorf("a change: %v after %v", err, took)
-			}
+			took, err := b.want(change)
+			testkit.ErrorIf(t, took > time.Second || err != nil, "a change: %v after %v", err, took)
 		}
 		// A list without fields removes the former list's fields from the page.
 		l.Set(func() { l.OpenErr = nil })
@@ -300,17 +280,15 @@ func TestStatusDuringAPlannedHandoverStaysUp(t *testing.T) {
 		done := b.Change(setList(list(2)))
 		for range 40 {
 			pass(100 * time.Millisecond)
-			if st := b.Status(); !st.Up || len(st.Devices) != 1 || st.Devices[0].State != session.Up {
-				t.Fatalf("status %+v, want up with the device", st)
-			}
+			st := b.Status()
+			testkit.FatalIf(t, !st.Up || len(st.Devices) != 1 || st.Devices[0].State != session.Up, "status %+v, want up with the device", st)
 		}
 		must(t, <-done)
 		l.Set(func() { l.OpenFor = 20 * time.Second }) // the handover is over
 		b.Change(setList(list(1)))
 		pass(10 * time.Second)
-		if st := b.Status(); st.Up || st.Cause != session.CauseOpening || st.Devices[0].State != session.Stalled {
-			t.Errorf("status %+v, want not up", st)
-		}
+		st := b.Status()
+		testkit.ErrorIf(t, st.Up || st.Cause != session.CauseOpening || st.Devices[0].State != session.Stalled, "status %+v, want not up", st)
 	})
 }
 
@@ -330,9 +308,8 @@ func TestStopWithACallThatHangs(t *testing.T) {
 		default:
 			t.Error("a reload shortly after the hang has no answer")
 		}
-		if st := b.state("a"); st.State != session.Up || time.Since(st.LastSample) > time.Second {
-			t.Errorf("after a reload the other device is %+v, want up", st)
-		}
+		st := b.state("a")
+		testkit.ErrorIf(t, st.State != session.Up || time.Since(st.LastSample) > time.Second, "after a reload the other device is %+v, want up", st)
 		testkit.Equal(t, "the device that hangs", session.CauseHung, b.state("b").Cause)
 		// A call in this process cannot be ended: the former list stays.
 		if took, err := b.want(setList(list(2))); err == nil || !strings.Contains(err.Error(), "library calls for b have not returned") || took > 2*time.Second {
@@ -358,12 +335,10 @@ func TestReleaseWithACallThatHangs(t *testing.T) {
 		hang := make(chan struct{})
 		l.Set(func() { l.Hang["a"] = hang })
 		pass(10 * time.Second)
-		if _, err := b.want(release); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "library calls for a") {
-			t.Errorf("release: %v, want the device that hangs", err)
-		}
-		if st := b.Status(); st.Cause != session.CauseReleased || len(b.Board().Load().Sources) != 0 {
-			t.Errorf("status %+v, %d sources", st, len(b.Board().Load().Sources))
-		}
+		_, err := b.want(release)
+		testkit.ErrorIf(t, !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "library calls for a"), "release: %v, want the device that hangs", err)
+		st := b.Status()
+		testkit.ErrorIf(t, st.Cause != session.CauseReleased || len(b.Board().Load().Sources) != 0, "status %+v, %d sources", st, len(b.Board().Load().Sources))
 		l.Set(func() { delete(l.Hang, "a") })
 		close(hang)
 		pass(time.Second)
@@ -405,9 +380,8 @@ func TestInventory(t *testing.T) {
 		l.Set(func() { l.IDs = []string{"a", "b", "c"} })
 		pass(12 * time.Second)
 		numbers("a0 b1 c2")
-		if st := b.state("b"); st.State != session.Up || b.count("device is back") != 1 {
-			t.Errorf("the GPU that is back is %+v", st)
-		}
+		st := b.state("b")
+		testkit.ErrorIf(t, st.State != session.Up || b.count("device is back") != 1, "the GPU that is back is %+v", st)
 		// A released GPU is not missing; it is when the release ends.
 		b.change(release)
 		expected(3)

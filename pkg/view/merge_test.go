@@ -54,9 +54,7 @@ func TestPartsPublishAtOnce(t *testing.T) {
 	readers.Go(func() {
 		for last := uint64(0); ; {
 			v := m.Board().Load()
-			if v.Version < last || len(v.Sources) > parts {
-				t.Errorf("version %d with %d sources after version %d", v.Version, len(v.Sources), last)
-			}
+			testkit.ErrorIf(t, v.Version < last || len(v.Sources) > parts, "version %d with %d sources after version %d", v.Version, len(v.Sources), last)
 			last = v.Version
 			select {
 			case <-done:

@@ -45,9 +45,7 @@ func TestAfterForSeveralReaders(t *testing.T) {
 	for reader := range 2 {
 		testkit.Equal(t, fmt.Sprintf("reader %d: views after the first", reader), 2, len(views[2].After(views[0])))
 	}
-	if views[2].former.Load() != nil {
-		t.Error("the former views are kept after all have read them")
-	}
+	testkit.ErrorIf(t, views[2].former.Load() != nil, "the former views are kept after all have read them")
 }
 
 func TestWellFormed(t *testing.T) {

@@ -141,9 +141,7 @@ func want(t *testing.T, what string, r *Result, check string, s Severity, texts 
 	t.Helper()
 	for _, f := range r.Findings {
 		if f.Check == check && f.Severity == s && !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(f.Finding+" "+f.Do, text) }) {
-			if s == Problem && f.Do == "" {
-				t.Errorf("%s: %q does not say what to do", what, f.Finding)
-			}
+			testkit.ErrorIf(t, s == Problem && f.Do == "", "%s: %q does not say what to do", what, f.Finding)
 			return
 		}
 	}
@@ -168,9 +166,8 @@ func TestHealthy(t *testing.T) {
 	want(t, "healthy", r, "exporter", OK, "version 1.0")
 	want(t, "healthy", r, "devices", OK, "1 GPU, all devices are up")
 	want(t, "healthy", r, "field list", OK, "30 fields from built in")
-	if h := r.facts.Host; h.Kernel != "6.8.0-45-generic" || h.OS != "Debian GNU/Linux 13" || h.User != "1000" || !slices.Equal(h.Groups, []string{"44", "992"}) {
-		t.Errorf("host: %+v", h)
-	}
+	h := r.facts.Host
+	testkit.ErrorIf(t, h.Kernel != "6.8.0-45-generic" || h.OS != "Debian GNU/Linux 13" || h.User != "1000" || !slices.Equal(h.Groups, []string{"44", "992"}), "host: %+v", h)
 	testkit.Has(t, "table", table(t, r), "no problem was found")
 }
 

@@ -89,9 +89,7 @@ func unpack(t *testing.T, bundle []byte) map[string]string {
 		}
 		must(t, err)
 		text := testkit.Get(io.ReadAll(r))(t)
-		if h.Mode != 0o600 || !strings.HasPrefix(h.Name, "warpgauge-doctor/") || path.Clean(h.Name) != h.Name {
-			t.Errorf("file %q has mode %o", h.Name, h.Mode)
-		}
+		testkit.ErrorIf(t, h.Mode != 0o600 || !strings.HasPrefix(h.Name, "warpgauge-doctor/") || path.Clean(h.Name) != h.Name, "file %q has mode %o", h.Name, h.Mode)
 		out[strings.TrimPrefix(h.Name, "warpgauge-doctor/")] = string(text)
 	}
 }
@@ -111,9 +109,7 @@ func TestRedactedBundle(t *testing.T) {
 	})
 	files := bundle(t, r, true)
 	for _, name := range []string{"README.txt", "report.txt", "report.json", "facts.json", "settings.txt", "log.txt", "exporter/devices.json", "exporter/fields.json", "exporter/health.json", "exporter/list.json", "exporter/events.json", "exporter/own-metrics.txt"} {
-		if len(files[name]) < 3 {
-			t.Errorf("the bundle has no %s", name)
-		}
+		testkit.ErrorIf(t, len(files[name]) < 3, "the bundle has no %s", name)
 	}
 	all := bundle(t, r, false)
 	for kind, secret := range planted {
@@ -128,9 +124,7 @@ func TestRedactedBundle(t *testing.T) {
 			}
 			found = found || strings.Contains(all[name], secret)
 		}
-		if !found && kind != "pod uid" && secret != planted["token"] {
-			t.Errorf("the %s is in no file without redaction: this test shows nothing", kind)
-		}
+		testkit.ErrorIf(t, !found && kind != "pod uid" && secret != planted["token"], "the %s is in no file without redaction: this test shows nothing", kind)
 	}
 	// Useful texts remain, and a name has the same pseudonym everywhere.
 	for name, texts := range map[string][]string{

@@ -98,9 +98,7 @@ func TestSilentNode(t *testing.T) {
 		began := time.Now()
 		time.Sleep(time.Minute)
 		s := f.states()
-		if s[0].polls != 71 || !s[0].silent.IsZero() {
-			t.Errorf("the other node was asked %d times", s[0].polls)
-		}
+		testkit.ErrorIf(t, s[0].polls != 71 || !s[0].silent.IsZero(), "the other node was asked %d times", s[0].polls)
 		testkit.Between(t, "silent since the end of the first wait after it began to hang", 5*time.Second, 6*time.Second, s[1].silent.Sub(began))
 		testkit.Has(t, "error", s[1].err, context.DeadlineExceeded.Error())
 		testkit.Between(t, "questions in a minute", 4, 8, bad.calls.Load())
@@ -135,9 +133,7 @@ func TestOnce(t *testing.T) {
 	away := httptest.NewServer(http.NotFoundHandler())
 	defer away.Close()
 	r := Once(t.Context(), []Target{target(t, s.URL), target(t, away.URL), {Name: "gone:9400", Node: &fakeNode{err: errors.New("no route")}}})
-	if !r.Silent() || len(r.Nodes) != 3 || len(r.Devices) != 8 {
-		t.Fatalf("%d nodes, %d devices, silent: %v", len(r.Nodes), len(r.Devices), r.Silent())
-	}
+	testkit.FatalIf(t, !r.Silent() || len(r.Nodes) != 3 || len(r.Devices) != 8, "%d nodes, %d devices, silent: %v", len(r.Nodes), len(r.Devices), r.Silent())
 	var b strings.Builder
 	must(t, r.Table(&b))
 	got := strings.ReplaceAll(strings.ReplaceAll(b.String(), away.URL, "AWAY"), strings.Repeat(" ", len(away.URL)-len("AWAY")), "")

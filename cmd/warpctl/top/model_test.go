@@ -110,9 +110,8 @@ func TestQuantities(t *testing.T) {
 		s := testkit.Get(n.Fields(t.Context(), nil, names()))(t)
 		r := rowsOf(&n.devices, s)[device]
 		for q := range quantities {
-			if v, ok := want[q]; ok && !near(r.of[q], v) || !ok && r.of[q] == r.of[q] {
-				t.Errorf("%s: quantity %d is %v, want %v (known: %v)", n.devices.Hostname, q, r.of[q], v, ok)
-			}
+			v, ok := want[q]
+			testkit.ErrorIf(t, ok && !near(r.of[q], v) || !ok && r.of[q] == r.of[q], "%s: quantity %d is %v, want %v (known: %v)", n.devices.Hostname, q, r.of[q], v, ok)
 		}
 	}
 	f(nvidiaNewNames(), 0, map[quantity]float64{util: 50, memoryUsed: 90 << 30, memoryTotal: 180 << 30, power: 900, powerLimit: 1000, temperature: 55, smClock: 1800})
@@ -123,9 +122,8 @@ func TestQuantities(t *testing.T) {
 		power: 612, powerLimit: 700, temperature: 64, smClock: 1980, throttle: 4,
 	})
 	s, err := amd().Fields(t.Context(), nil, names())
-	if got := rowsOf(&amd().devices, s)[0].heldDown(); err != nil || got != "power" {
-		t.Errorf("AMD's GPU is held down by %q, want power", got)
-	}
+	got := rowsOf(&amd().devices, s)[0].heldDown()
+	testkit.ErrorIf(t, err != nil || got != "power", "AMD's GPU is held down by %q, want power", got)
 	f(hopper(), 5, nil) // read 35 s ago
 	f(hopper(), 6, nil) // lost
 }
@@ -181,13 +179,9 @@ func TestKeys(t *testing.T) {
 	press(m, "/", "esc", "r", "p")
 	want("processes", "node-7 0 4242")
 	press(m, "enter")
-	if m.screen != detailScreen || m.device.device != "GPU-0" {
-		t.Errorf("enter on a process shows %v", m.device)
-	}
+	testkit.ErrorIf(t, m.screen != detailScreen || m.device.device != "GPU-0", "enter on a process shows %v", m.device)
 	s.tick(m, noon)
-	if s.looked == nil || s.looked.device != "GPU-0" || s.looked.plots[util] != "DCGM_FI_DEV_GPU_UTIL" {
-		t.Errorf("details are asked of %+v", s.looked)
-	}
+	testkit.ErrorIf(t, s.looked == nil || s.looked.device != "GPU-0" || s.looked.plots[util] != "DCGM_FI_DEV_GPU_UTIL", "details are asked of %+v", s.looked)
 	press(m, "+", "+", "+")
 	testkit.Equal(t, "span", 15*time.Minute, s.looked.span)
 	press(m, "end", "pgdown")
@@ -219,13 +213,10 @@ func TestSizes(t *testing.T) {
 			for height := 0; height < 45; height += 1 + height/12 {
 				m.Update(tea.WindowSizeMsg{Width: width, Height: height})
 				lines := m.frame()
-				if len(lines) > height {
-					t.Fatalf("%v at %dx%d has %d lines", keys, width, height, len(lines))
-				}
+				testkit.FatalIf(t, len(lines) > height, "%v at %dx%d has %d lines", keys, width, height, len(lines))
 				for _, l := range lines {
-					if n := ansi.StringWidth(l); n > width {
-						t.Fatalf("%v at %dx%d: line of %d cells %q", keys, width, height, n, l)
-					}
+					n := ansi.StringWidth(l)
+					testkit.FatalIf(t, n > width, "%v at %dx%d: line of %d cells %q", keys, width, height, n, l)
 				}
 			}
 		}

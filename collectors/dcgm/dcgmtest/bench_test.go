@@ -53,23 +53,16 @@ func ours(b *testing.B, library string, names []string) (tick func(), columns in
 // plain returns a function that reads the same through go-dcgm with one call per entity.
 func plain(b *testing.B, entities []godcgm.GroupEntityPair, fields []godcgm.Short, ofInstances int) (tick func()) {
 	b.Helper()
-	must := func(err error) {
-		b.Helper()
-		testkit.Must(b, err)
-	}
-	_, err := godcgm.Init(godcgm.Standalone, "localhost:5555", "0") // no Shutdown, which would end the library's use for the whole process
-	must(err)
-	group, err := godcgm.CreateGroup("plain")
-	must(err)
-	b.Cleanup(func() { must(godcgm.DestroyGroup(group)) })
+	testkit.Get(godcgm.Init(godcgm.Standalone, "localhost:5555", "0"))(b) // no Shutdown, which would end the library's use for the whole process
+	group := testkit.Get(godcgm.CreateGroup("plain"))(b)
+	b.Cleanup(func() { testkit.Must(b, godcgm.DestroyGroup(group)) })
 	for _, e := range entities {
-		must(godcgm.AddEntityToGroup(group, e.EntityGroupId, e.EntityId))
+		testkit.Must(b, godcgm.AddEntityToGroup(group, e.EntityGroupId, e.EntityId))
 	}
-	fg, err := godcgm.FieldGroupCreate("plain", fields)
-	must(err)
-	b.Cleanup(func() { must(godcgm.FieldGroupDestroy(fg)) })
-	must(godcgm.WatchFieldsWithGroupEx(fg, group, time.Second.Microseconds(), 2, 1))
-	b.Cleanup(func() { must(godcgm.UnwatchFields(fg, group)) })
+	fg := testkit.Get(godcgm.FieldGroupCreate("plain", fields))(b)
+	b.Cleanup(func() { testkit.Must(b, godcgm.FieldGroupDestroy(fg)) })
+	testkit.Must(b, godcgm.WatchFieldsWithGroupEx(fg, group, time.Second.Microseconds(), 2, 1))
+	b.Cleanup(func() { testkit.Must(b, godcgm.UnwatchFields(fg, group)) })
 	row := make([]float64, len(fields))
 	return func() {
 		for _, e := range entities {
@@ -78,7 +71,7 @@ func plain(b *testing.B, entities []godcgm.GroupEntityPair, fields []godcgm.Shor
 				asked = fields[:ofInstances]
 			}
 			values, err := godcgm.EntityGetLatestValues(e.EntityGroupId, e.EntityId, asked)
-			must(err)
+			testkit.Must(b, err)
 			for i := range values {
 				row[i] = number(&values[i])
 			}

@@ -22,23 +22,17 @@ const (
 // TestLibrary opens the first of several names, looks symbols up and closes twice.
 func TestLibrary(t *testing.T) {
 	l := testkit.Get(Open([]string{missing, libm, libc}))(t)
-	if !filepath.IsAbs(l.Path()) || !strings.HasPrefix(filepath.Base(l.Path()), "libm") {
-		t.Errorf("Path() = %q, want the absolute path of libm", l.Path())
-	}
-	if p, err := l.Lookup("cos"); err != nil || p == nil || !l.Has("sin") {
-		t.Errorf("Lookup(cos) = %v, %v, want an address", p, err)
-	}
-	if p, err := l.Lookup("nvmlInit_v2"); p != nil || !errors.Is(err, ErrNoSymbol) || l.Has("nvmlInit_v2") {
-		t.Errorf("Lookup(nvmlInit_v2) = %v, %v, want nil, ErrNoSymbol", p, err)
-	}
+	testkit.ErrorIf(t, !filepath.IsAbs(l.Path()) || !strings.HasPrefix(filepath.Base(l.Path()), "libm"), "Path() = %q, want the absolute path of libm", l.Path())
+	p, err := l.Lookup("cos")
+	testkit.ErrorIf(t, err != nil || p == nil || !l.Has("sin"), "Lookup(cos) = %v, %v, want an address", p, err)
+	p, err = l.Lookup("nvmlInit_v2")
+	testkit.ErrorIf(t, p != nil || !errors.Is(err, ErrNoSymbol) || l.Has("nvmlInit_v2"), "Lookup(nvmlInit_v2) = %v, %v, want nil, ErrNoSymbol", p, err)
 	for range 2 {
-		if err := l.Close(); err != nil {
-			t.Fatalf("Close: %v", err)
-		}
+		err := l.Close()
+		testkit.FatalIf(t, err != nil, "Close: %v", err)
 	}
-	if _, err := l.Lookup("cos"); !errors.Is(err, ErrClosed) {
-		t.Errorf("Lookup after Close = %v, want ErrClosed", err)
-	}
+	_, err = l.Lookup("cos")
+	testkit.ErrorIf(t, !errors.Is(err, ErrClosed), "Lookup after Close = %v, want ErrClosed", err)
 }
 
 func TestOpenNamesAllThatFailed(t *testing.T) {
@@ -46,9 +40,7 @@ func TestOpenNamesAllThatFailed(t *testing.T) {
 	testkit.Must(t, os.WriteFile(broken, []byte("not an ELF file, and longer than its header would be: "+strings.Repeat("x", 64)), 0o600))
 	_, err := Open([]string{missing, broken})
 	var oe *OpenError
-	if !errors.As(err, &oe) || len(oe.Attempts) != 2 {
-		t.Fatalf("Open = %v, want an OpenError of two names", err)
-	}
+	testkit.FatalIf(t, !errors.As(err, &oe) || len(oe.Attempts) != 2, "Open = %v, want an OpenError of two names", err)
 	if !oe.Attempts[0].Absent() || oe.Attempts[1].Absent() || oe.Absent() {
 		t.Errorf("absent = %v, %v, all %v; want true, false, false: %v", oe.Attempts[0].Absent(), oe.Attempts[1].Absent(), oe.Absent(), err)
 	}

@@ -54,9 +54,8 @@ func TestKept(t *testing.T) {
 		change(other, other.Sources.(fstest.MapFS))
 		file := testkit.Get(other.Build(exports))(t)
 		file = filepath.Base(filepath.Dir(file))
-		if twin, ok := seen[file]; ok {
-			t.Errorf("a change of %s makes the library of a change of %s", what, twin)
-		}
+		twin, ok := seen[file]
+		testkit.ErrorIf(t, ok, "a change of %s makes the library of a change of %s", what, twin)
 		seen[file] = what
 	}
 	none := func(*simulated.Library, fstest.MapFS) {}

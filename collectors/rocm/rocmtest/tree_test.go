@@ -21,7 +21,6 @@ func TestMetricsSizes(t *testing.T) {
 			t.Errorf("revision %s: %d bytes, header % x, want %d", revision, len(b), b[:4], want)
 		}
 	}
-	if _, err := Build(t.TempDir(), Options{Metrics: "1.10"}); err == nil {
-		t.Error("no error for a revision that cannot be written")
-	}
+	_, err := Build(t.TempDir(), Options{Metrics: "1.10"})
+	testkit.ErrorIf(t, err == nil, "no error for a revision that cannot be written")
 }

@@ -27,11 +27,11 @@ type Owner struct {
 const (
 	KindPod          = "pod"
 	KindJob          = "job"
-	KindNobody       = "nobody"
+	KindNobody       = "nobody" // the board has no owner
 	KindUnattributed = "unattributed"
 )
 
-// ID names the owner in addresses; containers of a pod have the same one: job:1234, pod:namespace:name:uid, nobody.
+// ID names the owner in addresses: job:1234, pod:namespace:name:uid, or the kind. Containers of a pod have the same one.
 func (o *Owner) ID() string {
 	switch o.Kind {
 	case KindJob:
@@ -42,7 +42,7 @@ func (o *Owner) ID() string {
 	return o.Kind
 }
 
-// Report is what an owner has used, on one node or on several.
+// Report has all that an owner has used, on one node or on several.
 type Report struct {
 	ID string `json:"id"`
 	Owner
@@ -55,7 +55,7 @@ type Report struct {
 	Judgement string     `json:"judgement"`
 }
 
-// Board is what an owner has used of a board.
+// Board has the use of one board.
 type Board struct {
 	Node      string     `json:"node"`
 	GPU       string     `json:"gpu"`
@@ -74,12 +74,12 @@ type Verdict struct {
 	Text string    `json:"text"`
 }
 
-// Use is what was used. What no reading says is absent.
+// Use adds up what was used. Values without a reading are absent.
 type Use struct {
 	GPUSeconds float64            `json:"gpu_seconds"` // of whole boards
 	Energy     float64            `json:"energy_joules"`
 	IdleEnergy float64            `json:"idle_energy_joules"`
-	FromPower  float64            `json:"energy_from_power_joules,omitempty"` // the part for which the board's counter was not there
+	FromPower  float64            `json:"energy_from_power_joules,omitempty"` // the part that was measured without the board's counter
 	Methods    map[string]float64 `json:"energy_by_method_joules"`
 	Busy       *Spread            `json:"utilization,omitempty"`     // 0 to 1
 	Tensor     *Spread            `json:"tensor_activity,omitempty"` // 0 to 1
@@ -92,13 +92,13 @@ type Use struct {
 	Unused     *float64           `json:"unused_seconds,omitempty"` // since something ran last; absent once the owner has left
 }
 
-// What the time was spent on.
+// Activities.
 const (
 	Compute   = "compute"   // a pipe of the SMs worked
 	Memory    = "memory"    // the memory was busy, and no pipe was
 	Waiting   = "waiting"   // a kernel ran, and neither was
 	Throttled = "throttled" // a kernel ran, and the clocks were held down
-	Running   = "running"   // a kernel ran, and no reading says what it did
+	Running   = "running"   // a kernel ran; the list has no readings of pipes
 	Idle      = "idle"      // no kernel ran
 	Unknown   = "unknown"   // no reading says
 )
@@ -111,7 +111,7 @@ const buckets = 51
 
 // Spread is a distribution over time of a value from 0 to 1.
 type Spread struct {
-	Seconds float64         `json:"seconds"` // for which it is known
+	Seconds float64         `json:"seconds"` // with a known value
 	Mean    float64         `json:"mean"`
 	P50     float64         `json:"p50"` // within 0.01
 	P95     float64         `json:"p95"`

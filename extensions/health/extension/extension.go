@@ -48,6 +48,9 @@ func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, 
 		return nil, nil, err
 	}
 	cfg, store := c.Config, health.NewStore(e.directory(c.Config, c.Lookup))
+	if store != nil {
+		*c.Kept = store
+	}
 	var owners signs.Owners
 	if c.Owners != nil { // a nil *Keeper would make a non-nil interface
 		owners = c.Owners

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -92,6 +93,31 @@ func TestServe(t *testing.T) {
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the socket is left: %v", err)
 	}
+}
+
+// TestStranger: the socket's mode keeps other users out.
+func TestStranger(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can become another user")
+	}
+	dir := testkit.ShortDir(t)
+	must(t, os.Chmod(dir, 0o755))
+	path := filepath.Join(dir, "s")
+	defer serve(t, path)()
+	connect := func() error {
+		done := make(chan error)
+		go func() {
+			runtime.LockOSThread() // it alone changes its user, and ends with the goroutine
+			_, _, _ = syscall.RawSyscall(syscall.SYS_SETUID, 65534, 0, 0)
+			fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+			done <- cmp.Or(err, syscall.Connect(fd, &syscall.SockaddrUnix{Name: path}), syscall.Close(fd))
+		}()
+		return <-done
+	}
+	err := connect()
+	testkit.ErrorIf(t, !errors.Is(err, syscall.EACCES), "another user connects: %v", err)
+	must(t, os.Chmod(path, 0o666)) // so only the mode kept it out
+	must(t, connect())
 }
 
 // TestStalledCalls: clients that begin calls and send no request, again and again, do not keep others out.

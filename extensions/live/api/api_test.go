@@ -31,9 +31,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	f := func(target string, code int, want string) {
 		t.Helper()
 		got := get(t, a, Prefix+target)
-		if got.Code != code || !strings.Contains(detailOf(t, got), want) {
-			t.Errorf("%s answers %d %s, want %d and %q", target, got.Code, got.Body, code, want)
-		}
+		testkit.ErrorIf(t, got.Code != code || !strings.Contains(detailOf(t, got), want), "%s answers %d %s, want %d and %q", target, got.Code, got.Body, code, want)
 	}
 	f("nothing", 404, "/api/v1/devices")
 	f("devices/", 404, "/api/v1/devices")
@@ -123,9 +121,7 @@ func TestPoints(t *testing.T) {
 				}
 			}
 		}
-		if !slices.Equal(all, want) || q.Step != step {
-			t.Errorf("%d points from %d to %d: %v, step %d; want %v, %d", n, from, until, all, q.Step, want, step)
-		}
+		testkit.ErrorIf(t, !slices.Equal(all, want) || q.Step != step, "%d points from %d to %d: %v, step %d; want %v, %d", n, from, until, all, q.Step, want, step)
 	}
 	f(1000, 9000, 4, 2000, int64(1000), 4.0, 8.0, 6.0, int64(3000), int64(5000), 1.0, 1.0, 1.0, int64(7000), 3.0, 3.0, 3.0)
 	f(1000, 1007, 100, 1, int64(1000), 4.0, 4.0, 4.0)
@@ -185,9 +181,7 @@ func TestCompression(t *testing.T) {
 	z, err := gzip.NewReader(got.Body)
 	must(t, err)
 	text, err := io.ReadAll(z)
-	if err != nil || string(text) != plain {
-		t.Errorf("decompressed it differs: %v", err)
-	}
+	testkit.ErrorIf(t, err != nil || string(text) != plain, "decompressed it differs: %v", err)
 }
 
 // Series that have the names of another exporter in place of the list's are no metric of the list.
@@ -195,9 +189,8 @@ func TestMetricOfADialect(t *testing.T) {
 	w := newWorld(t, 2, 0)
 	w.gpus[0].Fields.Dialect, w.gpus[0].Devices[0].Texts = &field.Dialect{InPlace: true}, []collector.Label{{Name: "x"}}
 	all := testkit.Get(New(w.options).Fields(nil, []string{"DCGM_FI_DEV_GPU_TEMP"}))(t)
-	if a, b := all.Devices[0].Fields[0].Metric, all.Devices[1].Fields[0].Metric; a != "" || b != "DCGM_FI_DEV_GPU_TEMP" {
-		t.Errorf("metrics are %q and %q", a, b)
-	}
+	a, b := all.Devices[0].Fields[0].Metric, all.Devices[1].Fields[0].Metric
+	testkit.ErrorIf(t, a != "" || b != "DCGM_FI_DEV_GPU_TEMP", "metrics are %q and %q", a, b)
 }
 
 func TestNamesAreLeftOut(t *testing.T) {
@@ -243,9 +236,7 @@ func TestTooMuchIsRefused(t *testing.T) {
 	a := New(w.options)
 	for _, target := range []string{"fields", "stream"} {
 		got := get(t, a, Prefix+target)
-		if got.Code != http.StatusBadRequest || !strings.Contains(detailOf(t, got), "field=") {
-			t.Errorf("%s answers %d %.200s", target, got.Code, got.Body)
-		}
+		testkit.ErrorIf(t, got.Code != http.StatusBadRequest || !strings.Contains(detailOf(t, got), "field="), "%s answers %d %.200s", target, got.Code, got.Body)
 	}
 }
 

@@ -94,9 +94,7 @@ func (people) Viewed() {}
 func listOf(t testing.TB, csv string) field.List {
 	t.Helper()
 	list, problems, err := field.Parse(strings.NewReader(csv), field.ParseOptions{})
-	if err != nil {
-		t.Fatalf("parse the list: %v %v", err, problems)
-	}
+	testkit.FatalIf(t, err != nil, "parse the list: %v %v", err, problems)
 	return list
 }
 

@@ -79,9 +79,7 @@ func checkJSON(t testing.TB, what, pointer string, text io.Reader) {
 	if err == nil {
 		err = s.Validate(value)
 	}
-	if err != nil {
-		t.Errorf("%s does not fit openapi.json: %v", what, err)
-	}
+	testkit.ErrorIf(t, err != nil, "%s does not fit openapi.json: %v", what, err)
 }
 
 // checkAnswer checks an answer against openapi.json.
@@ -129,9 +127,7 @@ func TestAnswersFitTheDescription(t *testing.T) {
 	f("devices", 200)
 	f("health", 200)
 	for _, path := range a.Paths() {
-		if !answered[path] && path != Prefix+"stream" { // TestStream checks stream events
-			t.Errorf("%s was not checked", path)
-		}
+		testkit.ErrorIf(t, !answered[path] && path != Prefix+"stream", "%s was not checked", path) // TestStream checks stream events
 	}
 }
 
@@ -152,9 +148,7 @@ func TestTheDescriptionHasWhatIsServed(t *testing.T) {
 			want = "takes " + strings.Join(parameters, ", ")
 		}
 		got := detailOf(t, get(t, a, strings.Replace(path, "{name}", "x", 1)+"?no-such=1"))
-		if !strings.HasSuffix(got, want) {
-			t.Errorf("%s has the parameters %q, its handler says %q", path, parameters, got)
-		}
+		testkit.ErrorIf(t, !strings.HasSuffix(got, want), "%s has the parameters %q, its handler says %q", path, parameters, got)
 	}
 }
 

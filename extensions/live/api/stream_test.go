@@ -64,9 +64,7 @@ func (r *reader) next() (events []string) {
 	r.part = nil
 	for text := range strings.SplitSeq(strings.TrimSuffix(string(part), "\n\n"), "\n\n") {
 		name, data, ok := strings.Cut(strings.TrimPrefix(text, "event: "), "\ndata: ")
-		if !ok || strings.Contains(data, "\n") {
-			r.t.Fatalf("no event: %q", text)
-		}
+		testkit.FatalIf(r.t, !ok || strings.Contains(data, "\n"), "no event: %q", text)
 		checkEvent(r.t, name, data)
 		events = append(events, name+" "+data)
 	}
@@ -83,9 +81,7 @@ func checkEvent(t *testing.T, name, data string) {
 func (r *reader) want(want ...string) {
 	r.t.Helper()
 	got := r.next()
-	if !slices.EqualFunc(got, want, strings.HasPrefix) {
-		r.t.Errorf("got events\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
+	testkit.ErrorIf(r.t, !slices.EqualFunc(got, want, strings.HasPrefix), "got events\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 }
 
 func TestStream(t *testing.T) {
@@ -184,9 +180,8 @@ func TestStreamFollowsTheSessions(t *testing.T) {
 		w.gpus[0] = next
 		w.board.Store(&view.View{Version: 2, Sources: []*view.Source{next.Source}})
 		w.sample()
-		if got := strings.Join(r.next(), ""); strings.Count(got, `"v"`) != 1 || !strings.Contains(got, `"v":[70]`) {
-			t.Errorf("after another session: %s", got)
-		}
+		got := strings.Join(r.next(), "")
+		testkit.ErrorIf(t, strings.Count(got, `"v"`) != 1 || !strings.Contains(got, `"v":[70]`), "after another session: %s", got)
 
 		more := newGPU(listOf(t, testList+"DCGM_FI_DEV_MEM_CLOCK, gauge, Clock.\n"), 0, 0)
 		more.Columns = append(more.Columns, collector.Column{Field: 150, Labels: []collector.Label{{Name: "sensor", Value: "2"}}})
@@ -240,9 +235,7 @@ func TestBusy(t *testing.T) {
 	a := New(newWorld(t, 1, 0).options)
 	a.waiting.Store(maxWaiting)
 	got := get(t, a, Prefix+"devices")
-	if got.Code != http.StatusServiceUnavailable || got.Header().Get("Retry-After") == "" {
-		t.Errorf("with %d waiting it answers %d", maxWaiting, got.Code)
-	}
+	testkit.ErrorIf(t, got.Code != http.StatusServiceUnavailable || got.Header().Get("Retry-After") == "", "with %d waiting it answers %d", maxWaiting, got.Code)
 	a.waiting.Store(0)
 	a.sending.Store(maxSending)
 	testkit.Equal(t, fmt.Sprintf("status with %d bytes under way", maxSending), http.StatusServiceUnavailable, get(t, a, Prefix+"devices").Code)
@@ -337,9 +330,7 @@ func streamsOverHTTP(t *testing.T, two bool) {
 						var e apiv1.StreamRows
 						err = errors.Join(err, json.Unmarshal([]byte(data), &e))
 						for _, r := range e.Rows {
-							if r.First < 0 || r.First+len(r.Values) > columns {
-								t.Errorf("values %d to %d of %d columns", r.First, r.First+len(r.Values), columns)
-							}
+							testkit.ErrorIf(t, r.First < 0 || r.First+len(r.Values) > columns, "values %d to %d of %d columns", r.First, r.First+len(r.Values), columns)
 						}
 						rows++
 					}
@@ -351,9 +342,7 @@ func streamsOverHTTP(t *testing.T, two bool) {
 			for errors.As(err, &unanswered) && columns == 0 { // on a busy machine the connection can take longer than the server waits
 				err = read()
 			}
-			if err != nil || rows < 6 {
-				t.Errorf("client %d: %d events of rows: %v", i, rows, err)
-			}
+			testkit.ErrorIf(t, err != nil || rows < 6, "client %d: %d events of rows: %v", i, rows, err)
 		})
 	}
 	clients.Go(func() {
@@ -392,13 +381,11 @@ func TestEventsAreBounded(t *testing.T) {
 	if len(all) > maxEvents+1 || all[0].Kind != string(events.XID) || all[len(all)-1].Text != fmt.Sprint(5*maxEvents-1) {
 		t.Errorf("%d events, the first %v, the last %v", len(all), all[0], all[len(all)-1])
 	}
-	if again := l.after(l.Last() - 3); len(again) != 3 || again[2].number != l.Last() {
-		t.Errorf("after the third last: %v", again)
-	}
+	again := l.after(l.Last() - 3)
+	testkit.ErrorIf(t, len(again) != 3 || again[2].number != l.Last(), "after the third last: %v", again)
 	l.Add(&events.Event{Kind: events.Reload, Text: strings.Repeat("é", maxEventText)})
-	if got := l.after(l.Last() - 1)[0]; len(got.Text) > maxEventText || !json.Valid(encode(got.Event)) {
-		t.Errorf("a text of %d bytes", len(got.Text))
-	}
+	got := l.after(l.Last() - 1)[0]
+	testkit.ErrorIf(t, len(got.Text) > maxEventText || !json.Valid(encode(got.Event)), "a text of %d bytes", len(got.Text))
 }
 
 func TestClockEventsThatFlap(t *testing.T) {

@@ -58,20 +58,16 @@ func TestClientAsks(t *testing.T) {
 	asked := ""
 	c := exporter(t, func(w http.ResponseWriter, r *http.Request) {
 		asked = r.URL.String()
-		if user, password, _ := r.BasicAuth(); user != "u" || password != "p:1" || r.Header.Get("User-Agent") != "warpgauge/test" {
-			t.Errorf("user %q, password %q, header %v", user, password, r.Header)
-		}
-		if err := json.NewEncoder(w).Encode(want); err != nil {
-			t.Error(err)
-		}
+		user, password, _ := r.BasicAuth()
+		testkit.ErrorIf(t, user != "u" || password != "p:1" || r.Header.Get("User-Agent") != "warpgauge/test", "user %q, password %q, header %v", user, password, r.Header)
+		err := json.NewEncoder(w).Encode(want)
+		testkit.ErrorIf(t, err != nil, "%v", err)
 	})
 	c.user = url.UserPassword("u", "p:1")
 	ctx := t.Context()
 	f := func(want string, err error) {
 		t.Helper()
-		if err != nil || asked != "/api/v1/"+want {
-			t.Errorf("asked %s, want %s, error %v", asked, want, err)
-		}
+		testkit.ErrorIf(t, err != nil || asked != "/api/v1/"+want, "asked %s, want %s, error %v", asked, want, err)
 	}
 	got, err := c.Fields(ctx, []string{"GPU-1", "GPU-2"}, []string{"DCGM_*"})
 	f("fields?device=GPU-1&device=GPU-2&field=DCGM_%2A", err)
@@ -93,9 +89,8 @@ func TestClientPage(t *testing.T) {
 		fmt.Fprintf(w, "%s %s\n", r.URL.Path, r.Header.Get("Accept"))
 	})
 	var page strings.Builder
-	if err := c.Page(t.Context(), "text/plain", &page); err != nil || page.String() != "/metrics text/plain\n" {
-		t.Errorf("Page wrote %q, error %v", &page, err)
-	}
+	err := c.Page(t.Context(), "text/plain", &page)
+	testkit.ErrorIf(t, err != nil || page.String() != "/metrics text/plain\n", "Page wrote %q, error %v", &page, err)
 	for _, kind := range []string{"text/html; charset=utf-8", "application/json"} {
 		site := exporter(t, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Type", kind) })
 		if err := site.Page(t.Context(), "text/plain", io.Discard); !errors.Is(err, ErrNoPage) || !strings.Contains(err.Error(), "/metrics: this is not a page of metrics") {
@@ -136,9 +131,7 @@ func TestClientErrors(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.HasPrefix(err.Error(), "exporter at http://127.0.0.1:") {
 				t.Errorf("got error %v, want %q", err, tt.want)
 			}
-			if tt.is != nil && !errors.Is(err, tt.is) {
-				t.Errorf("error %v is not %v", err, tt.is)
-			}
+			testkit.ErrorIf(t, tt.is != nil && !errors.Is(err, tt.is), "error %v is not %v", err, tt.is)
 		})
 	}
 }
@@ -170,9 +163,8 @@ func TestClientNoAnswer(t *testing.T) {
 	closed := httptest.NewServer(http.NotFoundHandler())
 	closed.Close()
 	_, err := newTestClient(t, closed.URL).Devices(t.Context())
-	if want := "no exporter answers at " + closed.URL + ": connection refused"; !errors.Is(err, ErrNoAnswer) || err.Error() != want {
-		t.Errorf("a closed port: error %v, want %s", err, want)
-	}
+	want := "no exporter answers at " + closed.URL + ": connection refused"
+	testkit.ErrorIf(t, !errors.Is(err, ErrNoAnswer) || err.Error() != want, "a closed port: error %v, want %s", err, want)
 
 	left := make(chan struct{})
 	defer close(left)

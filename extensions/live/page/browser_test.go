@@ -127,9 +127,7 @@ func check(t *testing.T, p *browser.Page, what string, no []string) {
 		headings = headings || n.Role == "heading"
 		switch n.Role {
 		case "button", "link", "checkbox", "slider", "combobox", "searchbox", "image", "img", "dialog", "region", "table", "article":
-			if strings.TrimSpace(n.Name) == "" {
-				t.Errorf("%s: a %s has no name for assistive technology", what, n.Role)
-			}
+			testkit.ErrorIf(t, strings.TrimSpace(n.Name) == "", "%s: a %s has no name for assistive technology", what, n.Role)
 		}
 	}
 	testkit.Equal(t, what+": headings in the accessibility tree", true, headings)

@@ -63,16 +63,12 @@ func TestNothingFromElsewhere(t *testing.T) {
 		testkit.Equal(t, name+": Content-Security-Policy", policy, w.Header().Get("Content-Security-Policy"))
 		bodies[name] = w.Body.String()
 	}
-	if len(bodies) < 10 {
-		t.Fatalf("only %d files", len(bodies))
-	}
+	testkit.FatalIf(t, len(bodies) < 10, "only %d files", len(bodies))
 	imports := regexp.MustCompile(`from '([^']+)'`)
 	for name, body := range bodies {
 		testkit.Equal(t, "address in "+name, "", address.FindString(strings.ReplaceAll(body, "http://www.w3.org/2000/svg", "")))
 		for _, m := range imports.FindAllStringSubmatch(body, -1) {
-			if bodies[path.Base(m[1])] == "" || !strings.HasPrefix(m[1], "./") {
-				t.Errorf("%s imports %q, which is not served", name, m[1])
-			}
+			testkit.ErrorIf(t, bodies[path.Base(m[1])] == "" || !strings.HasPrefix(m[1], "./"), "%s imports %q, which is not served", name, m[1])
 		}
 	}
 	testkit.Has(t, "Content-Security-Policy", page.Header().Get("Content-Security-Policy"),
@@ -83,15 +79,12 @@ func TestFiles(t *testing.T) {
 	h := Handler(Options{Live: true})
 	first := ask(h, "/page/main.js", "", "")
 	etag := first.Header().Get("ETag")
-	if got := first.Header().Get("Content-Type"); got != "text/javascript; charset=utf-8" || etag == "" {
-		t.Errorf("main.js: Content-Type %q, ETag %q", got, etag)
-	}
-	if again := ask(h, "/page/main.js", "", etag); again.Code != http.StatusNotModified || again.Body.Len() != 0 {
-		t.Errorf("main.js again: %d with %d bytes, want 304 without", again.Code, again.Body.Len())
-	}
-	if html, text := ask(h, "/", "text/html", ""), ask(h, "/", "", ""); html.Header().Get("ETag") == text.Header().Get("ETag") || html.Header().Get("Vary") != "Accept" {
-		t.Error("a cache would mix the two forms of /")
-	}
+	got := first.Header().Get("Content-Type")
+	testkit.ErrorIf(t, got != "text/javascript; charset=utf-8" || etag == "", "main.js: Content-Type %q, ETag %q", got, etag)
+	again := ask(h, "/page/main.js", "", etag)
+	testkit.ErrorIf(t, again.Code != http.StatusNotModified || again.Body.Len() != 0, "main.js again: %d with %d bytes, want 304 without", again.Code, again.Body.Len())
+	html, text := ask(h, "/", "text/html", ""), ask(h, "/", "", "")
+	testkit.ErrorIf(t, html.Header().Get("ETag") == text.Header().Get("ETag") || html.Header().Get("Vary") != "Accept", "a cache would mix the two forms of /")
 	w := httptest.NewRecorder()
 	w.Header().Set("Content-Security-Policy", "of the web configuration file")
 	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))

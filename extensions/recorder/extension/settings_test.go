@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/config/configtest"
 )
 
@@ -12,9 +13,8 @@ func TestRecorderAndHistory(t *testing.T) {
 	f := func(want string, args ...string) {
 		t.Helper()
 		_, _, err := configtest.Parse(t, nil, []configtest.Flags{New()}, args...)
-		if got := fmt.Sprint(err); want == "" && err != nil || !strings.Contains(got, want) {
-			t.Errorf("%q: %v, want %q", args, err, want)
-		}
+		got := fmt.Sprint(err)
+		testkit.ErrorIf(t, want == "" && err != nil || !strings.Contains(got, want), "%q: %v, want %q", args, err, want)
 	}
 	f("", "--recorder-directory=/r", "--recorder-before=10m", "--recorder-after=4m")
 	f("", "--recorder-directory=/r", "--history-age=0")

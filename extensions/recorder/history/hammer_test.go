@@ -42,9 +42,7 @@ func TestReadersWhileRowsCome(t *testing.T) {
 				for _, s := range n.h.Series("", power) {
 					last, count := int64(math.MinInt64), 0
 					for at, v := range n.h.Samples(s, math.MinInt64, math.MaxInt64) {
-						if at <= last || v != float64(at%1000) {
-							t.Errorf("sample %v at %d after %d", v, at, last)
-						}
+						testkit.ErrorIf(t, at <= last || v != float64(at%1000), "sample %v at %d after %d", v, at, last)
 						if last, count = at, count+1; r.IntN(5000) == 0 {
 							break
 						}
@@ -89,9 +87,8 @@ func flood(t *testing.T, limit int64, series int) *node {
 			n.append(n.row...)
 			n.h.Sync(n.now)
 		}
-		if got := n.h.store.bytes; got > limit {
-			t.Fatalf("%d bytes with %d series, the limit is %d", got, made, limit)
-		}
+		got := n.h.store.bytes
+		testkit.FatalIf(t, got > limit, "%d bytes with %d series, the limit is %d", got, made, limit)
 	}
 	return n
 }
@@ -99,9 +96,7 @@ func flood(t *testing.T, limit int64, series int) *node {
 func TestAFloodOfSeriesStaysWithinTheLimit(t *testing.T) {
 	const limit = 4 << 20
 	n := flood(t, limit, 20_000)
-	if n.h.store.refused == 0 || len(n.h.store.series) < limit/bytesPerSeries/2 {
-		t.Errorf("%d series, %d samples refused", len(n.h.store.series), n.h.store.refused)
-	}
+	testkit.ErrorIf(t, n.h.store.refused == 0 || len(n.h.store.series) < limit/bytesPerSeries/2, "%d series, %d samples refused", len(n.h.store.series), n.h.store.refused)
 	count := int64(0)
 	for _, x := range n.h.store.order {
 		count += seriesBytes + int64(x.size)
@@ -133,9 +128,8 @@ func TestBytesAreThoseOfTheHeap(t *testing.T) {
 		n.board.Store(&view.View{}) // do not count rings
 		n.h.Sync(n.now)
 		grown := heap() - before
-		if got := n.h.store.bytes; grown > got*5/4 || grown < got*2/3 {
-			t.Errorf("%d series: %d bytes are counted, the heap has grown by %d", series, got, grown)
-		}
+		got := n.h.store.bytes
+		testkit.ErrorIf(t, grown > got*5/4 || grown < got*2/3, "%d series: %d bytes are counted, the heap has grown by %d", series, got, grown)
 		runtime.KeepAlive(n)
 	}
 }
@@ -159,9 +153,8 @@ func TestRun(t *testing.T) {
 		runtime.Gosched()
 	}
 	stop()
-	if n, err := testutil.GatherAndCount(registry); n != 5 || err != nil {
-		t.Errorf("%d metrics, %v", n, err)
-	}
+	n, err := testutil.GatherAndCount(registry)
+	testkit.ErrorIf(t, n != 5 || err != nil, "%d metrics, %v", n, err)
 }
 
 func TestBufferedSamplesHaveTimesOfTheirOwn(t *testing.T) {

@@ -81,9 +81,7 @@ func (n *node) all(s rows.Series) (out []sample) {
 func (n *node) one(reading field.ID) rows.Series {
 	n.t.Helper()
 	all := n.h.Series("", reading)
-	if len(all) != 1 {
-		n.t.Fatalf("%d series, want 1: %v", len(all), all)
-	}
+	testkit.FatalIf(n.t, len(all) != 1, "%d series, want 1: %v", len(all), all)
 	return all[0]
 }
 
@@ -181,9 +179,7 @@ func TestHistoryEqualsWhatWasWritten(t *testing.T) {
 				oldest := n.now.Add(-time.Minute).UnixMilli() - start.UnixMilli()
 				first := slices.IndexFunc(want[at], func(x sample) bool { return x.At >= got[0].At })
 				check(t, got, want[at][first:])
-				if got[0].At > oldest+500 || got[0].At < oldest-8000 {
-					t.Errorf("series %d begins %d ms after the oldest sample that is kept", i, got[0].At-oldest)
-				}
+				testkit.ErrorIf(t, got[0].At > oldest+500 || got[0].At < oldest-8000, "series %d begins %d ms after the oldest sample that is kept", i, got[0].At-oldest)
 			}
 		})
 	}

@@ -41,6 +41,9 @@ var (
 )
 
 func newCore(o Options, t totals, st *store, s *saved, now time.Time) *core {
+	if st.damaged != nil {
+		o.Log.Error("cannot use the state file; starting from its copy", zap.Error(st.damaged))
+	}
 	return &core{o: o, log: o.Log, store: st, saved: s, started: now, ticked: now, plan: &Plan{}, totals: t, agents: map[UID]*agent{}}
 }
 

@@ -56,9 +56,6 @@ func (s *Server) Run(ctx context.Context, agents, operators *Endpoint) error {
 		return errors.Join(err, agents.Listener.Close(), operators.Listener.Close())
 	}
 	defer func() { _ = st.lock.Close() }() // every write was synced already
-	if st.damaged != nil {
-		s.o.Log.Error("cannot use the state file; starting from its copy", zap.Error(st.damaged))
-	}
 	s.core = newCore(s.o, s.totals, st, state, time.Now())
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -8,10 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
 	"warpgauge/internal/testkit"
 	"warpgauge/pkg/file"
-
-	"go.uber.org/zap"
 )
 
 // TestStateDamaged: a damaged file is an error, because the server must not guess which agent has which list. The
@@ -35,6 +36,8 @@ func TestStateDamaged(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(s.dir, "."+stateFile), []byte("{"), 0o600))
 	s.stable()
 	name := filepath.Join(s.dir, stateFile)
+	core, logs := observer.New(zap.ErrorLevel)
+	s.o.Log = zap.New(core)
 	text := testkit.Get(os.ReadFile(name))(t)
 	for i := 0; i < len(text); i += 17 { // one byte
 		text[i] ^= 1
@@ -45,6 +48,7 @@ func TestStateDamaged(t *testing.T) {
 		}
 		must(t, os.WriteFile(name, text, 0o600))
 	}
+	testkit.Equal(t, "lines of the log about a damaged state", (len(text)+16)/17, logs.FilterMessageSnippet("starting from its copy").Len())
 	if s.open(); s.core.store.damaged != nil || s.core.cohorts["all"].Stable != hashOf(listA) {
 		t.Errorf("the whole state: %v", s.core.store.damaged)
 	}

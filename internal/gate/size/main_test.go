@@ -47,9 +47,7 @@ func TestNeighbours(t *testing.T) {
 
 func TestParseLimits(t *testing.T) {
 	got, err := parseLimits("# head\n10 5 pkg, lines # why\n\n")
-	if err != nil || len(got) != 1 || got[0] != (limit{"pkg, lines", 10, 5}) {
-		t.Errorf("got %v, %v", got, err)
-	}
+	testkit.ErrorIf(t, err != nil || len(got) != 1 || got[0] != (limit{"pkg, lines", 10, 5}), "got %v, %v", got, err)
 	for _, bad := range []string{"10 5\n", "x 5 pkg\n"} {
 		_, err := parseLimits(bad)
 		testkit.Equal(t, fmt.Sprintf("parseLimits(%q) has an error", bad), true, err != nil)
@@ -62,7 +60,5 @@ func TestTree(t *testing.T) {
 	files, err := readTree()
 	testkit.Must(t, err)
 	counts := testkit.Get(files.counts())(t)
-	if counts[coreLines] < 10_000 || counts[testLines] < 10_000 || counts["packages of the core"] < 10 {
-		t.Errorf("counts of this tree: %v", counts)
-	}
+	testkit.ErrorIf(t, counts[coreLines] < 10_000 || counts[testLines] < 10_000 || counts["packages of the core"] < 10, "counts of this tree: %v", counts)
 }

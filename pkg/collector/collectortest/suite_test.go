@@ -57,21 +57,16 @@ func TestFlaws(t *testing.T) {
 		"columns changed":              {"change unnoticed", "change is stale", "change is an error"},
 	}
 	for _, c := range checks() {
-		if len(flaws[c.name]) == 0 {
-			t.Errorf("no flaw shows that the check %q can fail", c.name)
-		}
-		if r := record(t, c, toyHarness("")); r.failed {
-			t.Errorf("check %q fails on a sound collector: %q", c.name, r.messages)
-		}
+		testkit.ErrorIf(t, len(flaws[c.name]) == 0, "no flaw shows that the check %q can fail", c.name)
+		r := record(t, c, toyHarness(""))
+		testkit.ErrorIf(t, r.failed, "check %q fails on a sound collector: %q", c.name, r.messages)
 		for _, flaw := range flaws[c.name] {
 			t.Run(c.name+"/"+flaw, func(t *testing.T) {
 				if c.name == "allocations" && testkit.Race {
 					t.Skip("the race runtime allocates")
 				}
 				r := record(t, c, toyHarness(flaw))
-				if !r.failed {
-					t.Errorf("check %q passed a collector with the flaw %q", c.name, flaw)
-				}
+				testkit.ErrorIf(t, !r.failed, "check %q passed a collector with the flaw %q", c.name, flaw)
 			})
 		}
 	}

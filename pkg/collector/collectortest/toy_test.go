@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
@@ -105,9 +106,7 @@ func (c *toy) Open(ctx context.Context, fields field.List) ([]collector.Source, 
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.opens++
-	if w.open {
-		w.tb.Errorf("the suite opens a collector while another is open")
-	}
+	testkit.ErrorIf(w.tb, w.open, "the suite opens a collector while another is open")
 	if w.flaw == "opens once" && w.closes > 0 {
 		return nil, errors.New("already opened once")
 	}
@@ -146,10 +145,7 @@ func (w *toyWorld) leak() {
 	case "leaks goroutine":
 		go func(done chan struct{}) { <-done }(w.leakDone)
 	case "leaks descriptor":
-		f, err := os.Open(os.DevNull)
-		if err != nil {
-			w.tb.Fatal(err)
-		}
+		f := testkit.Get(os.Open(os.DevNull))(w.tb)
 		w.tb.Cleanup(func() { _ = f.Close() })
 	}
 }

@@ -36,16 +36,14 @@ func TestAttributes(t *testing.T) {
 	f := func(what string, first []byte, want float64, unknown int) {
 		t.Helper()
 		m := new(gpumetrics.Metrics)
-		if err := gpumetrics.New().Decode(listOf(9, 2, first, last), m); err != nil {
-			t.Fatalf("%s: %v", what, err)
-		}
+		err := gpumetrics.New().Decode(listOf(9, 2, first, last), m)
+		testkit.FatalIf(t, err != nil, "%s: %v", what, err)
 		got := m.Float(gpumetrics.TemperatureHotspot, 0)
 		if got != want && !(math.IsNaN(got) && math.IsNaN(want)) || m.Unknown() != unknown {
 			t.Errorf("%s: %v, %d unknown, want %v, %d", what, got, m.Unknown(), want, unknown)
 		}
-		if v := m.Float(gpumetrics.TemperatureMem, 0); v != 37 {
-			t.Errorf("%s: the attribute behind it is %v, want 37", what, v)
-		}
+		v := m.Float(gpumetrics.TemperatureMem, 0)
+		testkit.ErrorIf(t, v != 37, "%s: the attribute behind it is %v, want 37", what, v)
 	}
 	nan := math.NaN()
 	f("as the kernel writes it", attr(celsius, u16, hotspot, 1, 42, 0), 42, 0)
@@ -97,19 +95,16 @@ func TestHostileLists(t *testing.T) {
 		"a word behind the end":       listOf(9, 1, good[:7]),
 		"no count":                    {6, 0, 1, 9, 1, 0},
 	} {
-		if err := d.Decode(b, m); !errors.Is(err, gpumetrics.ErrShort) || m.Has(gpumetrics.TemperatureHotspot) {
-			t.Errorf("%s: %v, want %v", what, err, gpumetrics.ErrShort)
-		}
+		err := d.Decode(b, m)
+		testkit.ErrorIf(t, !errors.Is(err, gpumetrics.ErrShort) || m.Has(gpumetrics.TemperatureHotspot), "%s: %v, want %v", what, err, gpumetrics.ErrShort)
 	}
-	if err := d.Decode(listOf(9, 0), m); err != nil || m.Has(gpumetrics.TemperatureHotspot) {
-		t.Errorf("no attributes: %v", err)
-	}
+	err := d.Decode(listOf(9, 0), m)
+	testkit.ErrorIf(t, err != nil || m.Has(gpumetrics.TemperatureHotspot), "no attributes: %v", err)
 	if err := d.Decode(listOf(9, 3, good, attr(2, 8, 1, 1, 42, 0), good), m); err != nil || m.Float(gpumetrics.TemperatureHotspot, 0) != 42 || m.Unknown() != 1 {
 		t.Errorf("after a type that is not known: %v, %d unknown", err, m.Unknown())
 	}
-	if err := d.Decode(listOf(9, 1, good, good), m); err != nil || m.Float(gpumetrics.TemperatureHotspot, 0) != 42 {
-		t.Errorf("bytes behind the last attribute: %v", err)
-	}
+	err = d.Decode(listOf(9, 1, good, good), m)
+	testkit.ErrorIf(t, err != nil || m.Float(gpumetrics.TemperatureHotspot, 0) != 42, "bytes behind the last attribute: %v", err)
 }
 
 // The file of a partition changes only its engines, and no engines that do not exist.
@@ -127,13 +122,11 @@ func TestDecodePartition(t *testing.T) {
 	begin()
 	must(t, d.DecodePartition(part, 2, m))
 	for i, want := range map[int]float64{0: math.NaN(), 16: 77, 17: 78, 18: math.NaN()} {
-		if got := m.Float(gpumetrics.XCPGfxBusy, i); got != want && !math.IsNaN(want) || math.IsNaN(got) != math.IsNaN(want) {
-			t.Errorf("busy[%d] = %v, want %v", i, got, want)
-		}
+		got := m.Float(gpumetrics.XCPGfxBusy, i)
+		testkit.ErrorIf(t, got != want && !math.IsNaN(want) || math.IsNaN(got) != math.IsNaN(want), "busy[%d] = %v, want %v", i, got, want)
 	}
-	if got := m.Float(gpumetrics.TemperatureHotspot, 0); got != 42 {
-		t.Errorf("the GPU's temperature became %v", got)
-	}
+	got := m.Float(gpumetrics.TemperatureHotspot, 0)
+	testkit.ErrorIf(t, got != 42, "the GPU's temperature became %v", got)
 	other := slices.Clone(part)
 	other[3] = 7
 	for what, f := range map[string]func() error{
@@ -144,14 +137,12 @@ func TestDecodePartition(t *testing.T) {
 		"empty":            func() error { return d.DecodePartition(nil, 0, m) },
 	} {
 		begin()
-		if err := f(); err == nil || !math.IsNaN(m.Float(gpumetrics.XCPGfxBusy, 0)) {
-			t.Errorf("%s: %v, busy %v", what, err, m.Float(gpumetrics.XCPGfxBusy, 0))
-		}
+		err := f()
+		testkit.ErrorIf(t, err == nil || !math.IsNaN(m.Float(gpumetrics.XCPGfxBusy, 0)), "%s: %v, busy %v", what, err, m.Float(gpumetrics.XCPGfxBusy, 0))
 	}
 	must(t, d.Decode(file(t, "1.8"), m))
-	if err := d.DecodePartition(part, 0, m); !errors.Is(err, gpumetrics.ErrRevision) {
-		t.Errorf("next to revision 1.8: %v, want %v", err, gpumetrics.ErrRevision)
-	}
+	err := d.DecodePartition(part, 0, m)
+	testkit.ErrorIf(t, !errors.Is(err, gpumetrics.ErrRevision), "next to revision 1.8: %v, want %v", err, gpumetrics.ErrRevision)
 }
 
 // Any file of a partition changes only engines.
@@ -165,9 +156,8 @@ func FuzzDecodePartition(f *testing.F) {
 		must(t, d.Decode(board, m))
 		_ = d.DecodePartition(b, 7, m)
 		for field := range gpumetrics.XCPGfxBusy {
-			if got := m.Raw(field, 0); got != gpumetrics.NA && (field != gpumetrics.TemperatureHotspot || got != 42) {
-				t.Fatalf("field %d became %d", field, got)
-			}
+			got := m.Raw(field, 0)
+			testkit.FatalIf(t, got != gpumetrics.NA && (field != gpumetrics.TemperatureHotspot || got != 42), "field %d became %d", field, got)
 		}
 	})
 }

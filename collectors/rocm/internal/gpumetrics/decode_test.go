@@ -170,9 +170,7 @@ func TestDecode(t *testing.T) {
 		}
 		for r, want := range expected(revision) {
 			got := m.Float(r.f, r.i)
-			if math.Abs(got-want) > 1e-9 || math.IsNaN(got) != math.IsNaN(want) {
-				t.Errorf("revision %s: field %d[%d] = %v, want %v", revision, r.f, r.i, got, want)
-			}
+			testkit.ErrorIf(t, math.Abs(got-want) > 1e-9 || math.IsNaN(got) != math.IsNaN(want), "revision %s: field %d[%d] = %v, want %v", revision, r.f, r.i, got, want)
 		}
 	}
 }
@@ -195,12 +193,10 @@ func TestRefused(t *testing.T) {
 	f := func(name string, b []byte, want error) {
 		t.Helper()
 		must(t, d.Decode(good, m))
-		if err := d.Decode(b, m); !errors.Is(err, want) {
-			t.Errorf("%s: %v, want %v", name, err, want)
-		}
-		if v := m.Float(gm.TemperatureEdge, 0); !math.IsNaN(v) || m.Has(gm.TemperatureEdge) {
-			t.Errorf("%s: a value of the file before is still there: %v", name, v)
-		}
+		err := d.Decode(b, m)
+		testkit.ErrorIf(t, !errors.Is(err, want), "%s: %v, want %v", name, err, want)
+		v := m.Float(gm.TemperatureEdge, 0)
+		testkit.ErrorIf(t, !math.IsNaN(v) || m.Has(gm.TemperatureEdge), "%s: a value of the file before is still there: %v", name, v)
 	}
 	with := func(at int, v byte) []byte {
 		b := append([]byte(nil), good...)
@@ -245,20 +241,14 @@ func FuzzDecode(f *testing.F) {
 		errZ := d.Decode(append(append(make([]byte, 0, len(b)+64), b...), make([]byte, 64)...), z)
 		if errA != nil {
 			for field := range gm.Field(100) {
-				if a.Raw(field, 0) != gm.NA {
-					t.Fatalf("%v and yet field %d", errA, field)
-				}
+				testkit.FatalIf(t, a.Raw(field, 0) != gm.NA, "%v and yet field %d", errA, field)
 			}
 			return
 		}
-		if errZ != nil {
-			t.Fatalf("bytes behind the file change the answer: %v", errZ)
-		}
+		testkit.FatalIf(t, errZ != nil, "bytes behind the file change the answer: %v", errZ)
 		for field := range gm.Field(100) {
 			for i := -1; i <= field.Len(); i++ {
-				if a.Raw(field, i) != z.Raw(field, i) {
-					t.Fatalf("field %d[%d] depends on bytes behind the file", field, i)
-				}
+				testkit.FatalIf(t, a.Raw(field, i) != z.Raw(field, i), "field %d[%d] depends on bytes behind the file", field, i)
 			}
 		}
 	})

@@ -57,9 +57,7 @@ func TestSuspended(t *testing.T) {
 	asked.Wait()
 	g.Remove(t, "power/runtime_status")
 	for range 2 {
-		if f.h.Suspended() {
-			t.Error("Suspended without the file")
-		}
+		testkit.ErrorIf(t, f.h.Suspended(), "Suspended without the file")
 	}
 }
 
@@ -98,17 +96,14 @@ func TestBrokenFiles(t *testing.T) {
 				if broken && c.key == "ras/gpu_vram_bad_pages" && (name == "empty" || name == "blank") {
 					want = 0 // no page is bad
 				}
-				if v != want && !(math.IsNaN(v) && math.IsNaN(want)) {
-					t.Errorf("%s is %s: %v = %v, want %v", c.key, name, f.wanted[i], v, want)
-				}
+				testkit.ErrorIf(t, v != want && !(math.IsNaN(v) && math.IsNaN(want)), "%s is %s: %v = %v, want %v", c.key, name, f.wanted[i], v, want)
 			}
 		}
 		g.Reset(t, c.key)
 		f.read()
 		for _, cell := range c.cells {
-			if v := f.values[cell]; v != intact[cell] && !math.IsNaN(intact[cell]) {
-				t.Errorf("%s is back: %v = %v, want %v", c.key, f.wanted[cell], v, intact[cell])
-			}
+			v := f.values[cell]
+			testkit.ErrorIf(t, v != intact[cell] && !math.IsNaN(intact[cell]), "%s is back: %v = %v, want %v", c.key, f.wanted[cell], v, intact[cell])
 		}
 	}
 }
@@ -141,20 +136,14 @@ func TestVanishAndReturn(t *testing.T) {
 	f.read()
 	g.Vanish(t)
 	for range 3 {
-		if err := f.h.Read(f.values, f.due); !errors.Is(err, ErrLost) {
-			t.Fatalf("Read of a gpu that is gone: %v", err)
-		}
+		err := f.h.Read(f.values, f.due)
+		testkit.FatalIf(t, !errors.Is(err, ErrLost), "Read of a gpu that is gone: %v", err)
 		for i, v := range f.values {
-			if !math.IsNaN(v) {
-				t.Fatalf("%v = %v of a gpu that is gone", f.wanted[i], v)
-			}
+			testkit.FatalIf(t, !math.IsNaN(v), "%v = %v of a gpu that is gone", f.wanted[i], v)
 		}
-		if err := f.h.Metrics(m); !errors.Is(err, ErrLost) || m.Has(gpumetrics.EnergyAccumulator) {
-			t.Fatalf("Metrics of a gpu that is gone: %v", err)
-		}
-		if f.h.Suspended() {
-			t.Fatal("a missing GPU is reported as suspended")
-		}
+		err = f.h.Metrics(m)
+		testkit.FatalIf(t, !errors.Is(err, ErrLost) || m.Has(gpumetrics.EnergyAccumulator), "Metrics of a gpu that is gone: %v", err)
+		testkit.FatalIf(t, f.h.Suspended(), "a missing GPU is reported as suspended")
 		f.clock.t = f.clock.t.Add(time.Second)
 	}
 	g.Return(t)
@@ -165,9 +154,8 @@ func TestVanishAndReturn(t *testing.T) {
 	// Metrics notices it without Read.
 	f.clock.t = f.clock.t.Add(time.Minute)
 	g.Vanish(t)
-	if err := f.h.Metrics(m); !errors.Is(err, ErrLost) {
-		t.Fatalf("Metrics of a gpu that is gone: %v", err)
-	}
+	err := f.h.Metrics(m)
+	testkit.FatalIf(t, !errors.Is(err, ErrLost), "Metrics of a gpu that is gone: %v", err)
 }
 
 // TestReplaced checks that another board in the same slot gets new columns.
@@ -176,15 +164,13 @@ func TestReplaced(t *testing.T) {
 	g := f.tree.GPUs[0]
 	f.read()
 	g.Vanish(t)
-	if err := f.h.Read(f.values, f.due); !errors.Is(err, ErrLost) {
-		t.Fatal(err)
-	}
+	err := f.h.Read(f.values, f.due)
+	testkit.FatalIf(t, !errors.Is(err, ErrLost), "%v", err)
 	g.Return(t)
 	g.Set(t, "unique_id", "00000000000000aa\n")
 	for range 2 {
-		if err := f.h.Read(f.values, f.due); !errors.Is(err, ErrReplaced) {
-			t.Fatalf("Read of another board: %v", err)
-		}
+		err := f.h.Read(f.values, f.due)
+		testkit.FatalIf(t, !errors.Is(err, ErrReplaced), "Read of another board: %v", err)
 	}
 }
 

@@ -26,9 +26,7 @@ func TestFile(t *testing.T) {
 		t.Helper()
 		var buf [16]byte
 		text, err := file.Read(buf[:], 0, now)
-		if string(text) != want || !errors.Is(err, sentinel) {
-			t.Errorf("Read = %q, %v, want %q, %v", text, err, want, sentinel)
-		}
+		testkit.ErrorIf(t, string(text) != want || !errors.Is(err, sentinel), "Read = %q, %v, want %q, %v", text, err, want, sentinel)
 	}
 	f("", ErrAbsent)
 	write("42\n")
@@ -64,17 +62,14 @@ func TestFileErrors(t *testing.T) {
 	} {
 		file := NewFile(name)
 		var buf [16]byte
-		if text, err := file.Read(buf[:], 0, time.Time{}); text != nil || !errors.Is(err, want) {
-			t.Errorf("Read(%.20q) = %q, %v, want %v", name, text, err, want)
-		}
+		text, err := file.Read(buf[:], 0, time.Time{})
+		testkit.ErrorIf(t, text != nil || !errors.Is(err, want), "Read(%.20q) = %q, %v, want %v", name, text, err, want)
 		file.Close()
 	}
 	for err, want := range map[error]bool{
 		syscall.ENODEV: true, syscall.ENXIO: true, syscall.ESTALE: true,
 		syscall.EIO: false, syscall.EPERM: false, syscall.EBUSY: false, syscall.EOPNOTSUPP: false, syscall.EINVAL: false, syscall.ENODATA: false,
 	} {
-		if removedBy(err) != want {
-			t.Errorf("removedBy(%v) = %t", err, !want)
-		}
+		testkit.ErrorIf(t, removedBy(err) != want, "removedBy(%v) = %t", err, !want)
 	}
 }

@@ -21,9 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func find(t testing.TB, tree *rocmtest.Tree) []GPU {
 	t.Helper()
 	found := testkit.Get(New(Options{Root: tree.Root}).Find(context.Background()))(t)
-	if found.Driver != "6.8.5" || len(found.LeftOut) > 0 {
-		t.Errorf("driver %q, left out %q", found.Driver, found.LeftOut)
-	}
+	testkit.ErrorIf(t, found.Driver != "6.8.5" || len(found.LeftOut) > 0, "driver %q, left out %q", found.Driver, found.LeftOut)
 	return found.GPUs
 }
 
@@ -39,21 +37,17 @@ func TestFindMI250X(t *testing.T) {
 			Instances: []Instance{{Node: i + 2, KFD: g.Instances[0].KFD, Render: g.Render, Units: 110, Memory: 68702699520}},
 		})
 	}
-	if diff := cmp.Diff(want, find(t, tree)); diff != "" {
-		t.Error(diff)
-	}
-	if a, b := tree.GPUs[0].Serial, tree.GPUs[1].Serial; a != b || b == tree.GPUs[2].Serial {
-		t.Error("the two dies of a package have one serial number")
-	}
+	diff := cmp.Diff(want, find(t, tree))
+	testkit.ErrorIf(t, diff != "", "%v", diff)
+	a, b := tree.GPUs[0].Serial, tree.GPUs[1].Serial
+	testkit.ErrorIf(t, a != b || b == tree.GPUs[2].Serial, "the two dies of a package have one serial number")
 }
 
 func TestFindPartitions(t *testing.T) {
 	for mode, n := range map[string]int{"SPX": 1, "DPX": 2, "QPX": 4, "CPX": 8} {
 		tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X, GPUs: 2, Partition: mode, Memory: "NPS4"})
 		gpus := find(t, tree)
-		if len(gpus) != 2 {
-			t.Fatalf("%s: %d boards: partitions are none", mode, len(gpus))
-		}
+		testkit.FatalIf(t, len(gpus) != 2, "%s: %d boards: partitions are none", mode, len(gpus))
 		for i, g := range gpus {
 			if g.Compute != mode || g.Memory != "NPS4" || len(g.Instances) != n {
 				t.Errorf("%s: %+v", mode, g)
@@ -66,9 +60,8 @@ func TestFindPartitions(t *testing.T) {
 				if k > 0 { // the first is the board itself
 					want.Name = fmt.Sprintf("amdgpu_xcp_%d", i*(n-1)+k)
 				}
-				if diff := cmp.Diff(want, inst); diff != "" {
-					t.Errorf("%s: %s", mode, diff)
-				}
+				diff := cmp.Diff(want, inst)
+				testkit.ErrorIf(t, diff != "", "%s: %s", mode, diff)
 			}
 		}
 	}
@@ -76,13 +69,9 @@ func TestFindPartitions(t *testing.T) {
 
 func TestFindOthers(t *testing.T) {
 	radeon := find(t, rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.RX7900, GPUs: 1, NoBMC: true}))
-	if len(radeon) != 1 || radeon[0].Model != "Radeon RX 7900 XTX" || radeon[0].Card != "card0" || radeon[0].Compute != "" {
-		t.Errorf("Radeon: %+v", radeon)
-	}
+	testkit.ErrorIf(t, len(radeon) != 1 || radeon[0].Model != "Radeon RX 7900 XTX" || radeon[0].Card != "card0" || radeon[0].Compute != "", "Radeon: %+v", radeon)
 	apu := find(t, rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.APU, GPUs: 1, NoKFD: true}))
-	if len(apu) != 1 || apu[0].Model != "AMD GPU 1002:15bf" || apu[0].UniqueID != 0 || apu[0].Instances != nil {
-		t.Errorf("APU: %+v", apu)
-	}
+	testkit.ErrorIf(t, len(apu) != 1 || apu[0].Model != "AMD GPU 1002:15bf" || apu[0].UniqueID != 0 || apu[0].Instances != nil, "APU: %+v", apu)
 }
 
 // TestModelFromLists checks that the model names of boards without inventory memory
@@ -106,9 +95,7 @@ func TestModelFromLists(t *testing.T) {
 func TestFindNothing(t *testing.T) {
 	empty := New(Options{Root: t.TempDir()})
 	found, err := empty.Find(context.Background())
-	if len(found.GPUs) != 0 || found.Driver != "" || err != nil {
-		t.Errorf("without /sys: %+v, %v", found, err)
-	}
+	testkit.ErrorIf(t, len(found.GPUs) != 0 || found.Driver != "" || err != nil, "without /sys: %+v, %v", found, err)
 	tree := rocmtest.NewTree(t, rocmtest.Options{GPUs: 1})
 	g := tree.GPUs[0]
 	for key, text := range map[string]string{"vendor": "0x10de\n", "driver": ""} {
@@ -134,13 +121,9 @@ func TestFindBroken(t *testing.T) {
 		g.Set(t, key, text)
 	}
 	gpus := find(t, tree)
-	if len(gpus) != 2 {
-		t.Fatal(gpus)
-	}
+	testkit.FatalIf(t, len(gpus) != 2, "%v", gpus)
 	b := gpus[0]
-	if b.UniqueID != 0 || b.Serial != "" || b.VBIOS != "" || b.Model != "name" || b.Instances != nil {
-		t.Errorf("%+v", b)
-	}
+	testkit.ErrorIf(t, b.UniqueID != 0 || b.Serial != "" || b.VBIOS != "" || b.Model != "name" || b.Instances != nil, "%+v", b)
 	testkit.Equal(t, "instances of the other board", 1, len(gpus[1].Instances))
 }
 
@@ -152,9 +135,7 @@ func TestFindLeavesOut(t *testing.T) {
 	if err != nil || len(found.GPUs) != 2 || found.GPUs[0].PCI != tree.GPUs[0].PCI || found.GPUs[1].PCI != tree.GPUs[2].PCI {
 		t.Errorf("with a unique id twice: %+v, %v, want the first and the third", found.GPUs, err)
 	}
-	if len(found.LeftOut) != 1 || !strings.Contains(found.LeftOut[0], tree.GPUs[1].PCI) {
-		t.Errorf("left out %q, want the second", found.LeftOut)
-	}
+	testkit.ErrorIf(t, len(found.LeftOut) != 1 || !strings.Contains(found.LeftOut[0], tree.GPUs[1].PCI), "left out %q, want the second", found.LeftOut)
 	var many []GPU
 	for i := range 1000 {
 		many = append(many, GPU{PCI: fmt.Sprintf("%04x:00:00.0", i/2), Card: fmt.Sprintf("card%d", i), Instances: make([]Instance, 8)})
@@ -170,9 +151,7 @@ func TestFindAbsurd(t *testing.T) {
 	tree := rocmtest.NewTree(t, rocmtest.Options{GPUs: 1})
 	tree.GPUs[0].Set(t, "kfd/properties", "simd_count 18446744073709551615\nsimd_per_cu 1\nlocation_id 16640\ndomain 0\ndrm_render_minor 18446744073709551615\n")
 	gpus := find(t, tree)
-	if len(gpus) != 1 || len(gpus[0].Instances) != 1 || gpus[0].Instances[0].Units != 0 {
-		t.Errorf("%+v, want an instance with no known number of compute units", gpus)
-	}
+	testkit.ErrorIf(t, len(gpus) != 1 || len(gpus[0].Instances) != 1 || gpus[0].Instances[0].Units != 0, "%+v, want an instance with no known number of compute units", gpus)
 	nodes := filepath.Dir(filepath.Dir(tree.GPUs[0].Path("kfd/properties")))
 	for i := range 40 {
 		addNode(t, nodes, 100+i, fmt.Sprintf("location_id %d\n", 16640|i<<28))
@@ -233,9 +212,7 @@ func TestFindVirtualFunctions(t *testing.T) {
 	b.Remove(t, "kfd/properties")
 	addNode(t, filepath.Dir(filepath.Dir(a.Path("kfd/properties"))), b.Instances[0].Node, "location_id 16641\n")
 	for _, g := range find(t, tree) {
-		if len(g.Instances) != 1 || g.Instances[0].ID != 0 {
-			t.Errorf("%s has instances %+v, want the first alone", g.PCI, g.Instances)
-		}
+		testkit.ErrorIf(t, len(g.Instances) != 1 || g.Instances[0].ID != 0, "%s has instances %+v, want the first alone", g.PCI, g.Instances)
 	}
 }
 
@@ -246,12 +223,8 @@ func TestFindHidden(t *testing.T) {
 	tree.GPUs[0].Hide(t, 2)
 	tree.AsUser(t, func() {
 		found, err := New(Options{Root: tree.Root}).Find(context.Background())
-		if err != nil || found.Hidden != 2 || len(found.GPUs) != 2 || len(found.GPUs[1].Instances) != 4 {
-			t.Fatalf("%+v, %v, want 2 hidden", found, err)
-		}
+		testkit.FatalIf(t, err != nil || found.Hidden != 2 || len(found.GPUs) != 2 || len(found.GPUs[1].Instances) != 4, "%+v, %v, want 2 hidden", found, err)
 		i := found.GPUs[0].Instances
-		if len(i) != 2 || i[0].ID != 1 || i[1].ID != 3 || i[1].KFD != tree.GPUs[0].Instances[3].KFD {
-			t.Errorf("instances %+v, want 1 and 3", i)
-		}
+		testkit.ErrorIf(t, len(i) != 2 || i[0].ID != 1 || i[1].ID != 3 || i[1].KFD != tree.GPUs[0].Instances[3].KFD, "instances %+v, want 1 and 3", i)
 	})
 }

@@ -49,14 +49,10 @@ func (w *watch) opened() []string {
 		if err == syscall.EAGAIN {
 			return list
 		}
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		testkit.Must(w.t, err)
 		for b := buf[:n]; len(b) > 0; {
 			mask, size := binary.NativeEndian.Uint32(b[4:]), binary.NativeEndian.Uint32(b[12:])
-			if mask&syscall.IN_Q_OVERFLOW != 0 {
-				w.t.Fatal("too many files were opened")
-			}
+			testkit.FatalIf(w.t, mask&syscall.IN_Q_OVERFLOW != 0, "too many files were opened")
 			if name := string(bytes.TrimRight(b[16:16+size], "\x00")); name != "" && mask&syscall.IN_ISDIR == 0 {
 				list = append(list, name)
 			}
@@ -74,28 +70,18 @@ func TestOpened(t *testing.T) {
 	f.h.Probe()
 	f.read()
 	m := new(gpumetrics.Metrics)
-	if f.h.Suspended() || f.h.Metrics(m) != nil || !f.h.HasBus() {
-		t.Fatal("not read")
-	}
+	testkit.FatalIf(t, f.h.Suspended() || f.h.Metrics(m) != nil || !f.h.HasBus(), "not read")
 	got := w.opened()
 	for _, name := range []string{"xgmi_error", "pcie_bw", "kfd", "pp_power_profile_mode", "rom", "config"} {
-		if slices.Contains(got, name) {
-			t.Errorf("%s was opened", name)
-		}
+		testkit.ErrorIf(t, slices.Contains(got, name), "%s was opened", name)
 	}
-	if !slices.Contains(got, "gpu_busy_percent") {
-		t.Errorf("the watch does not work: %v", got)
-	}
+	testkit.ErrorIf(t, !slices.Contains(got, "gpu_busy_percent"), "the watch does not work: %v", got)
 	f.read()
-	if f.h.Suspended() || f.h.Metrics(m) != nil {
-		t.Fatal("not read")
-	}
-	if again := w.opened(); len(again) > 0 {
-		t.Errorf("a tick opens %v", again)
-	}
-	if _, _, err := f.h.Bus(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.FatalIf(t, f.h.Suspended() || f.h.Metrics(m) != nil, "not read")
+	again := w.opened()
+	testkit.ErrorIf(t, len(again) > 0, "a tick opens %v", again)
+	_, _, err := f.h.Bus()
+	testkit.Must(t, err)
 	testkit.Equal(t, "Bus opens", []string{"pcie_bw"}, w.opened())
 }
 
@@ -106,9 +92,7 @@ func TestSuspendedIsNotWoken(t *testing.T) {
 	w := newWatch(t, f.tree.Sys())
 	find(t, f.tree)
 	f.h.Probe()
-	if !f.h.Suspended() {
-		t.Fatal("not suspended")
-	}
+	testkit.FatalIf(t, !f.h.Suspended(), "not suspended")
 	// The driver or PCI keeps these files in memory.
 	harmless := []string{
 		"vendor", "device", "revision", "unique_id", "serial_number", "vbios_version", "product_name", "product_number", "uevent", "version",
@@ -116,8 +100,6 @@ func TestSuspendedIsNotWoken(t *testing.T) {
 		"gpu_id", "properties", "runtime_status",
 	}
 	for _, name := range w.opened() {
-		if !slices.Contains(harmless, name) {
-			t.Errorf("%s was opened", name)
-		}
+		testkit.ErrorIf(t, !slices.Contains(harmless, name), "%s was opened", name)
 	}
 }

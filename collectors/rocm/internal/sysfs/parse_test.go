@@ -3,6 +3,8 @@ package sysfs
 import (
 	"math"
 	"testing"
+
+	"warpgauge/internal/testkit"
 )
 
 func same(a, b float64) bool {
@@ -12,9 +14,8 @@ func same(a, b float64) bool {
 func TestNumbers(t *testing.T) {
 	f := func(text string, want float64) {
 		t.Helper()
-		if got := signed([]byte(text)); !same(got, want) {
-			t.Errorf("signed(%q) = %v, want %v", text, got, want)
-		}
+		got := signed([]byte(text))
+		testkit.ErrorIf(t, !same(got, want), "signed(%q) = %v, want %v", text, got, want)
 	}
 	f("0", 0)
 	f(" 45000\n", 45000)
@@ -27,9 +28,8 @@ func TestNumbers(t *testing.T) {
 	}
 	u := func(text string, want uint64, ok bool) {
 		t.Helper()
-		if got, good := parseUint([]byte(text)); good != ok || ok && got != want {
-			t.Errorf("parseUint(%q) = %v, %t", text, got, good)
-		}
+		got, good := parseUint([]byte(text))
+		testkit.ErrorIf(t, good != ok || ok && got != want, "parseUint(%q) = %v, %t", text, got, good)
 	}
 	u("0x1002\n", 0x1002, true)
 	u("0XfF", 255, true)
@@ -42,12 +42,10 @@ func TestNumbers(t *testing.T) {
 func TestDPM(t *testing.T) {
 	f := func(text string, current, highest float64) {
 		t.Helper()
-		if got := dpmCurrent([]byte(text)); !same(got, current) {
-			t.Errorf("dpmCurrent(%q) = %v, want %v", text, got, current)
-		}
-		if got := dpmHighest([]byte(text)); !same(got, highest) {
-			t.Errorf("dpmHighest(%q) = %v, want %v", text, got, highest)
-		}
+		got := dpmCurrent([]byte(text))
+		testkit.ErrorIf(t, !same(got, current), "dpmCurrent(%q) = %v, want %v", text, got, current)
+		got = dpmHighest([]byte(text))
+		testkit.ErrorIf(t, !same(got, highest), "dpmHighest(%q) = %v, want %v", text, got, highest)
 	}
 	f("0: 500Mhz \n1: 1700Mhz *\n", 1700, 1700)
 	f("0: 500Mhz *\n1: 1700Mhz\n", 500, 1700)
@@ -66,9 +64,8 @@ func TestDPM(t *testing.T) {
 func TestLinkSpeed(t *testing.T) {
 	f := func(text string, want float64) {
 		t.Helper()
-		if got := linkSpeed([]byte(text)); !same(got, want) {
-			t.Errorf("linkSpeed(%q) = %v, want %v", text, got, want)
-		}
+		got := linkSpeed([]byte(text))
+		testkit.ErrorIf(t, !same(got, want), "linkSpeed(%q) = %v, want %v", text, got, want)
 	}
 	f("2.5 GT/s PCIe\n", 2.5)
 	f("16.0 GT/s PCIe", 16)
@@ -84,9 +81,8 @@ func TestErrorCount(t *testing.T) {
 	f := func(text string, ue, ce, de float64) {
 		t.Helper()
 		for name, want := range map[string]float64{"ue:": ue, "ce:": ce, "de:": de} {
-			if got := errorCount(name)([]byte(text)); !same(got, want) {
-				t.Errorf("%s of %q is %v, want %v", name, text, got, want)
-			}
+			got := errorCount(name)([]byte(text))
+			testkit.ErrorIf(t, !same(got, want), "%s of %q is %v, want %v", name, text, got, want)
 		}
 	}
 	f("ue: 1\nce: 2\n", 1, 2, nan)
@@ -101,9 +97,7 @@ func TestThroughput(t *testing.T) {
 	f := func(text string, sent, received float64, ok bool) {
 		t.Helper()
 		s, r, good := throughput([]byte(text))
-		if good != ok || ok && (s != sent || r != received) {
-			t.Errorf("throughput(%q) = %v, %v, %t", text, s, r, good)
-		}
+		testkit.ErrorIf(t, good != ok || ok && (s != sent || r != received), "throughput(%q) = %v, %v, %t", text, s, r, good)
 	}
 	f("90000 40000 256\n", 90000*256, 40000*256, true)
 	f("0 0 256", 0, 0, true)
@@ -140,19 +134,13 @@ func FuzzText(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		for i, v := range []float64{dpmCurrent(text), dpmHighest(text), linkSpeed(text), count(text), errorCount("ce:")(text), badPages(PageFailed)(text)} {
-			if v < 0 || math.IsInf(v, 0) {
-				t.Errorf("parser %d of %q: %v", i, text, v)
-			}
+			testkit.ErrorIf(t, v < 0 || math.IsInf(v, 0), "parser %d of %q: %v", i, text, v)
 		}
-		if math.IsInf(signed(text), 0) {
-			t.Errorf("signed(%q) is infinite", text)
-		}
-		if m, c := dpmHighest(text), dpmCurrent(text); !math.IsNaN(c) && !(m >= c) {
-			t.Errorf("%q: highest %v, present %v", text, m, c)
-		}
-		if s, r, ok := throughput(text); ok && (s < 0 || r < 0 || math.IsInf(s, 0) || math.IsInf(r, 0)) {
-			t.Errorf("throughput(%q) = %v, %v", text, s, r)
-		}
+		testkit.ErrorIf(t, math.IsInf(signed(text), 0), "signed(%q) is infinite", text)
+		m, c := dpmHighest(text), dpmCurrent(text)
+		testkit.ErrorIf(t, !math.IsNaN(c) && !(m >= c), "%q: highest %v, present %v", text, m, c)
+		s, r, ok := throughput(text)
+		testkit.ErrorIf(t, ok && (s < 0 || r < 0 || math.IsInf(s, 0) || math.IsInf(r, 0)), "throughput(%q) = %v, %v", text, s, r)
 		findAMDGPU(string(text), 0x744c, 0xc8)
 		properties(string(text))
 		parsePCI(string(text))

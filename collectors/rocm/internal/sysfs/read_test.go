@@ -77,9 +77,8 @@ func TestReadMI300X(t *testing.T) {
 	f.want(PowerInput, 0, float64(g.State.Watts))
 	f.want(PowerAverage, 0, nan)
 	f.want(MemoryTotal, MemoryVRAM, 206141652992)
-	if _, _, err := f.h.Bus(); f.h.HasBus() || !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("Bus = %v", err)
-	}
+	_, _, err := f.h.Bus()
+	testkit.ErrorIf(t, f.h.HasBus() || !errors.Is(err, fs.ErrNotExist), "Bus = %v", err)
 }
 
 func TestReadRadeonAndAPU(t *testing.T) {
@@ -123,9 +122,7 @@ func TestHas(t *testing.T) {
 	f.clock.t = f.clock.t.Add(time.Minute)
 	has, _ = f.h.Probe()
 	for i := range has {
-		if has[i] {
-			t.Errorf("a gpu that is gone has %v", f.wanted[i])
-		}
+		testkit.ErrorIf(t, has[i], "a gpu that is gone has %v", f.wanted[i])
 	}
 }
 
@@ -138,9 +135,7 @@ func TestNotDue(t *testing.T) {
 	f.read()
 	f.want(Busy, 0, float64(f.tree.GPUs[0].State.Util))
 	for i, v := range f.values {
-		if f.wanted[i].Kind != Busy && v != 4711 {
-			t.Errorf("%v was changed to %v", f.wanted[i], v)
-		}
+		testkit.ErrorIf(t, f.wanted[i].Kind != Busy && v != 4711, "%v was changed to %v", f.wanted[i], v)
 	}
 	r := New(Options{Root: f.tree.Root})
 	found, err := r.Find(context.Background())
@@ -154,9 +149,7 @@ func TestNotDue(t *testing.T) {
 	must(t, h.Read(values, due))
 	has, _ := h.Probe()
 	for i, v := range values {
-		if !math.IsNaN(v) || has[i] {
-			t.Errorf("%v = %v", odd[i], v)
-		}
+		testkit.ErrorIf(t, !math.IsNaN(v) || has[i], "%v = %v", odd[i], v)
 	}
 }
 
@@ -174,9 +167,8 @@ func TestMetrics(t *testing.T) {
 		t.Helper()
 		g.Set(t, "gpu_metrics", text)
 		for range 3 {
-			if err := f.h.Metrics(m); !errors.Is(err, want) || m.Has(gpumetrics.EnergyByASIC) {
-				t.Fatalf("Metrics = %v, want %v", err, want)
-			}
+			err := f.h.Metrics(m)
+			testkit.FatalIf(t, !errors.Is(err, want) || m.Has(gpumetrics.EnergyByASIC), "Metrics = %v, want %v", err, want)
 		}
 	}
 	refuse("", gpumetrics.ErrShort)
@@ -188,16 +180,13 @@ func TestMetrics(t *testing.T) {
 	refuse(string(newer), gpumetrics.ErrRevision)
 	newer[2] = 7
 	refuse(string(newer), gpumetrics.ErrRevision)
-	if logs.Len() != 2 || !strings.Contains(logs.All()[0].ContextMap()["error"].(string), "revision 1.10") {
-		t.Errorf("logged: %v", logs.All())
-	}
+	testkit.ErrorIf(t, logs.Len() != 2 || !strings.Contains(logs.All()[0].ContextMap()["error"].(string), "revision 1.10"), "logged: %v", logs.All())
 	g.Reset(t, "gpu_metrics")
 	must(t, f.h.Metrics(m))
 	g.Remove(t, "gpu_metrics")
 	_ = f.h.Metrics(m)
-	if err := f.h.Metrics(m); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("without the file: %v", err)
-	}
+	err := f.h.Metrics(m)
+	testkit.ErrorIf(t, !errors.Is(err, fs.ErrNotExist), "without the file: %v", err)
 }
 
 // block returns the index of a RAS block.
@@ -215,9 +204,8 @@ func TestReadAllocatesNothing(t *testing.T) {
 			}
 		}
 		tick()
-		if n := testing.AllocsPerRun(100, tick); n != 0 {
-			t.Errorf("%v allocations in a tick", n)
-		}
+		n := testing.AllocsPerRun(100, tick)
+		testkit.ErrorIf(t, n != 0, "%v allocations in a tick", n)
 	}
 }
 
@@ -233,9 +221,7 @@ func TestProcesses(t *testing.T) {
 		t.Helper()
 		must(t, l.Scan(true))
 		for i, v := range l.Usage(instance) {
-			if !same(v, want[i]) {
-				t.Errorf("instance %d: %v, want %v", instance, l.Usage(instance), want)
-			}
+			testkit.ErrorIf(t, !same(v, want[i]), "instance %d: %v, want %v", instance, l.Usage(instance), want)
 		}
 	}
 	f(0, 0, 0, 0)

@@ -56,9 +56,7 @@ func (w *witness) run(t *testing.T, args ...string) string {
 	if errors.As(err, &exit) && exit.ExitCode() == 2 { // a requested value is not supported
 		err = nil
 	}
-	if err != nil {
-		t.Fatalf("rocm-smi: %v\n%s", err, out)
-	}
+	testkit.FatalIf(t, err != nil, "rocm-smi: %v\n%s", err, out)
 	return string(out)
 }
 
@@ -69,13 +67,10 @@ func (w *witness) ask(t *testing.T) map[string]map[string]string {
 		"--showfan", "--showmeminfo", "vram", "vis_vram", "gtt", "--showbus", "--showuniqueid", "--showserial", "--showvbios",
 		"--showdriverversion", "--showreplaycount", "--showenergycounter", "--showproductname")
 	at := strings.Index(out, "{")
-	if at < 0 {
-		t.Fatalf("rocm-smi: %s", out)
-	}
+	testkit.FatalIf(t, at < 0, "rocm-smi: %s", out)
 	said := map[string]map[string]string{}
-	if err := json.Unmarshal([]byte(out[at:]), &said); err != nil {
-		t.Fatalf("rocm-smi: %v\n%s", err, out)
-	}
+	err := json.Unmarshal([]byte(out[at:]), &said)
+	testkit.FatalIf(t, err != nil, "rocm-smi: %v\n%s", err, out)
 	return said
 }
 
@@ -153,9 +148,7 @@ func compare(t *testing.T, r *Reader, g *GPU, index int, said map[string]string)
 	for key, want := range map[string]string{
 		"PCI Bus": g.PCI, "Unique ID": fmt.Sprintf("%#x", g.UniqueID), "Serial Number": g.Serial, "VBIOS version": g.VBIOS, "Card series": g.Model,
 	} {
-		if said[key] != want {
-			t.Errorf("gpu %d: %s is %q, rocm-smi says %q", index, key, want, said[key])
-		}
+		testkit.ErrorIf(t, said[key] != want, "gpu %d: %s is %q, rocm-smi says %q", index, key, want, said[key])
 	}
 	var wanted []Reading
 	var names []string
@@ -170,9 +163,8 @@ func compare(t *testing.T, r *Reader, g *GPU, index int, said map[string]string)
 	}
 	must(t, h.Read(values, due))
 	for i, name := range names {
-		if want := leading(said[name]) * keys()[name].scale; !same(values[i], want) {
-			t.Errorf("gpu %d: %s is %v, rocm-smi says %q", index, name, values[i], said[name])
-		}
+		want := leading(said[name]) * keys()[name].scale
+		testkit.ErrorIf(t, !same(values[i], want), "gpu %d: %s is %v, rocm-smi says %q", index, name, values[i], said[name])
 	}
 	var m gpumetrics.Metrics
 	must(t, h.Metrics(&m))
@@ -183,8 +175,7 @@ func compare(t *testing.T, r *Reader, g *GPU, index int, said map[string]string)
 		"Energy counter": {gpumetrics.EnergyByASIC, 0}, "GFX Activity": {gpumetrics.GfxActivityAcc, 0}, "Memory Activity": {gpumetrics.MemActivityAcc, 0},
 		"Temperature (Sensor HBM 0) (C)": {gpumetrics.TemperatureHBM, 0}, "Temperature (Sensor HBM 3) (C)": {gpumetrics.TemperatureHBM, 3},
 	} {
-		if want := leading(said[name]); !same(m.Float(c.f, c.i), want) {
-			t.Errorf("gpu %d: %s is %v, rocm-smi says %q", index, name, m.Float(c.f, c.i), said[name])
-		}
+		want := leading(said[name])
+		testkit.ErrorIf(t, !same(m.Float(c.f, c.i), want), "gpu %d: %s is %v, rocm-smi says %q", index, name, m.Float(c.f, c.i), said[name])
 	}
 }

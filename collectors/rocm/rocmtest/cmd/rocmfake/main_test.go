@@ -25,9 +25,8 @@ func TestWrites(t *testing.T) {
 	for pattern, want := range map[string]int{
 		"class/drm/renderD*": 16, "class/drm/card*": 17, "class/kfd/kfd/topology/nodes/*": 18, "devices/pci*/*/*/gpu_metrics": 2,
 	} {
-		if got, err := filepath.Glob(filepath.Join(sys, pattern)); err != nil || len(got) != want {
-			t.Errorf("%s: %d, %v, want %d", pattern, len(got), err, want)
-		}
+		got, err := filepath.Glob(filepath.Join(sys, pattern))
+		testkit.ErrorIf(t, err != nil || len(got) != want, "%s: %d, %v, want %d", pattern, len(got), err, want)
 	}
 }
 
@@ -63,9 +62,8 @@ func TestMoves(t *testing.T) {
 	moves("the GPU that is back", first)
 	close(end)
 	must(t, <-done)
-	if info, err := os.Stat(pipe); err != nil || info.Mode().Type() != os.ModeNamedPipe {
-		t.Errorf("the pipe is %v, %v", info, err)
-	}
+	info, err := os.Stat(pipe)
+	testkit.ErrorIf(t, err != nil || info.Mode().Type() != os.ModeNamedPipe, "the pipe is %v, %v", info, err)
 }
 
 // clock returns the current gpu_metrics, which contains the driver's clock.
