@@ -574,5 +574,5 @@ func fast(t *testing.T, rules string) string {
 	text := testkit.Get(os.ReadFile(rules))(t)
 	lines := slices.DeleteFunc(strings.Split(string(text), "\n"), func(l string) bool { return strings.HasPrefix(l, "    interval:") })
 	// The first full minute with samples can begin more than a minute later. Rates are those of the panels' windows.
-	return file(t, "rules.yml", strings.NewReplacer("[5m:1m]", "[10s:1s]", ":1m]", ":1s]", "[1h]", "[30s]", "offset 1h", "offset 30s").Replace(strings.Join(lines, "\n")))
+	return file(t, "rules.yml", strings.NewReplacer("[5m:1m]", "[10s:1s]", ":1m]", ":1s]", "[1h]", "[30s]", "offset 62m", "offset 32s", "offset 2m", "offset 2s").Replace(strings.Join(lines, "\n")))
 }
