@@ -129,7 +129,7 @@ func (b *board) divide(s *sample, holders []holder) (method int) {
 	for i := range holders {
 		h, p := &holders[i], &b.parts[i]
 		r := s.of(h.instance)
-		*p = part{h.size, r.busy, r.tensor, min(r.pipes/r.busy, 1), min(r.traffic/r.busy, 1), s.clock, r.memory / float64(h.among), r.size, s.reasons}
+		*p = part{h.size, r.busy, r.tensor, min(r.pipes/r.busy, 1), min(r.traffic/r.busy, 1), s.clock, r.memory, r.size, s.reasons}
 		if len(s.parts) > 0 && h.instance == "" { // the rest of a divided board
 			*p = part{size: h.size, clock: s.clock}
 		}
@@ -138,9 +138,7 @@ func (b *board) divide(s *sample, holders []holder) (method int) {
 			if h.use.busy >= 0 {
 				p.activity = h.use.busy / h.size
 			}
-			if h.use.memory >= 0 {
-				p.memory = h.use.memory
-			}
+			p.memory = h.use.memory
 		}
 		divided = divided || h.instance != ""
 		known = known && p.activity >= 0
@@ -160,6 +158,11 @@ func (b *board) divide(s *sample, holders []holder) (method int) {
 		return methodActivity
 	case divided:
 		method = methodSlices
+	case known: // what runs on the board is not theirs
+		for i := range holders {
+			b.parts[i].tensor = 0
+		}
+		method = methodEqual
 	default:
 		method = methodEqual
 	}
