@@ -492,6 +492,32 @@ func TestRestart(t *testing.T) {
 	testkit.Between(t, "J without owner", 78, 84, joules(n.of(vacant, "GPU-1"))+joules(n.of(unattributed, "GPU-1")))
 }
 
+// TestLateUID: a pod has one account, although its uid comes later than the pod and is unknown again after a restart. Another pod of the
+// same name has another one.
+func TestLateUID(t *testing.T) {
+	n := newNode(1, time.Second)
+	for i, uid := range []string{"", "u1", "restart", "", "u1", "u2"} {
+		if uid == "restart" {
+			n.restart(t)
+			continue
+		}
+		n.use(0, "GPU-0", owner.Owner{Namespace: "n", Pod: "p", PodUID: uid, Container: "c"})
+		for range 4 {
+			*n.cell("GPU-0", field.TotalEnergy) += 1000 * float64(i+1)
+			n.tick()
+		}
+	}
+	n.finish()
+	var got []string
+	for k, a := range n.ledger.accounts {
+		if k.Kind == report.KindPod {
+			got = append(got, fmt.Sprintf("%s %.0f J", k.ID(), joules(a)))
+		}
+	}
+	slices.Sort(got)
+	testkit.Equal(t, "accounts", []string{"pod:n:p:u1 47 J", "pod:n:p:u2 24 J"}, got)
+}
+
 // TestFile: a file that cannot be read is kept under another name, and one that cannot be written costs nothing else.
 func TestFile(t *testing.T) {
 	n := newNode(1, time.Second)

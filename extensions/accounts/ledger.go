@@ -201,6 +201,27 @@ func (l *Ledger) account(o report.Owner, board string) *account {
 	return a
 }
 
+// accountOf returns the account of an owner that has a board now. The uid of a pod may come later than the pod, or be unknown after a
+// restart; it is the same pod.
+func (l *Ledger) accountOf(o report.Owner, board string) *account {
+	if o.Kind != report.KindPod || l.accounts[key{o, board}] != nil {
+		return l.account(o, board)
+	}
+	for k, a := range l.accounts {
+		if other := k.Owner; k.board == board && a.left == 0 && (other.UID == "" || o.UID == "") {
+			if other.UID = o.UID; other != o {
+				continue
+			}
+			if o.UID != "" { // now it is known
+				delete(l.accounts, k)
+				a.owner, l.accounts[key{o, board}] = o, a
+			}
+			return a
+		}
+	}
+	return l.account(o, board)
+}
+
 // refresh gives the boards to their owners if these have changed.
 func (l *Ledger) refresh(now time.Time, bound bool) {
 	l.checked = now
@@ -256,7 +277,7 @@ func (l *Ledger) holders(b *board, id string, parts []*collector.Device, there b
 			users = []report.Owner{vacant}
 		}
 		for _, u := range users {
-			a := l.account(u, id)
+			a := l.accountOf(u, id)
 			a.board = b
 			out = append(out, holder{a, device, instance, size / float64(len(users)), len(users)})
 		}
