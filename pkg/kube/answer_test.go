@@ -141,7 +141,7 @@ func TestPodsThatAreMissingAfterARestart(t *testing.T) {
 	f("listed without its devices", step{0, without, last}, step{15 * sec, without, nil})
 }
 
-// The kubelet lists a finished pod until it is deleted, next to the pod that now has its device (audit C6).
+// The kubelet lists a finished pod until it is deleted, next to the pod that now has its device.
 func TestADeviceIsHeldByThePodThatCameLast(t *testing.T) {
 	old, next, third := own("old", "GPU-1", "GPU-2"), own("new", "GPU-1"), own("a-third", "GPU-1")
 	type answers [][]Pod

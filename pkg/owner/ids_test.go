@@ -22,7 +22,7 @@ func TestParseID(t *testing.T) {
 	f(mig+"::7", deviceID{form: formMIG, name: migName, replica: "7"})
 	f("MIG-"+gpu+"/13/1::2", deviceID{form: formMIGLegacy, name: gpuName, instance: "13", compute: "1", replica: "2"})
 	f("all::3", deviceID{form: formAll, name: "NVIDIA", replica: "3"})
-	f(gpu+"::", deviceID{form: formUUID, name: gpuName}) // an empty share (audit C5)
+	f(gpu+"::", deviceID{form: formUUID, name: gpuName}) // an empty share
 	f("all::", deviceID{form: formAll, name: "NVIDIA"})
 	f("tegra", deviceID{form: formAll, name: "NVIDIA"})
 

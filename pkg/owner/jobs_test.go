@@ -238,8 +238,7 @@ func socket(t *testing.T, path string) {
 	must(t, syscall.Bind(fd, &syscall.SockaddrUnix{Name: path}))
 }
 
-// TestTooManyFiles: the lowest numbers are read, the others are reported once, and files with other names do not count
-// (audit S10).
+// TestTooManyFiles: the lowest numbers are read, the others are reported once, and files with other names do not count.
 func TestTooManyFiles(t *testing.T) {
 	dir := t.TempDir()
 	for i := range maxFiles + 200 {

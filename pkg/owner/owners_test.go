@@ -128,7 +128,7 @@ func TestJobs(t *testing.T) {
 		"container=main hpc_job=1 namespace=ml pod=b", "container=main hpc_job=2 namespace=ml pod=b")
 }
 
-// TestTooManyUsers: audit S11. 10,000 pods on a device cost half a second and 57 MB per page. Such a device shows no
+// TestTooManyUsers: 10,000 pods on a device cost half a second and 57 MB per page. Such a device shows no
 // users, but it still counts as used.
 func TestTooManyUsers(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()

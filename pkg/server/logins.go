@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -11,6 +12,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,7 +26,7 @@ import (
 
 // logins checks passwords, which take at least 50 ms each, one at a time. It remembers right ones. Others wait: first those of
 // addresses whose last password was not wrong, of these first the addresses of right passwords, which it saves, then those with
-// fewer attempts, so that one address cannot delay another by more than one password (audit S1, S3). An address that has used up
+// fewer attempts, so that one address cannot delay another by more than one password. An address that has used up
 // its first attempts has one in loginPause. Passwords that are not compared are answered with 429.
 type logins struct {
 	log     *zap.Logger
@@ -291,8 +293,14 @@ func (l *logins) end(w *login, key [sha256.Size]byte, right bool) {
 	l.nextLocked()
 }
 
-// addressOf returns the address of a client, or its /64 network in IPv6, because one machine may own the whole network.
+// addressOf returns the address of a client, or its /64 network in IPv6, because one machine may own the whole network. The user of a
+// Unix socket is an address of the network that discards everything (RFC 6666).
 func addressOf(remote string) netip.Prefix {
+	if uid, err := strconv.ParseUint(strings.TrimPrefix(remote, userPrefix), 10, 32); err == nil && strings.HasPrefix(remote, userPrefix) {
+		b := [16]byte{0: 1}
+		binary.BigEndian.PutUint32(b[12:], uint32(uid))
+		return netip.PrefixFrom(netip.AddrFrom16(b), 128)
+	}
 	client, err := netip.ParseAddrPort(remote)
 	if err != nil {
 		return netip.Prefix{} // not TCP: all such clients count as one

@@ -196,5 +196,33 @@ func systemdListeners() ([]net.Listener, error) {
 	if len(open) == 0 {
 		return nil, errors.New("take sockets from systemd: none was passed; start through a .socket unit or leave out --web-systemd-socket")
 	}
+	for i, l := range open {
+		if u, ok := l.(*net.UnixListener); ok {
+			open[i] = byUser{u}
+		}
+	}
 	return open, nil
 }
+
+// byUser is a Unix socket whose clients have their user's number for an address.
+type byUser struct{ *net.UnixListener }
+
+// Accept implements net.Listener.
+func (l byUser) Accept() (net.Conn, error) {
+	c, err := l.AcceptUnix()
+	if err != nil {
+		return nil, err
+	}
+	return userConn{c, net.UnixAddr{Name: peer(c), Net: "unix"}}, nil
+}
+
+type userConn struct {
+	*net.UnixConn
+	user net.UnixAddr
+}
+
+// RemoteAddr implements net.Conn.
+func (c userConn) RemoteAddr() net.Addr { return &c.user }
+
+// userPrefix begins the address of a Unix socket's client.
+const userPrefix = "uid:"

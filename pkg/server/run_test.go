@@ -3,9 +3,11 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -253,4 +255,22 @@ func serveSystemdSocket(t *testing.T) {
 	}
 	cancel()
 	wg.Wait()
+}
+
+// TestUsersOfASocket: the address of a Unix socket's client is its user.
+func TestUsersOfASocket(t *testing.T) {
+	l := testkit.Get(net.Listen("unix", filepath.Join(testkit.ShortDir(t), "s")))(t)
+	defer l.Close()
+	client := testkit.Get(net.Dial("unix", l.Addr().String()))(t)
+	defer client.Close()
+	c := testkit.Get(byUser{l.(*net.UnixListener)}.Accept())(t)
+	defer c.Close()
+	testkit.Equal(t, "address", fmt.Sprintf("uid:%d", os.Getuid()), c.RemoteAddr().String())
+	seen := map[netip.Prefix]string{}
+	for _, remote := range []string{"uid:0", "uid:1000", "uid:65534", "@", "10.0.0.1:1", "[100::1]:1"} {
+		if other, twice := seen[addressOf(remote)]; twice {
+			t.Errorf("%s and %s count as one", remote, other)
+		}
+		seen[addressOf(remote)] = remote
+	}
 }
