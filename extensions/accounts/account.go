@@ -79,8 +79,9 @@ type account struct {
 	throttled [field.ClockReasons]float64
 	xids      int
 	verdicts  []report.Verdict
-	used      int64 // ns, when something ran last
-	seen      int64 // ns, until when it is known whether something ran
+	used      int64   // ns, when it was used last
+	low       float64 // seconds of activity since
+	seen      int64   // ns, until when it is known whether something ran
 
 	use usage // newest
 }
@@ -121,8 +122,21 @@ type part struct {
 	reasons   uint64  // why clocks are held down
 }
 
+// A part is used by an activity of usedAt, or of usedMean on average since it was used last; an idle board has blips of less.
+const (
+	usedAt     = 0.05
+	usedMean   = 0.01
+	usedWithin = 60 // seconds, for a mean
+)
+
 // add counts some seconds of a row until the time at.
 func (a *account) add(seconds float64, at int64, p *part) {
+	if p.activity >= 0 {
+		quiet := float64(at-max(a.used, a.came)) / second
+		if a.low += seconds * p.activity; p.activity >= usedAt || quiet > usedWithin && a.low > usedMean*quiet {
+			a.used, a.low = at, 0
+		}
+	}
 	seconds *= p.size
 	if p.activity >= 0 {
 		a.busy.Add(p.activity, seconds)
@@ -130,9 +144,6 @@ func (a *account) add(seconds float64, at int64, p *part) {
 		a.spend(seconds, p)
 	} else {
 		a.spent[spentUnknown] += seconds
-	}
-	if p.activity > 0 {
-		a.used = at
 	}
 	if p.tensor >= 0 {
 		a.tensor.Add(p.tensor, seconds)
@@ -204,7 +215,7 @@ func (a *account) idleReason() string {
 	return "unknown"
 }
 
-// unused returns for how long nothing ran, as far as is known; negative: unknown, or the owner has left.
+// unused returns for how long the part was not used, as far as is known; negative: unknown, or the owner has left.
 func (a *account) unused() time.Duration {
 	if a.left > 0 || a.seen <= a.came {
 		return -1

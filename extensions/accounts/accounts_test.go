@@ -578,6 +578,17 @@ func TestIdle(t *testing.T) {
 	reg.MustRegister(n.ledger)
 	testkit.Equal(t, "idle series", 2, testkit.Get(testutil.GatherAndCount(reg, "warpgauge_owner_idle"))(t))
 	told = nil
+	for range 100 { // blips
+		*n.cell("GPU-0", field.GPUUtilization) = 4
+		run(1)
+		*n.cell("GPU-0", field.GPUUtilization) = 0
+		run(9)
+	}
+	testkit.Equal(t, "events of blips", 0, len(told))
+	*n.cell("GPU-1", field.GPUUtilization) = 3 // all the time
+	run(600)
+	testkit.Equal(t, "events", []string{"GPU-1 job a uses its GPU again"}, told)
+	told = nil
 	*n.cell("GPU-0", field.GPUUtilization) = 50
 	run(5)
 	testkit.Equal(t, "events", []string{"GPU-0 pod n/p uses its GPU again"}, told)

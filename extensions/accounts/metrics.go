@@ -31,7 +31,7 @@ var (
 	descPeak      = desc("memory_peak_bytes", "Largest memory in use by the owner.")
 	descThrottled = desc("throttled_seconds_total", "GPU seconds of the owner in which the clocks were held down, by reason.", "clock_event")
 	descXIDs      = desc("xids_total", "XIDs of the board while the owner had it.")
-	descUnused    = desc("unused_seconds", "Seconds in which nothing has run in the owner's part of the board, since something did or since the owner came. Absent if no reading says, and once the owner has left.")
+	descUnused    = desc("unused_seconds", "Seconds since the owner used its part of the board last, or came: by a sample with a utilisation of 5 %, or 1 % on average. Absent if no reading says, and once the owner has left.")
 	descIdle      = desc("idle", "1 if warpgauge_owner_unused_seconds is at least --account-idle-after, by what is known of the owner's processes on the board: no_process, process (they do nothing), unknown.", "reason")
 	descDropped   = prometheus.NewDesc("warpgauge_owners_dropped_total", "Owners that have left and are on the page no more, although they were not scraped twice, because others came after them.", nil, nil)
 )

@@ -36,7 +36,7 @@ func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, 
 	c.Past.Wanted = true
 	o := optionsOf(&c)
 	o.Events.Subscribe(c.Events)
-	o.Download = e.Page == PageFull
+	o.Download, o.Events.People = e.Page == PageFull, e.Page == PageFull
 	if e.Page == PageFull {
 		o.People = newPeople(&c)
 	}

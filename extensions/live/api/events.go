@@ -25,6 +25,8 @@ const (
 
 // Log keeps the newest events in memory. It is safe for concurrent use, and its methods block only on each other.
 type Log struct {
+	People bool // keep events that name pods and jobs
+
 	bus *events.Subscription // nil without a bus
 
 	mu     sync.Mutex
@@ -44,10 +46,7 @@ type numbered struct {
 func NewLog() *Log { return &Log{kinds: map[string]int{}, clocks: map[string]time.Time{}} }
 
 // Subscribe makes the Log receive events from a bus. Call it before Run.
-func (l *Log) Subscribe(bus *events.Bus) {
-	l.bus = bus.Subscribe(maxPublished, events.XID, events.KernelLog, events.Clock, events.DeviceState, events.CollectorState,
-		events.Reload, events.Failover, events.Recording, events.Health)
-}
+func (l *Log) Subscribe(bus *events.Bus) { l.bus = bus.Subscribe(maxPublished) }
 
 // Run adds events from the bus until ctx ends.
 func (l *Log) Run(ctx context.Context) error {
@@ -75,6 +74,9 @@ func (l *Log) receive() {
 
 // Add adds an event. It skips clock events that say idle, and those that come within clockPause of the same one.
 func (l *Log) Add(e *events.Event) {
+	if e.Kind == events.Idle && !l.People {
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	out := apiv1.Event{Time: timeOf(e.Time), Kind: string(e.Kind), Source: e.Source, Text: e.Text, Bad: e.Bad}

@@ -253,6 +253,16 @@ func TestBusy(t *testing.T) {
 }
 
 // TestStreamsOverHTTP runs streams longer than the server's time limits, clients that leave, and clients that never read,
+// TestAnonymousEvents: events whose text names pods or jobs are for the full page only.
+func TestAnonymousEvents(t *testing.T) {
+	l := NewLog()
+	l.Add(&events.Event{Kind: events.Idle, Text: "job 7 has not used its GPU"})
+	testkit.Equal(t, "events", 0, len(l.kept))
+	l.People = true
+	l.Add(&events.Event{Kind: events.Idle, Text: "job 7 has not used its GPU"})
+	testkit.Equal(t, "events", 1, len(l.kept))
+}
+
 // while another client queries everything else. The server's end ends the streams. Run it with the race detector.
 func TestStreamsOverHTTP(t *testing.T) {
 	t.Run("1.1", func(t *testing.T) { streamsOverHTTP(t, false) })
