@@ -395,6 +395,7 @@ func TestPage(t *testing.T) {
 	testkit.Equal(t, "reports", 5, len(reports(n.ledger, "")))
 	testkit.Equal(t, "pods of a name", 1, len(reports(n.ledger, "pod:n:p")))
 	testkit.Equal(t, "pods of a part of a name", 0, len(reports(n.ledger, "pod:n")))
+	n.ledger.boards["GPU-0"].there = n.now.Add(25 * time.Hour)
 	n.ledger.retire(n.now.Add(25 * time.Hour))
 	testkit.Equal(t, "reports after a day", 3, len(reports(n.ledger, "")))
 	for i := range 2 * maxEnded {

@@ -14,9 +14,10 @@ import (
 type board struct {
 	device collector.Device
 	counts meter
-	spans  []span // ascending; the last one is open. Never empty
-	until  int64  // until when the time of owners is counted, ns
-	total  int64  // µJ of all accounts
+	spans  []span    // ascending; the last one is open. Never empty
+	until  int64     // until when the time of owners is counted, ns
+	there  time.Time // when a View had it last
+	total  int64     // µJ of all accounts
 	lost   *account
 	resume []report.Owner // who had the board when the exporter was stopped, until it is known who has it now
 

@@ -2,6 +2,7 @@ package accounts
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -113,7 +114,7 @@ func newCells(instance string) cells { return cells{instance, -1, -1, -1, -1, -1
 func (l *Ledger) board(id string, since int64) *board {
 	b := l.boards[id]
 	if b == nil {
-		b = &board{until: since, lost: l.account(unattributed, id)}
+		b = &board{until: since, there: time.Unix(0, since), lost: l.account(unattributed, id)}
 		b.spans = []span{{from: since, holders: []holder{{account: b.lost, size: 1, among: 1}}}}
 		b.shares, b.parts = make([]float64, 1), make([]part, 1)
 		b.lost.board, b.lost.came = b, since
@@ -253,6 +254,9 @@ func (l *Ledger) refresh(now time.Time, bound bool) {
 	}
 	for id, b := range l.boards {
 		parts, there := present[id]
+		if there {
+			b.there = now
+		}
 		if b.resume != nil {
 			if !(complete && there) && !late {
 				continue
@@ -331,8 +335,14 @@ func (b *board) take(next []holder, at int64) {
 	b.shares, b.parts = make([]float64, max(len(b.shares), len(next))), make([]part, max(len(b.parts), len(next)))
 }
 
-// retire takes owners off the page that left long ago, and forgets the oldest.
+// retire takes owners off the page that left long ago, and forgets the oldest, and boards that are not there.
 func (l *Ledger) retire(now time.Time) {
+	for id, b := range l.boards {
+		if now.Sub(b.there) > keepReport {
+			delete(l.boards, id)
+			maps.DeleteFunc(l.accounts, func(k key, _ *account) bool { return k.board == id })
+		}
+	}
 	var ended []key
 	for k, a := range l.accounts {
 		if a.left > 0 && (k.Kind == report.KindPod || k.Kind == report.KindJob) {

@@ -154,6 +154,7 @@ func (l *Ledger) restore(text []byte, now time.Time) error {
 	for i := range s.Boards {
 		d := &s.Boards[i]
 		b := l.board(d.Device.ID, min(d.Until, now.UnixNano()))
+		b.there = now
 		b.device, b.total, b.resume = d.Device, d.Total, append([]report.Owner{}, d.Owners...)
 		switch {
 		case d.Meter == nil:
