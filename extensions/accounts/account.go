@@ -67,6 +67,7 @@ type account struct {
 	scrapes    int    // with its last values, 2 at most
 	hidden     bool   // it is on the page no more
 	idle       bool   // for so long that it was told
+	told       bool   // the pod's end
 
 	energy    [sources][methods][states]int64 // µJ
 	busy      report.Histogram                // activity of the part, weighted with its seconds

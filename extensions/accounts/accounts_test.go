@@ -201,9 +201,17 @@ func TestConservation(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		n := newNode(2, time.Second)
 		counted, began := map[string]float64{}, map[string]float64{}
+		ids, profiles := []string{"GPU-0", "GPU-1"}, []string(nil)
+		view := func(of []string) (now [2]float64) {
+			now = [2]float64{*n.cell(ids[0], field.TotalEnergy), *n.cell(ids[1], field.TotalEnergy)}
+			profiles = of
+			n.layout(2, of...)
+			*n.cell(ids[0], field.TotalEnergy), *n.cell(ids[1], field.TotalEnergy) = now[0], now[1]
+			return now
+		}
 		n.tick()
 		for range 400 {
-			for _, id := range []string{"GPU-0", "GPU-1"} {
+			for _, id := range ids {
 				e := n.cell(id, field.TotalEnergy)
 				*e += float64(r.IntN(700_000))
 				if r.IntN(150) == 0 { // its driver was loaded again
@@ -216,7 +224,7 @@ func TestConservation(t *testing.T) {
 					}
 				}
 			}
-			switch r.IntN(8) {
+			switch r.IntN(9) {
 			case 0:
 				n.use(-time.Duration(r.IntN(1500))*time.Millisecond, "GPU-1", job(fmt.Sprint(r.IntN(5))))
 			case 1:
@@ -226,9 +234,7 @@ func TestConservation(t *testing.T) {
 			case 3:
 				n.use(0, fmt.Sprint("GPU-0/", 1+r.IntN(2)), job(fmt.Sprint(r.IntN(5))))
 			case 4:
-				was := []float64{*n.cell("GPU-0", field.TotalEnergy), *n.cell("GPU-1", field.TotalEnergy)}
-				n.layout(2, []string{"3g.40gb", "2g.20gb", "1g.10gb"}[:r.IntN(4)]...)
-				*n.cell("GPU-0", field.TotalEnergy), *n.cell("GPU-1", field.TotalEnergy) = was[0], was[1]
+				view([]string{"3g.40gb", "2g.20gb", "1g.10gb"}[:r.IntN(4)])
 			case 5:
 				n.now = n.now.Add(time.Duration(r.IntN(60)) * time.Second) // no rows
 			case 6:
@@ -241,6 +247,16 @@ func TestConservation(t *testing.T) {
 				case 1: // the clock is set
 					n.now = n.now.Add(time.Duration(r.IntN(7200)-3600) * time.Second)
 				}
+			case 8: // another library takes over, whose first values are up to a second older
+				now := view(profiles)
+				n.source.Collector = fmt.Sprint("library ", r.IntN(2))
+				for range 1 + r.IntN(9) {
+					for i, id := range ids {
+						*n.cell(id, field.TotalEnergy) = max(began[id], now[i]-float64(r.IntN(700_000)))
+					}
+					n.tick()
+				}
+				*n.cell(ids[0], field.TotalEnergy), *n.cell(ids[1], field.TotalEnergy) = now[0], now[1]
 			}
 			for i, c := range n.source.Columns {
 				if c.Field == field.EngineActive || c.Field == field.GPUUtilization {
@@ -255,7 +271,7 @@ func TestConservation(t *testing.T) {
 			n.tick()
 		}
 		n.finish()
-		for _, id := range []string{"GPU-0", "GPU-1"} {
+		for _, id := range ids {
 			b, sum := n.ledger.boards[id], int64(0)
 			for k, a := range n.ledger.accounts {
 				if k.board == id {

@@ -82,6 +82,11 @@ func reports(l *Ledger, id string) (out []*report.Report) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.count(time.Now())
+	return reportsOf(l, id)
+}
+
+// reportsOf returns what reports does. The lock must be held.
+func reportsOf(l *Ledger, id string) (out []*report.Report) {
 	of := map[string]*report.Report{}
 	for _, a := range l.accounts {
 		name := a.owner.ID()

@@ -19,6 +19,7 @@ type Extension struct{ Settings }
 // Settings holds the extension's flags.
 type Settings struct {
 	Accounts  bool
+	PodEvents bool
 	IdleAfter time.Duration
 	Names     string
 	Directory string
@@ -33,7 +34,10 @@ const (
 	NamesJobstats = "jobstats"
 )
 
-const flagDirectory = "account-directory"
+const (
+	flagDirectory = "account-directory"
+	flagPodEvents = "account-pod-events"
+)
 
 var _ interface {
 	exporter.Extension
@@ -55,6 +59,9 @@ func (s *Settings) Flags(set *config.Set) {
 	}, {
 		Name: flagDirectory, Env: "WARPGAUGE_ACCOUNT_DIRECTORY", Group: "Accounts", Value: config.Text(&s.Directory), Metavar: "DIRECTORY", Needs: "accounts", ShownDefault: "accounts in $STATE_DIRECTORY, if systemd sets it",
 		Usage: "Keep the accounts here across restarts.",
+	}, {
+		Name: flagPodEvents, Env: "WARPGAUGE_ACCOUNT_POD_EVENTS", Group: "Accounts", Value: config.Bool(&s.PodEvents), Needs: "accounts",
+		Usage: "Write a Kubernetes event with the report to each pod that has ended. Needs --kubernetes, and the right to create events in all namespaces.",
 	}}, Check: s.check, Defaults: s.defaults})
 }
 
@@ -66,8 +73,11 @@ func (s *Settings) defaults(set *config.Set) error {
 	return set.SetDefault("pod-resources-interval", "1s", config.FromExtension)
 }
 
-func (s *Settings) check(*config.Config) error {
+func (s *Settings) check(c *config.Config) error {
 	var errs []error
+	if s.Accounts && s.PodEvents && !c.Kubernetes.Enabled {
+		errs = append(errs, fmt.Errorf("--%s has no pods: set --kubernetes", flagPodEvents))
+	}
 	if s.IdleAfter < time.Second {
 		errs = append(errs, fmt.Errorf("--account-idle-after is %v: write 1s or more", s.IdleAfter))
 	}
@@ -115,6 +125,13 @@ func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, 
 		p := owner.NewProcesses(board, func() {}, o.Log)
 		c.Engine.ReadProcesses(true)
 		o.Processes, stages = p, append(stages, exporter.Stage{Name: "processes of accounts", Run: p.Run})
+	}
+	if e.PodEvents {
+		p, err := newPodEvents(&c)
+		if err != nil {
+			return nil, nil, fmt.Errorf("--%s is for a pod of Kubernetes: %w", flagPodEvents, err)
+		}
+		o.PodEvents, stages = p, append(stages, exporter.Stage{Name: "events of pods that have ended", Run: p.Run})
 	}
 	l := New(o)
 	l.Restore(time.Now())

@@ -40,6 +40,7 @@ type Options struct {
 	Scrapes   func() uint64 // of the page so far
 	Store     *Store        // nil: accounts end with the process
 	Events    *events.Bus
+	PodEvents *PodEvents // nil: pods get none
 	Log       *zap.Logger
 }
 
@@ -330,7 +331,7 @@ func give(b *board, next []holder, at int64) {
 // take marks the holders as present.
 func (b *board) take(next []holder, at int64) {
 	for _, h := range next {
-		h.came, h.left, h.hidden = cmp.Or(h.came, at), 0, false
+		h.came, h.left, h.hidden, h.told = cmp.Or(h.came, at), 0, false, false
 	}
 	b.shares, b.parts = make([]float64, max(len(b.shares), len(next))), make([]part, max(len(b.parts), len(next)))
 }

@@ -33,11 +33,12 @@ var (
 	descXIDs      = desc("xids_total", "XIDs of the board while the owner had it.")
 	descUnused    = desc("unused_seconds", "Seconds since the owner used its part of the board last, or came: by a sample with a utilisation of 5 %, or 1 % on average. Absent if no reading says, and once the owner has left.")
 	descIdle      = desc("idle", "1 if warpgauge_owner_unused_seconds is at least --account-idle-after, by what is known of the owner's processes on the board: no_process, process (they do nothing), unknown.", "reason")
+	descUntold    = prometheus.NewDesc("warpgauge_owner_pod_events_dropped_total", "Pods that have ended without an event, because the API server refused it or too many waited. Only with --account-pod-events.", nil, nil)
 	descDropped   = prometheus.NewDesc("warpgauge_owners_dropped_total", "Owners that have left and are on the page no more, although they were not scraped twice, because others came after them.", nil, nil)
 )
 
 var descs = []*prometheus.Desc{
-	descEnergy, descHeld, descTime, descBusy, descTensor, descOFU, descMemory, descPeak, descThrottled, descXIDs, descUnused, descIdle, descDropped,
+	descEnergy, descHeld, descTime, descBusy, descTensor, descOFU, descMemory, descPeak, descThrottled, descXIDs, descUnused, descIdle, descUntold, descDropped,
 }
 
 // metrics returns the page. The lock must be held.
@@ -46,6 +47,9 @@ func metrics(l *Ledger) (out []prometheus.Metric) {
 		if !a.hidden && (a.held() > 0 || a.energy != [sources][methods][states]int64{}) {
 			out = a.metrics(out)
 		}
+	}
+	if p := l.o.PodEvents; p != nil {
+		out = append(out, prometheus.MustNewConstMetric(descUntold, prometheus.CounterValue, float64(p.dropped.Load())))
 	}
 	return append(out, prometheus.MustNewConstMetric(descDropped, prometheus.CounterValue, float64(l.dropped)))
 }

@@ -57,6 +57,7 @@ func (l *Ledger) publish(now time.Time) {
 	l.mu.Lock()
 	l.countScrapes()
 	l.count(now)
+	tellPods(l)
 	page, content := metrics(l), l.save()
 	l.mu.Unlock()
 	if l.o.Store != nil {

@@ -3,6 +3,7 @@ package kube
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -200,14 +201,20 @@ func newClient(config *rest.Config) (*client, error) {
 // read makes a request and decodes the answer.
 func read(ctx context.Context, r *rest.Request, v any) error {
 	result := r.Do(ctx)
-	if err := result.Error(); err != nil { // with the text of the server; the error of Raw lacks it
-		return err
-	}
 	body, err := result.Raw()
+	if err != nil {
+		return result.Error() // with the text of the server
+	}
+	return decode(body, v)
+}
+
+// create posts an object and decodes the answer.
+func (c *client) create(ctx context.Context, path string, object, answer any) error {
+	text, err := json.Marshal(object)
 	if err != nil {
 		return err
 	}
-	return decode(body, v)
+	return read(ctx, c.Post().AbsPath(path).SetHeader("Content-Type", "application/json").Body(text), answer)
 }
 
 // Config returns the configuration that APIServer uses, for another client's calls. Their answers must be short.
@@ -245,10 +252,7 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 // WrappedRoundTripper lets client-go find the transport to close its connections.
 func (b bounded) WrappedRoundTripper() http.RoundTripper { return b.next }
 
-var (
-	_ http.RoundTripper           = bounded{}
-	_ utilnet.RoundTripperWrapper = bounded{}
-)
+var _ utilnet.RoundTripperWrapper = bounded{}
 
 // SilenceLibraries drops the messages of client-go and gRPC, because writes to standard error can block. Health reports
 // the important ones. It must be called before any other use of these libraries.

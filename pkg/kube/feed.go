@@ -233,23 +233,18 @@ func (f *feed) apply(e event) error {
 		s := &apierrors.StatusError{}
 		return errors.Join(decode(e.Object, &s.ErrStatus), s)
 	}
-	if err := decode(e.Object, &o); err != nil {
-		return err
-	}
-	version := o.Metadata.ResourceVersion
-	if version == "" {
-		return errNoVersion
-	}
-	var err error
-	switch e.Type {
-	case watch.Added, watch.Modified, watch.Deleted:
+	err := decode(e.Object, &o)
+	switch {
+	case err != nil:
+	case o.Metadata.ResourceVersion == "":
+		err = errNoVersion
+	case e.Type == watch.Added, e.Type == watch.Modified, e.Type == watch.Deleted:
 		err = f.mirror.put(&o, e.Type == watch.Deleted)
-	case watch.Bookmark: // the content is unchanged
-	default:
+	case e.Type != watch.Bookmark: // whose content is unchanged
 		err = errors.New("an event of an unknown type")
 	}
 	if err == nil {
-		f.at = version
+		f.at = o.Metadata.ResourceVersion
 		f.publish()
 	}
 	return err

@@ -3,7 +3,6 @@ package kube
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -26,7 +25,7 @@ const (
 type reviewer struct {
 	account  string // system:serviceaccount:NAMESPACE:NAME
 	audience string
-	api      rest.Interface
+	api      *client
 	slots    chan struct{} // requests to the API server at once
 
 	mu    sync.Mutex
@@ -101,15 +100,11 @@ func (r *reviewer) keep(sum [sha256.Size]byte, name string) {
 func (r *reviewer) ask(ctx context.Context, token string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, reviewWithin)
 	defer cancel()
-	question, err := json.Marshal(&authentication.TokenReview{
+	var t authentication.TokenReview
+	err := r.api.create(ctx, "apis/authentication.k8s.io/v1/tokenreviews", &authentication.TokenReview{
 		TypeMeta: meta.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "TokenReview"},
 		Spec:     authentication.TokenReviewSpec{Token: token, Audiences: []string{r.audience}},
-	})
-	if err != nil {
-		return "", err
-	}
-	var t authentication.TokenReview
-	err = read(ctx, r.api.Post().AbsPath("apis/authentication.k8s.io/v1/tokenreviews").SetHeader("Content-Type", "application/json").Body(question), &t)
+	}, &t)
 	if err != nil {
 		return "", err
 	}

@@ -39,7 +39,7 @@ var lean = []string{
 	"warpgauge_owner_idle",
 	"warpgauge_owner_memory_byte_seconds_total",
 	"warpgauge_owner_memory_peak_bytes",
-	"warpgauge_owner_ofu_seconds_total",
+	"warpgauge_owner_ofu_seconds_total", "warpgauge_owner_pod_events_dropped_total",
 	"warpgauge_owner_tensor_seconds_total",
 	"warpgauge_owner_throttled_seconds_total",
 	"warpgauge_owner_time_seconds_total",

@@ -42,6 +42,11 @@ func (r *Report) WriteTable(w io.Writer) error {
 	return nil
 }
 
+// Line returns the judgement with the most important figures, at most a kilobyte.
+func (r *Report) Line() string {
+	return fmt.Sprintf("%s; energy %s, GPU time %s", clip(strings.TrimSuffix(r.Judgement, "."), 200), joules(r.Total.Energy), span(r.Total.GPUSeconds))
+}
+
 func (r *Report) writeSummary(w *tabwriter.Writer) {
 	name := strings.TrimSpace(r.Kind + " " + r.Job)
 	if r.Kind == KindPod {

@@ -101,6 +101,9 @@
 {{- with .idleAfter }}
 - --account-idle-after={{ . }}
 {{- end }}
+{{- if and .podEvents $v.kubernetes.enabled }}
+- --account-pod-events
+{{- end }}
 {{- end }}
 {{- end }}
 {{- with $v.health }}

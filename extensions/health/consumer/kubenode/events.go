@@ -5,12 +5,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"warpgauge/pkg/events"
+	"warpgauge/pkg/kube"
 )
 
 // addEvents creates an event for each change of a device between ok, degraded and failed. Unknown is not a change, because
@@ -32,45 +29,30 @@ func (w *Writer) addEvents(s *events.Snapshot) {
 		}
 	}
 	maps.DeleteFunc(w.last, func(id, _ string) bool { return !present[id] })
-	maps.DeleteFunc(w.waiting, func(id string, _ *unstructured.Unstructured) bool { return !present[id] })
+	maps.DeleteFunc(w.waiting, func(id string, _ *kube.Event) bool { return !present[id] })
 }
 
 // writeEvents writes the waiting events, as many as the limit allows.
 func (w *Writer) writeEvents(ctx context.Context) bool {
 	for _, id := range slices.Sorted(maps.Keys(w.waiting)) {
-		if w.limit.Tokens() < 1 {
+		if w.events.Limit.Tokens() < 1 {
 			return false
 		}
-		_, err := w.events.Create(ctx, w.waiting[id], metav1.CreateOptions{FieldManager: component})
-		if !w.report("event", err) {
+		if _, err := w.events.Create(ctx, w.waiting[id]); !w.report("event", err) {
 			return false
 		}
 		delete(w.waiting, id)
-		w.limit.Allow()
 	}
 	return true
 }
 
 // event uses the node's name as uid, like the kubelet, so that kubectl describe node finds the event.
-func event(v *events.Verdict, node string) *unstructured.Unstructured {
+func event(v *events.Verdict, node string) *kube.Event {
 	kind, reason := "Normal", "GPURecovered"
 	if i := slices.IndexFunc(levels, func(l level) bool { return l.is(v) }); i >= 0 {
 		kind, reason = "Warning", levels[i].reason
 	}
-	type object = map[string]any
-	at := v.Since.UTC().Format(time.RFC3339)
-	return &unstructured.Unstructured{Object: object{
-		"apiVersion": "v1", "kind": "Event",
-		"metadata":           object{"namespace": metav1.NamespaceDefault, "generateName": node + "."},
-		"involvedObject":     object{"apiVersion": "v1", "kind": "Node", "name": node, "uid": node},
-		"reason":             reason,
-		"message":            fmt.Sprintf("%s (%s)", brief(v), v.Device.ID),
-		"source":             object{"component": component, "host": node},
-		"firstTimestamp":     at,
-		"lastTimestamp":      at,
-		"count":              int64(1),
-		"type":               kind,
-		"reportingComponent": component,
-		"reportingInstance":  node,
-	}}
+	return &kube.Event{
+		Kind: "Node", Name: node, UID: node, Type: kind, Reason: reason, Message: fmt.Sprintf("%s (%s)", brief(v), v.Device.ID), Time: v.Since,
+	}
 }

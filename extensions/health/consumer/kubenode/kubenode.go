@@ -17,9 +17,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	"golang.org/x/time/rate"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
@@ -27,6 +25,7 @@ import (
 
 	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/kube"
 )
 
 const (
@@ -35,7 +34,7 @@ const (
 	maxGap    = time.Minute     // after failures
 	callLimit = 10 * time.Second
 	lastLimit = 2 * time.Second // for the last write at exit
-	component = "warpgauge"     // source component of events
+	component = "warpgauge"     // manager of fields
 
 	eventsAnHour = 60 // Kubernetes events, and at most eventsBurst at once
 	eventsBurst  = 20
@@ -56,18 +55,18 @@ type Options struct {
 
 // Writer writes to one Node.
 type Writer struct {
-	o             Options
-	log           *zap.Logger
-	nodes, events dynamic.ResourceInterface
-	start         time.Time
+	o      Options
+	log    *zap.Logger
+	nodes  dynamic.ResourceInterface
+	events *kube.Events
+	start  time.Time
 
 	written nodeCondition     // last written condition
 	labels  map[string]string // last written labels; nil: none yet
 	refused map[string]bool   // writes whose last attempt failed, so that each failure is logged once
 
-	last    map[string]string                     // state and reason by device
-	waiting map[string]*unstructured.Unstructured // the newest event by device, until it is written
-	limit   *rate.Limiter                         // of events
+	last    map[string]string      // state and reason by device
+	waiting map[string]*kube.Event // the newest event by device, until it is written
 }
 
 // New returns a Writer. Only Run writes.
@@ -81,12 +80,11 @@ func New(o Options) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	v1 := schema.GroupVersion{Version: "v1"}
+	created, err := kube.NewEvents(config, o.Node, eventsAnHour, eventsBurst)
 	return &Writer{
-		nodes: client.Resource(v1.WithResource("nodes")), events: client.Resource(v1.WithResource("events")).Namespace(metav1.NamespaceDefault),
-		o: o, log: o.Log.Named("node_health"), start: time.Now(), refused: map[string]bool{},
-		last: map[string]string{}, waiting: map[string]*unstructured.Unstructured{}, limit: rate.NewLimiter(rate.Every(time.Hour/eventsAnHour), eventsBurst),
-	}, nil
+		nodes: client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "nodes"}), events: created,
+		o: o, log: o.Log.Named("node_health"), start: time.Now(), refused: map[string]bool{}, last: map[string]string{}, waiting: map[string]*kube.Event{},
+	}, err
 }
 
 // Run writes changes until ctx ends, and then the state Unknown.
