@@ -62,6 +62,7 @@ type account struct {
 	board *board
 
 	came, left int64  // ns; left is 0 while the owner has the board
+	since      int64  // when it came last
 	made       uint64 // gatherings until one certainly has its last values; 0: not made
 	before     uint64 // scrapes before that, and one; 0: not yet
 	scrapes    int    // with its last values, 2 at most
@@ -133,7 +134,7 @@ const (
 // add counts some seconds of a row until the time at.
 func (a *account) add(seconds float64, at int64, p *part) {
 	if p.activity >= 0 {
-		quiet := float64(at-max(a.used, a.came)) / second
+		quiet := float64(at-max(a.used, a.since)) / second
 		if a.low += seconds * p.activity; p.activity >= usedAt || quiet > usedWithin && a.low > usedMean*quiet {
 			a.used, a.low = at, 0
 		}
@@ -218,10 +219,10 @@ func (a *account) idleReason() string {
 
 // unused returns for how long the part was not used, as far as is known; negative: unknown, or the owner has left.
 func (a *account) unused() time.Duration {
-	if a.left > 0 || a.seen <= a.came {
+	if a.left > 0 || a.seen <= a.since {
 		return -1
 	}
-	return time.Duration(a.seen - max(a.used, a.came))
+	return time.Duration(a.seen - max(a.used, a.since))
 }
 
 // unknown is the value of a missing reading.

@@ -161,36 +161,43 @@ func micros(a *account) (sum int64) {
 	return sum
 }
 
-// TestTruth: the energy of owners of ten seconds is known within 1 %, of ten minutes within 0.1 %, while the power changes from row to row.
+// TestTruth: the energy of owners of ten seconds is known within 1 %, of ten minutes within 0.1 %, while the power changes from row to row,
+// and owners change between two rows and are known up to 1.4 s later.
 func TestTruth(t *testing.T) {
-	truth(t, 12, 10, 0.01)
-	truth(t, 3, 600, 0.001)
+	truth(t, 12, 10*time.Second, 0.01)
+	truth(t, 3, 10*time.Minute, 0.001)
 }
 
-func truth(t *testing.T, owners, seconds int, within float64) {
+func truth(t *testing.T, owners int, lasts time.Duration, within float64) {
 	t.Helper()
 	n := newNode(1, 100*time.Millisecond)
 	r := rand.New(rand.NewPCG(1, 2))
-	truth, current := map[string]float64{}, ""
+	began, noticed, want := make([]time.Time, owners+1), make([]time.Time, owners+1), make([]float64, owners)
+	for k := range began {
+		began[k] = start.Add(time.Duration(k)*lasts + time.Second + time.Duration(r.IntN(100))*time.Millisecond)
+		noticed[k] = began[k].Add(time.Duration(r.IntN(1400)) * time.Millisecond)
+	}
 	*n.cell("GPU-0", field.GPUUtilization) = 100
-	for i := range owners * seconds * 10 {
+	next := 0
+	for n.now.Before(noticed[owners].Add(2 * time.Second)) {
 		watts := 100 + 600*r.Float64()
 		*n.cell("GPU-0", field.PowerUsage) = watts
 		*n.cell("GPU-0", field.TotalEnergy) += watts * 100
-		truth[current] += watts / 10
-		if n.tick(); i%(10*seconds) == 10*seconds-1 { // it is noticed at the next row, and later
-			current = fmt.Sprint(i)
-			n.use(0, "GPU-0", job(current))
+		for k := range want { // the part of the row that is the owner's
+			from, until := max(n.now.UnixNano(), began[k].UnixNano()), min(n.now.Add(n.every).UnixNano(), began[k+1].UnixNano())
+			want[k] += watts * max(0, float64(until-from)/second)
 		}
+		for next <= owners && !noticed[next].After(n.now) {
+			n.use(began[next].Sub(n.now), "GPU-0", job(fmt.Sprint(next)))
+			next++
+		}
+		n.tick()
 	}
 	n.finish()
-	for name, want := range truth {
-		if name == "" {
-			continue
-		}
-		a := n.of(ofJob(name), "GPU-0")
-		if got := joules(a); !near(got, want, within) || !near(a.held(), float64(seconds), within) || !near(a.busy.Sum(), float64(seconds), within) {
-			t.Errorf("job %s: %.1f J in %.2f s, busy %.2f, want %.1f J in %d s", name, got, a.held(), a.busy.Sum(), want, seconds)
+	for k, w := range want {
+		a, seconds := n.of(ofJob(fmt.Sprint(k)), "GPU-0"), began[k+1].Sub(began[k]).Seconds()
+		if got := joules(a); !near(got, w, within) || !near(a.held(), seconds, 1e-6) || !near(a.busy.Sum(), seconds, 1e-6) {
+			t.Errorf("job %d: %.1f J in %.2f s, busy %.2f, want %.1f J in %.2f s", k, got, a.held(), a.busy.Sum(), w, seconds)
 		}
 	}
 }
@@ -433,9 +440,9 @@ func TestLeft(t *testing.T) {
 	n.use(0, "GPU-0")
 	n.tick()
 	a := n.of(ofJob("a"), "GPU-0")
-	testkit.Equal(t, "left", [2]bool{true, false}, [2]bool{a.left > 0, boardOfReport(a, "").Left != nil})
+	testkit.Equal(t, "left", [2]bool{true, false}, [2]bool{a.left > 0, boardOfReport(&copied{*a, a.board.device, a.board.until}, "").Left != nil})
 	n.finish()
-	testkit.Equal(t, "left when all is counted", true, boardOfReport(a, "").Left != nil)
+	testkit.Equal(t, "left when all is counted", true, boardOfReport(&copied{*a, a.board.device, a.board.until}, "").Left != nil)
 }
 
 // TestAllocations: a row allocates nothing.
@@ -450,7 +457,10 @@ func TestAllocations(t *testing.T) {
 	row.Source, row.Devices, row.Row.Stamps, row.Row.Cells = 0, []rows.Device{{Sampled: true, Millis: 10}, {Sampled: true, Millis: 10}, {Sampled: true, Millis: 10}}, make([]int64, 3), n.cells
 	row.Read = n.now
 	testkit.Equal(t, "allocations", 0.0, testing.AllocsPerRun(500, func() {
-		row.Stamps[0] += int64(10 * time.Millisecond)
+		for i := range row.Stamps {
+			row.Stamps[i] += int64(10 * time.Millisecond)
+		}
+		row.Read = row.Read.Add(10 * time.Millisecond)
 		*n.cell("GPU-0", field.TotalEnergy) += 1000
 		n.ledger.Row(&row)
 	}))

@@ -78,32 +78,34 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // reports returns the reports of all owners without their boards, or those of an ID, the newest first. An ID of a pod without its
 // uid means all pods of this name.
-func reports(l *Ledger, id string) (out []*report.Report) {
+func reports(l *Ledger, id string) []*report.Report {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.count(time.Now())
-	return reportsOf(l, id)
+	found := l.copies(func(a *account) bool {
+		name := a.owner.ID()
+		return id == "" || name == id || strings.HasPrefix(name, id+":") && strings.Count(id, ":") == 2
+	})
+	l.mu.Unlock()
+	return reportsOf(found, l.o.Node, id != "")
 }
 
-// reportsOf returns what reports does. The lock must be held.
-func reportsOf(l *Ledger, id string) (out []*report.Report) {
+// reportsOf returns the reports of accounts.
+func reportsOf(all []copied, node string, boards bool) (out []*report.Report) {
 	of := map[string]*report.Report{}
-	for _, a := range l.accounts {
+	for i := range all {
+		a := &all[i]
 		name := a.owner.ID()
-		if unnamed := strings.HasPrefix(name, id+":") && strings.Count(id, ":") == 2; id != "" && name != id && !unnamed || a.board == nil {
-			continue
-		}
 		r := of[name]
 		if r == nil {
-			r = &report.Report{ID: name, Owner: a.owner, Nodes: []string{l.o.Node}}
+			r = &report.Report{ID: name, Owner: a.owner, Nodes: []string{node}}
 			r.Container = ""
 			of[name] = r
 			out = append(out, r)
 		}
-		r.Boards = append(r.Boards, boardOfReport(a, l.o.Node))
+		r.Boards = append(r.Boards, boardOfReport(a, node))
 	}
 	for _, r := range out {
-		if r.Finish(); id == "" {
+		if r.Finish(); !boards {
 			r.Boards = nil
 		}
 	}
@@ -111,10 +113,10 @@ func reportsOf(l *Ledger, id string) (out []*report.Report) {
 	return out
 }
 
-func boardOfReport(a *account, node string) report.Board {
-	d := &a.board.device
+func boardOfReport(a *copied, node string) report.Board {
+	d := &a.device
 	b := report.Board{Node: node, GPU: d.GPU, UUID: d.UUID, Model: d.Model, Container: a.owner.Container, Came: time.Unix(0, a.came), Verdicts: slices.Clone(a.verdicts)}
-	if a.left > 0 && a.board.until >= a.left { // else its last rows are not counted yet
+	if a.left > 0 && a.until >= a.left { // else its last rows are not counted yet
 		b.Left = new(time.Unix(0, a.left))
 	}
 	b.Use = report.Use{

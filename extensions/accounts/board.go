@@ -19,6 +19,7 @@ type board struct {
 	there  time.Time // when a View had it last
 	total  int64     // µJ of all accounts
 	lost   *account
+	absent bool           // from the View
 	resume []report.Owner // who had the board when the exporter was stopped, until it is known who has it now
 
 	queue       [256]sample // wait until the owners of their time are known; a ring
@@ -48,6 +49,10 @@ type reading struct {
 // set back.
 func (b *board) push(until int64) *sample {
 	for b.many == len(b.queue) || b.many > 0 && b.queue[(b.first+b.many-1)%len(b.queue)].until > until {
+		if b.resume != nil { // the counter keeps its energy
+			b.first, b.many = (b.first+1)%len(b.queue), b.many-1
+			continue
+		}
 		b.countFirst()
 	}
 	b.many++
@@ -106,11 +111,14 @@ func (b *board) countEnergy(s *sample) {
 			b.total += lost
 		}
 		energy, from = grown, since
+	} else {
+		b.counts.stuck = b.counts.stuck || s.until-b.counts.at > stuckAfter && s.power > 0
 	}
 	if b.counts.stuck || !b.counts.started {
 		if energy, from, source = 0, s.from, fromPower; s.power > 0 {
 			energy = int64(s.power * float64(s.until-s.from) / 1000)
 		}
+		b.counts.owed += energy
 	}
 	rest := energy
 	b.during(from, s.until, func(holders []holder, share float64, end int64) {
@@ -159,24 +167,26 @@ func (b *board) divide(s *sample, holders []holder) (method int) {
 		return methodActivity
 	case divided:
 		method = methodSlices
-	case known: // what runs on the board is not theirs
-		for i := range holders {
-			b.parts[i].tensor = 0
-		}
-		method = methodEqual
 	default:
 		method = methodEqual
 	}
 	for i := range holders {
-		b.shares[i] = holders[i].size
+		if b.shares[i] = holders[i].size; known && !divided { // what runs on the board is not theirs
+			b.parts[i].tensor = 0
+		}
 	}
 	return method
 }
+
+var noReading = reading{unknown, unknown, unknown, unknown, unknown, unknown}
 
 // of returns the reading of an instance, or of the board.
 func (s *sample) of(instance string) *reading {
 	if i := slices.Index(s.instances, instance); i >= 0 {
 		return &s.parts[i]
+	}
+	if instance != "" {
+		return &noReading
 	}
 	return &s.whole
 }

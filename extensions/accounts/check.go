@@ -3,6 +3,7 @@ package accounts
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"warpgauge/extensions/accounts/report"
@@ -19,8 +20,16 @@ func check(l *Ledger, now time.Time) (out []events.Event) {
 	if l.o.Processes != nil {
 		used = l.o.Processes.Snapshot()
 	}
+	tell := func(a *account, idle bool) {
+		if a.idle != idle {
+			a.idle = idle
+			d := a.board.device
+			out = append(out, events.Event{Kind: events.Idle, Time: now, Device: &d, Source: "accounts", Bad: idle, Text: idleText(a)})
+		}
+	}
 	for _, b := range l.boards {
-		for h := range b.present() {
+		present := slices.Collect(b.present())
+		for _, h := range present {
 			if h.owner.Kind != report.KindPod && h.owner.Kind != report.KindJob {
 				continue
 			}
@@ -28,36 +37,46 @@ func check(l *Ledger, now time.Time) (out []events.Event) {
 			if !known {
 				u, known = used.Devices[b.device.ID]
 			}
-			h.use = usageOf(l.o.Owners, h.owner, &u, known)
-			idle := h.unused() >= l.o.IdleAfter
-			if idle == h.idle {
-				continue
+			h.use = noUsage
+			if known {
+				h.use = usageOf(l.o.Owners, h.owner, present, &u)
 			}
-			h.idle = idle
-			d := b.device
-			out = append(out, events.Event{Kind: events.Idle, Time: now, Device: &d, Source: "accounts", Bad: idle, Text: idleText(h.account)})
+			tell(h.account, h.unused() >= l.o.IdleAfter)
+		}
+	}
+	for _, a := range l.accounts {
+		if a.left > 0 {
+			tell(a, false)
 		}
 	}
 	return out
 }
 
-// usageOf adds up what the processes of an owner do on a device.
-func usageOf(owners Owners, o report.Owner, u *owner.DeviceUse, known bool) usage {
-	if !known {
+// usageOf adds up what the processes of an owner do on a device. The containers of a pod have equal parts.
+func usageOf(owners Owners, o report.Owner, present []*holder, u *owner.DeviceUse) usage {
+	if u.Partial || o.Kind == report.KindPod && o.UID == "" {
 		return noUsage
 	}
-	out, unplaced := usage{}, !u.Complete
+	out, unplaced, containers := usage{}, !u.Complete, 0.0
+	for _, h := range present {
+		if o.Kind == h.owner.Kind && o.Namespace == h.owner.Namespace && o.Pod == h.owner.Pod && o.Job == h.owner.Job {
+			containers++
+		}
+	}
 	for i := range u.Processes {
 		p := &u.Processes[i]
-		if mine := o.Kind == report.KindJob && p.Job == o.Job || o.Kind == report.KindPod && owners.Pod(p.PodUID) == o.Namespace+"/"+o.Pod; !mine {
-			continue
+		pod := owners.Pod(p.PodUID)
+		switch {
+		case runs(&o, p, pod):
+			out.processes++
+			out.busy += p.Process.Busy / 100 / containers
+			out.memory += p.Memory / containers
+		case pod == "" && !slices.ContainsFunc(present, func(h *holder) bool { return runs(&h.owner, p, pod) }):
+			unplaced = true // it may be the owner's
 		}
-		out.processes++
-		out.busy += p.Process.Busy / 100
-		out.memory += p.Memory
 	}
 	switch {
-	case u.Partial || unplaced && out.processes == 0: // it may have others
+	case unplaced && out.processes == 0:
 		return noUsage
 	case unplaced:
 		out.busy, out.memory = math.NaN(), math.NaN()
@@ -65,12 +84,20 @@ func usageOf(owners Owners, o report.Owner, u *owner.DeviceUse, known bool) usag
 	return out
 }
 
+// runs reports whether a process of a pod, if any, is the owner's.
+func runs(o *report.Owner, p *owner.Process, pod string) bool {
+	return o.Kind == report.KindJob && p.Job == o.Job || o.Kind == report.KindPod && pod == o.Namespace+"/"+o.Pod
+}
+
 func idleText(a *account) string {
 	name := "job " + a.owner.Job
 	if a.owner.Kind == report.KindPod {
 		name = "pod " + a.owner.Namespace + "/" + a.owner.Pod
 	}
-	if !a.idle {
+	switch {
+	case a.left > 0:
+		return name + " has left the GPU"
+	case !a.idle:
 		return name + " uses its GPU again"
 	}
 	return fmt.Sprintf("%s has not used its GPU for %v: %s", name, a.unused().Round(time.Second), idleReasons[a.idleReason()])

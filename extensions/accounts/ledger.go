@@ -100,6 +100,7 @@ type tap struct {
 	whole                       cells
 	parts                       []cells
 	instances                   []string // their IDs
+	partAt                      []int    // and their indexes in the source
 	peak                        float64  // MHz
 }
 
@@ -152,6 +153,7 @@ func (l *Ledger) tap(s *rows.Source, now time.Time) (out []tap) {
 		for i := range s.Devices {
 			if d := &s.Devices[i]; d.Level == field.Instance && d.Parent == out[n].board.device.ID {
 				out[n].parts, out[n].instances = append(out[n].parts, newCells(d.Instance.ID)), append(out[n].instances, d.Instance.ID)
+				out[n].partAt = append(out[n].partAt, i)
 			}
 		}
 		for i, next := 0, 0; i < len(s.Devices); i++ {
@@ -253,13 +255,15 @@ func (l *Ledger) refresh(now time.Time, bound bool) {
 			}
 		}
 	}
+	waits := false
 	for id, b := range l.boards {
 		parts, there := present[id]
-		if there {
+		if b.absent = !there; there {
 			b.there = now
 		}
 		if b.resume != nil {
 			if !(complete && there) && !late {
+				waits = true
 				continue
 			}
 			l.takeUp(b, l.holders(b, id, parts, there), known.UnixNano())
@@ -267,7 +271,7 @@ func (l *Ledger) refresh(now time.Time, bound bool) {
 		}
 		give(b, l.holders(b, id, parts, there), max(at.UnixNano(), b.until))
 	}
-	if late || complete {
+	if !waits {
 		l.restored = time.Time{}
 	}
 }
@@ -321,6 +325,7 @@ func give(b *board, next []holder, at int64) {
 	if slices.Equal(last, next) {
 		return
 	}
+	at = max(at, b.now().from)
 	for _, h := range last {
 		h.left, h.scrapes = at, 0
 	}
@@ -331,7 +336,10 @@ func give(b *board, next []holder, at int64) {
 // take marks the holders as present.
 func (b *board) take(next []holder, at int64) {
 	for _, h := range next {
-		h.came, h.left, h.hidden, h.told = cmp.Or(h.came, at), 0, false, false
+		if h.left > 0 || h.came == 0 {
+			h.came, h.since, h.idle = cmp.Or(h.came, at), at, false
+		}
+		h.left, h.hidden, h.told = 0, false, false
 	}
 	b.shares, b.parts = make([]float64, max(len(b.shares), len(next))), make([]part, max(len(b.parts), len(next)))
 }
@@ -379,8 +387,13 @@ func (l *Ledger) Row(row *rows.Row) {
 	}
 	for _, x := range row.XIDs {
 		for i := range l.taps[row.Source] {
-			if t := &l.taps[row.Source][i]; t.device == x.Device {
-				for h := range t.present() {
+			t := &l.taps[row.Source][i]
+			part := slices.Index(t.partAt, x.Device)
+			if t.device != x.Device && part < 0 {
+				continue
+			}
+			for h := range t.present() {
+				if part < 0 || h.instance == t.instances[part] {
 					h.xids++
 				}
 			}

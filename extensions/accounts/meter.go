@@ -9,7 +9,8 @@ type meter struct {
 	at      int64 // when it was read first with this value, ns
 	low     float64
 	lowAt   int64 // since when the counter is below last; 0: it is not
-	stuck   bool  // it has stopped, so energy is counted from power
+	stuck   bool  // it has stopped or is not read, so energy is counted from power
+	owed    int64 // µJ counted from power that the counter may still count
 }
 
 const (
@@ -32,7 +33,7 @@ func (m *meter) advance(v, power float64, at int64) (grown int64, from int64, lo
 		return 0, at, 0
 	case v < m.last:
 		lost = micro(m.low)
-		m.last, m.at = m.low, m.lowAt
+		m.last, m.at, m.owed = m.low, m.lowAt, 0
 	}
 	m.lowAt = 0
 	if v == m.last {
@@ -40,10 +41,9 @@ func (m *meter) advance(v, power float64, at int64) (grown int64, from int64, lo
 		return 0, at, lost
 	}
 	grown, from = micro(v)-micro(m.last), m.at
-	if m.last, m.at = v, at; m.stuck { // this energy was counted from power already
-		m.stuck, grown = false, 0
-	}
-	return grown, from, lost
+	known := min(m.owed, grown)
+	m.last, m.at, m.stuck, m.owed = v, at, false, m.owed-known
+	return grown - known, from, lost
 }
 
 // micro converts mJ to µJ.

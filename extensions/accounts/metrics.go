@@ -41,21 +41,19 @@ var descs = []*prometheus.Desc{
 	descEnergy, descHeld, descTime, descBusy, descTensor, descOFU, descMemory, descPeak, descThrottled, descXIDs, descUnused, descIdle, descUntold, descDropped,
 }
 
-// metrics returns the page. The lock must be held.
-func metrics(l *Ledger) (out []prometheus.Metric) {
-	for _, a := range l.accounts {
-		if !a.hidden && (a.held() > 0 || a.energy != [sources][methods][states]int64{}) {
-			out = a.metrics(out)
-		}
+// metrics returns the page.
+func metrics(all []copied, dropped uint64, p *PodEvents) (out []prometheus.Metric) {
+	for i := range all {
+		out = all[i].metrics(out)
 	}
-	if p := l.o.PodEvents; p != nil {
+	if p != nil {
 		out = append(out, prometheus.MustNewConstMetric(descUntold, prometheus.CounterValue, float64(p.dropped.Load())))
 	}
-	return append(out, prometheus.MustNewConstMetric(descDropped, prometheus.CounterValue, float64(l.dropped)))
+	return append(out, prometheus.MustNewConstMetric(descDropped, prometheus.CounterValue, float64(dropped)))
 }
 
-func (a *account) metrics(out []prometheus.Metric) []prometheus.Metric {
-	values := []string{a.board.device.GPU, a.board.device.UUID, a.owner.Kind, a.owner.Namespace, a.owner.Pod, a.owner.UID, a.owner.Container, a.owner.Job}
+func (a *copied) metrics(out []prometheus.Metric) []prometheus.Metric {
+	values := []string{a.device.GPU, a.device.UUID, a.owner.Kind, a.owner.Namespace, a.owner.Pod, a.owner.UID, a.owner.Container, a.owner.Job}
 	for i := range values {
 		values[i] = strings.ToValidUTF8(values[i], "\uFFFD")
 	}

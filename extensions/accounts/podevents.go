@@ -72,8 +72,9 @@ func tellPods(l *Ledger) {
 		for _, a := range of {
 			a.told = true
 		}
+		r := reportsOf(l.copies(func(a *account) bool { return a.owner.ID() == id }), l.o.Node, true)[0]
 		select {
-		case p.waiting <- reportsOf(l, id)[0]:
+		case p.waiting <- r:
 		default:
 			p.dropped.Add(1)
 		}

@@ -87,7 +87,7 @@ func TestPodEvents(t *testing.T) {
 		n.use(0, "GPU-1")
 		none("its last rows wait", 1)
 		after(9)
-		testkit.Equal(t, "the event", "POST/api/v1/namespaces/ml/events Pod ml/a 2 Normal GPUReport: Kernels ran without computing or moving memory 50 % of the time; energy 1 Wh, GPU time 3 min 32 s", written)
+		testkit.Equal(t, "the event", "POST/api/v1/namespaces/ml/events Pod ml/a 2 Normal GPUReport: Kernels ran without computing or moving memory 50 % of the time; energy 1.03 Wh, GPU time 3 min 35 s", written)
 		after(9)
 		requests("it has ended", 1, 1, http.StatusInternalServerError)
 		for i := range 4 { // one is tried, two wait

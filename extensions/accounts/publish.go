@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"warpgauge/pkg/collector"
 	"warpgauge/pkg/events"
 	"warpgauge/pkg/view"
 )
@@ -58,8 +59,13 @@ func (l *Ledger) publish(now time.Time) {
 	l.countScrapes()
 	l.count(now)
 	tellPods(l)
-	page, content := metrics(l), l.save()
+	onPage := l.copies(func(a *account) bool {
+		return !a.hidden && (a.held() > 0 || a.energy != [sources][methods][states]int64{})
+	})
+	content := l.save()
+	dropped := l.dropped
 	l.mu.Unlock()
+	page := metrics(onPage, dropped, l.o.PodEvents)
 	if l.o.Store != nil {
 		text, err := json.Marshal(content)
 		if err == nil {
@@ -76,6 +82,23 @@ func (l *Ledger) publish(now time.Time) {
 	l.page.Store(&page)
 }
 
+// copied is a copy of an account, so that the lock is not held while others use it.
+type copied struct {
+	account
+	device collector.Device
+	until  int64 // as of the board
+}
+
+// copies returns copies of accounts. The lock must be held.
+func (l *Ledger) copies(wanted func(*account) bool) (out []copied) {
+	for _, a := range l.accounts {
+		if a.board != nil && wanted(a) {
+			out = append(out, copied{*a, a.board.device, a.board.until})
+		}
+	}
+	return out
+}
+
 // count counts all rows whose owners are known. The lock must be held.
 func (l *Ledger) count(now time.Time) {
 	if l.view != nil {
@@ -83,7 +106,7 @@ func (l *Ledger) count(now time.Time) {
 	}
 	for _, b := range l.boards {
 		b.commit(now.Add(-lag).UnixNano())
-		if b.resume == nil {
+		if b.resume == nil && !b.absent {
 			b.pass(now.Add(-silentAfter).UnixNano())
 		}
 	}

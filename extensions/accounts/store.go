@@ -65,8 +65,11 @@ type savedBoard struct {
 }
 
 type savedMeter struct {
-	Last float64 `json:"last"`
-	At   int64   `json:"at"`
+	Last  float64 `json:"last"`
+	Low   float64 `json:"low,omitempty"`
+	LowAt int64   `json:"low_at,omitempty"`
+	Stuck bool    `json:"stuck,omitempty"`
+	Owed  int64   `json:"owed,omitempty"`
 }
 
 type savedAccount struct {
@@ -97,7 +100,7 @@ func (l *Ledger) save() *saved {
 	for _, b := range l.boards {
 		d := savedBoard{Device: b.device, Until: b.until, Total: b.total, Owners: b.resume}
 		if b.counts.started {
-			d.Meter = &savedMeter{b.counts.last, b.counts.at}
+			d.Meter = &savedMeter{b.counts.last, b.counts.low, b.counts.lowAt, b.counts.stuck, b.counts.owed}
 		}
 		if b.resume == nil {
 			d.Owners = owners(b.now().holders)
@@ -159,7 +162,7 @@ func (l *Ledger) restore(text []byte, now time.Time) error {
 		switch {
 		case d.Meter == nil:
 		case s.Boot == file.BootID():
-			b.counts = meter{started: true, last: d.Meter.Last, at: b.until}
+			b.counts = meter{true, d.Meter.Last, b.until, d.Meter.Low, d.Meter.LowAt, d.Meter.Stuck, d.Meter.Owed}
 		default: // the counter has begun again
 			b.counts = meter{started: true, at: b.until}
 		}

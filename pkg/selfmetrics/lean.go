@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// lean lists the families that alerts and most dashboards need: at most 48 samples on a healthy node of 8 GPUs, without
+// lean lists the families that alerts and most dashboards need: at most 60 samples on a healthy node of 8 GPUs, without
 // the families of owners, accounts and mappings. Samples make a page expensive, and most of our own metrics only help to debug
 // one exporter.
 var lean = []string{

@@ -144,7 +144,7 @@ func (h *Histogram) UnmarshalJSON(text []byte) error {
 	if err := json.Unmarshal(text, &s); err != nil {
 		return err
 	}
-	if s.First < 0 || s.First+len(s.Weights) > buckets {
+	if s.First < 0 || s.First > buckets-len(s.Weights) {
 		return fmt.Errorf("%d weights from %d on, of %d", len(s.Weights), s.First, buckets)
 	}
 	*h = Histogram{sum: s.Sum}
@@ -181,7 +181,7 @@ func (h *Histogram) Spread() *Spread {
 	if s.Seconds <= 0 {
 		return nil
 	}
-	s.Mean = h.sum / s.Seconds
+	s.Mean = min(h.sum/s.Seconds, 1) // an owner of several can use more than its part
 	below := 0.0
 	for i, w := range h.weights {
 		if w <= 0 {
@@ -280,8 +280,12 @@ func (r *Report) Finish() {
 	boards, running := map[[2]string]bool{}, false
 	for i := range r.Boards {
 		b := &r.Boards[i]
-		boards[[2]string{b.Node, b.GPU}] = true
-		r.Total.add(&b.Use)
+		use, at := b.Use, [2]string{b.Node, b.GPU}
+		if boards[at] { // containers of a pod: the board has its memory and its XIDs once
+			use.MemorySize, use.XIDs = nil, 0
+		}
+		boards[at] = true
+		r.Total.add(&use)
 		if r.Came.IsZero() || b.Came.Before(r.Came) {
 			r.Came = b.Came
 		}
