@@ -53,6 +53,7 @@ func jobReasons() []string {
 
 const (
 	jobPeriod = time.Second      // between two reads
+	jobGlance = time.Second / 10 // between two looks whether the directory has changed
 	jobGrace  = 5 * time.Second  // how long jobs stay without the directory
 	jobHangs  = 10 * time.Second // a longer read is a failure
 	jobRest   = 10               // after a read that took t, the next one waits t × jobRest
@@ -113,14 +114,27 @@ func (j *JobDirectory) Run(ctx context.Context) error {
 		late := time.AfterFunc(j.hangs, func() {
 			j.Health.Failed(ReasonTimeout, fmt.Errorf("read the job directory %q: the system has not answered for %v", j.dir, j.hangs))
 		})
+		modified := j.stat()
 		j.readDirectory(began)
 		late.Stop()
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(max(j.period, time.Since(began)*jobRest)):
+		rest := max(min(jobGlance, j.period), time.Since(began)*jobRest)
+		for first := true; first || time.Since(began) < j.period && j.stat().Equal(modified); first = false {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(rest):
+			}
 		}
 	}
+}
+
+// stat returns when files came or went last; each change is read soon, so that it is known at its own time.
+func (j *JobDirectory) stat() time.Time {
+	info, err := os.Stat(j.dir)
+	if err != nil {
+		return time.Time{}
+	}
+	return info.ModTime()
 }
 
 // readDirectory reads the directory and publishes its content.
