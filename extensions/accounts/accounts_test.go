@@ -562,7 +562,11 @@ func TestFile(t *testing.T) {
 	}
 	testkit.Equal(t, "accounts in the file", len(n.ledger.accounts), len(read().accounts))
 	path := filepath.Join(n.ledger.o.Store.Path, fileName)
-	for _, bad := range []string{"{", `{"version":2}`, `{"version":1,"accounts":[{"board":"x"}]}`, "null"} {
+	for _, bad := range []string{"{", `{"version":2}`, `{"version":1,"accounts":[{"board":"x"}]}`,
+		`{"version":1,"boards":[{"device":{"ID":"GPU-0"}}],"accounts":[{"board":"GPU-0","busy":{"first":9223372036854775807,"weights":[1]}}]}`,
+		`{"version":1,"boards":[{"device":{"ID":"GPU-0"}}],"accounts":[{"board":"GPU-0","busy":{"weights":[-1]}}]}`,
+		`{"version":1,"boards":[{"device":{"ID":"GPU-0"}}],"accounts":[{"board":"GPU-0","energy":[[[-1]]]}]}`,
+		`{"version":1,"boards":[{"device":{"ID":"GPU-0"},"counter":{"last":1e300}}]}`, "null"} {
 		testkit.Must(t, os.WriteFile(path, []byte(bad), 0o600))
 		testkit.Equal(t, "accounts of "+bad, 0, len(read().accounts))
 	}

@@ -3,6 +3,7 @@ package accounts
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"time"
@@ -151,6 +152,16 @@ func (l *Ledger) restore(text []byte, now time.Time) error {
 	if s.Version != fileVersion || len(s.Boards) > maxAccounts || len(s.Accounts) > maxAccounts {
 		return fmt.Errorf("read %s: version %d with %d boards and %d accounts, this exporter writes version %d", fileName, s.Version, len(s.Boards), len(s.Accounts), fileVersion)
 	}
+	for i := range s.Boards {
+		if m := s.Boards[i].Meter; m != nil && !(m.Last >= 0 && m.Last <= maxEnergy && m.Low >= 0 && m.Low <= maxEnergy && m.Owed >= 0) {
+			return fmt.Errorf("read %s: the counter of board %q is %+v", fileName, s.Boards[i].Device.ID, *m)
+		}
+	}
+	for i := range s.Accounts {
+		if err := s.Accounts[i].check(); err != nil {
+			return fmt.Errorf("read %s: %w", fileName, err)
+		}
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.restored, l.dropped = now, s.Dropped
@@ -181,6 +192,23 @@ func (l *Ledger) restore(text []byte, now time.Time) error {
 		for _, h := range []struct{ to, from *report.Histogram }{{&a.busy, d.Busy}, {&a.tensor, d.Tensor}, {&a.ofu, d.OFU}} {
 			if h.from != nil {
 				*h.to = *h.from
+			}
+		}
+	}
+	return nil
+}
+
+// check returns an error if there is a value that this program does not write.
+func (a *savedAccount) check() error {
+	for _, v := range slices.Concat(a.Spent[:], a.Throttled[:], []float64{a.Memory, a.Peak, a.Size, float64(a.XIDs)}) {
+		if v < 0 || v > 1e24 {
+			return fmt.Errorf("an account of board %q has %v", a.Board, v)
+		}
+	}
+	for _, of := range a.Energy {
+		for _, by := range of {
+			if least, most := slices.Min(by[:]), slices.Max(by[:]); least < 0 || most > math.MaxInt64/1000 {
+				return fmt.Errorf("an account of board %q has %d µJ", a.Board, by)
 			}
 		}
 	}

@@ -310,3 +310,20 @@ func symlink(t *testing.T, target, path string) {
 	must(t, os.Symlink(target, path+".tmp"))
 	must(t, os.Rename(path+".tmp", path))
 }
+
+// TestChangesAreReadSoon: files that come or go are read before the period is over.
+func TestChangesAreReadSoon(t *testing.T) {
+	dir := t.TempDir()
+	j := NewJobDirectory(dir, func() {}, zap.NewNop())
+	j.period = time.Hour
+	defer testkit.Start(t, j.Run)()
+	for _, job := range []string{"17", ""} {
+		eventually.True(t, "the first read", func() bool { return !j.Snapshot().Time.IsZero() })
+		if job != "" {
+			must(t, os.WriteFile(filepath.Join(dir, "0"), []byte(job+"\n"), 0o644))
+		} else {
+			must(t, os.Remove(filepath.Join(dir, "0")))
+		}
+		eventually.True(t, "job "+job, func() bool { return slices.Equal(j.Snapshot().ByDevice["0"], strings.Fields(job)) })
+	}
+}

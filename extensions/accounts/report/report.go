@@ -119,6 +119,9 @@ type Spread struct {
 	Weights map[int]float64 `json:"weights,omitempty"` // seconds by fiftieth, so that spreads can be added
 }
 
+// maxSeconds is more than any board can work.
+const maxSeconds = 1e12
+
 // Histogram collects a Spread. The zero Histogram is empty.
 type Histogram struct {
 	weights [buckets]float64
@@ -146,6 +149,11 @@ func (h *Histogram) UnmarshalJSON(text []byte) error {
 	}
 	if s.First < 0 || s.First > buckets-len(s.Weights) {
 		return fmt.Errorf("%d weights from %d on, of %d", len(s.Weights), s.First, buckets)
+	}
+	for _, v := range append(s.Weights, s.Sum) {
+		if v < 0 || v > maxSeconds {
+			return fmt.Errorf("%v seconds in a histogram", v)
+		}
 	}
 	*h = Histogram{sum: s.Sum}
 	copy(h.weights[s.First:], s.Weights)
