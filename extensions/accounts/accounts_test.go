@@ -578,6 +578,26 @@ func TestFile(t *testing.T) {
 	testkit.Equal(t, "reports", 2, len(reports(n.ledger, "")))
 }
 
+// FuzzFile: whatever stands in the file, the ledger starts, counts and writes it again.
+func FuzzFile(f *testing.F) {
+	n := newNode(1, time.Second)
+	n.use(0, "GPU-0", job("a"))
+	for range 10 {
+		n.tick()
+	}
+	f.Add(testkit.Get(json.Marshal(n.ledger.save()))(f))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		n := newNode(2, time.Second)
+		_ = n.ledger.restore(text, n.now) // it may be refused
+		for range 5 {
+			n.tick()
+		}
+		n.ledger.publish(n.now)
+		testkit.Get(json.Marshal(n.ledger.save()))(t)
+		testkit.Get(json.Marshal(reports(n.ledger, "")))(t)
+	})
+}
+
 // TestIdle: an owner that does not use its GPU is told once, and a GPU without a process apart from one whose processes do nothing.
 func TestIdle(t *testing.T) {
 	n := newNode(3, time.Second)
