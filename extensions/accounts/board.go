@@ -19,6 +19,7 @@ type board struct {
 	there  time.Time // when a View had it last
 	total  int64     // µJ of all accounts
 	lost   *account
+	every  time.Duration  // between its rows
 	absent bool           // from the View
 	resume []report.Owner // who had the board when the exporter was stopped, until it is known who has it now
 

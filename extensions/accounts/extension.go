@@ -23,6 +23,8 @@ type Settings struct {
 	IdleAfter time.Duration
 	Names     string
 	Directory string
+
+	set *config.Set
 }
 
 // NewExtension returns the extension with the defaults of its flags.
@@ -47,6 +49,7 @@ var _ interface {
 
 // Flags adds the extension's flags.
 func (s *Settings) Flags(set *config.Set) {
+	s.set = set
 	set.Add(config.Section{Origin: config.Own, Flags: []config.Flag{{
 		Name: "accounts", Env: "WARPGAUGE_ACCOUNTS", Group: "Accounts", Value: config.Bool(&s.Accounts),
 		Usage: "Count what each pod and job has used of each GPU, in energy, time and memory, for /metrics, /api/v1/owners and warpctl job. Needs --kubernetes or --hpc-job-mapping-dir.",
@@ -65,9 +68,19 @@ func (s *Settings) Flags(set *config.Set) {
 	}}, Check: s.check, Defaults: s.defaults})
 }
 
+// flag returns the value of another flag, "" if there is none.
+func (s *Settings) flag(name string) string {
+	for _, f := range s.set.Flags() {
+		if f.Name == name {
+			return f.Value.String()
+		}
+	}
+	return ""
+}
+
 // defaults lets the kubelet be asked once a second: when pods come and go is known as well as that.
 func (s *Settings) defaults(set *config.Set) error {
-	if !s.Accounts {
+	if !s.Accounts || s.flag("kubernetes") != "true" {
 		return nil
 	}
 	return set.SetDefault("pod-resources-interval", "1s", config.FromExtension)
@@ -141,7 +154,14 @@ func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, 
 		c.Registry.MustRegister(&jobstats{c.Board, c.Owners.Owners, c.Config.EffectiveStaleAfter(), time.Now})
 	}
 	api := NewAPI(l)
-	return append(stages, exporter.Stage{Name: "accounts", Run: l.Run}), []exporter.Route{
+	if c.Config.OwnMetrics() == config.MetricsNone {
+		c.Log.Warn("accounts are not on the page: --exporter-metrics leaves out all metrics of the exporter")
+	}
+	stages = append(stages, exporter.Stage{Name: "accounts", Run: l.Run})
+	if page := e.flag("web-page"); page != "" && page != "full" { // reports name pods and jobs
+		return stages, nil, nil
+	}
+	return stages, []exporter.Route{
 		{Pattern: Prefix, Handler: api, Labels: []string{Prefix}}, {Pattern: Prefix + "/", Handler: api, Labels: []string{Prefix + "/"}},
 	}, nil
 }

@@ -54,7 +54,7 @@ const (
 	// A row is counted when it is so old that a change of owners at its time has been noticed: the job directory is read once a second.
 	lag          = 1500 * time.Millisecond
 	refreshEvery = 50 * time.Millisecond
-	silentAfter  = 10 * time.Second // without a row, time passes and its activity is unknown
+	silentAfter  = 10 * time.Second // or three intervals, without a row, time passes and its activity is unknown
 )
 
 // throttling are the clock event reasons that are counted: power_cap, hw_slowdown, sync_boost, sw_thermal, hw_thermal, hw_power_brake.
@@ -295,14 +295,18 @@ func (l *Ledger) holders(b *board, id string, parts []*collector.Device, there b
 		add(id, "", 1, l.users(&b.device))
 		return out
 	}
-	rest := 1.0
+	rest, whole := 1.0, l.users(&b.device) // who has the board has the instances that nobody else has
 	for _, d := range parts {
 		size := cmp.Or(d.Share(len(parts)), 1/float64(len(parts)))
 		rest -= size
-		add(d.ID, d.Instance.ID, size, l.users(d))
+		users := l.users(d)
+		if len(users) == 0 {
+			users = whole
+		}
+		add(d.ID, d.Instance.ID, size, users)
 	}
 	if rest > 1e-9 {
-		add(id, "", rest, nil)
+		add(id, "", rest, whole)
 	}
 	return out
 }
@@ -423,6 +427,7 @@ func (t *tap) push(row *rows.Row) {
 	if !d.Sampled || d.Millis > float64(maxRow.Milliseconds()) {
 		return
 	}
+	t.board.every = time.Duration(d.Millis * float64(time.Millisecond))
 	s := t.board.push(row.Stamps[t.device])
 	s.until = row.Stamps[t.device]
 	s.from = s.until - int64(d.Millis*float64(time.Millisecond))

@@ -20,7 +20,7 @@ func desc(name, help string, more ...string) *prometheus.Desc {
 
 var (
 	descEnergy = desc("energy_joules_total",
-		"Energy that a board has used while the owner had it, by source (counter: differences of the board's counter; power: power times time), by how the owner's part was found (whole: it had the board alone; activity: of processes or MIG instances; slices: sizes of MIG instances, if all were idle; equal), and by the state of the part (busy, idle, unknown). The sum over all owners, with the kinds nobody and unattributed, is the board's.",
+		"Energy that a board has used while the owner had it, by source (counter: differences of the board's counter; power: power times time), by how the owner's part was found (whole: it had the board alone; activity: of processes or MIG instances; slices: sizes of MIG instances, if all were idle; equal), and by the state of the part (busy, idle, unknown). The increases of all owners, with the kinds nobody and unattributed, add up to the board's.",
 		"source", "method", "state")
 	descHeld      = desc("gpu_seconds_total", "Seconds that the owner has had the board, times its part of the board.")
 	descTime      = desc("time_seconds_total", "warpgauge_owner_gpu_seconds_total by activity: compute (the busiest pipe of the SMs), memory (the memory was active, and no pipe), waiting (a kernel ran, and neither was active), throttled (a kernel ran, and the clocks were held down), running (a kernel ran, and the list has no readings of pipes), idle (no kernel ran), unknown (no reading says).", "activity")

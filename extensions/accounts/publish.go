@@ -107,7 +107,7 @@ func (l *Ledger) count(now time.Time) {
 	for _, b := range l.boards {
 		b.commit(now.Add(-lag).UnixNano())
 		if b.resume == nil && !b.absent {
-			b.pass(now.Add(-silentAfter).UnixNano())
+			b.pass(now.Add(-max(silentAfter, 3*b.every)).UnixNano())
 		}
 	}
 	l.retire(now)

@@ -51,7 +51,6 @@ func (s *Store) Write(name string, text []byte) (err error) {
 // saved is the content of the file.
 type saved struct {
 	Version  int            `json:"version"`
-	Boot     string         `json:"boot_id,omitempty"`
 	Dropped  uint64         `json:"dropped,omitempty"`
 	Boards   []savedBoard   `json:"boards"`
 	Accounts []savedAccount `json:"accounts"`
@@ -97,7 +96,7 @@ type savedAccount struct {
 
 // save returns the content of the file. The lock must be held.
 func (l *Ledger) save() *saved {
-	s := &saved{Version: fileVersion, Boot: file.BootID(), Dropped: l.dropped}
+	s := &saved{Version: fileVersion, Dropped: l.dropped}
 	for _, b := range l.boards {
 		d := savedBoard{Device: b.device, Until: b.until, Total: b.total, Owners: b.resume}
 		if b.counts.started {
@@ -170,12 +169,8 @@ func (l *Ledger) restore(text []byte, now time.Time) error {
 		b := l.board(d.Device.ID, min(d.Until, now.UnixNano()))
 		b.there = now
 		b.device, b.total, b.resume = d.Device, d.Total, append([]report.Owner{}, d.Owners...)
-		switch {
-		case d.Meter == nil:
-		case s.Boot == file.BootID():
-			b.counts = meter{true, d.Meter.Last, b.until, d.Meter.Low, d.Meter.LowAt, d.Meter.Stuck, d.Meter.Owed}
-		default: // the counter has begun again
-			b.counts = meter{started: true, at: b.until}
+		if m := d.Meter; m != nil {
+			b.counts = meter{true, m.Last, b.until, m.Low, m.LowAt, m.Stuck, m.Owed}
 		}
 	}
 	for i := range s.Accounts {
@@ -200,6 +195,11 @@ func (l *Ledger) restore(text []byte, now time.Time) error {
 
 // check returns an error if there is a value that this program does not write.
 func (a *savedAccount) check() error {
+	switch a.Owner.Kind {
+	case report.KindPod, report.KindJob, report.KindNobody, report.KindUnattributed:
+	default:
+		return fmt.Errorf("an account of board %q has an owner of kind %q", a.Board, a.Owner.Kind)
+	}
 	for _, v := range slices.Concat(a.Spent[:], a.Throttled[:], []float64{a.Memory, a.Peak, a.Size, float64(a.XIDs)}) {
 		if v < 0 || v > 1e24 {
 			return fmt.Errorf("an account of board %q has %v", a.Board, v)
