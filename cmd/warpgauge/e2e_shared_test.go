@@ -13,8 +13,6 @@ import (
 	"syscall"
 	"testing"
 
-	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
-
 	"warpgauge/internal/testkit"
 	kubelet "warpgauge/pkg/kube/kubetest"
 	"warpgauge/pkg/kube/kubetest/apitest"
@@ -41,13 +39,9 @@ func TestE2EShared(t *testing.T) {
 	e := serveBy(t, []string{"env", "KUBECONFIG=" + api.Kubeconfig(), "NODE_NAME=node-1", exe},
 		withKubelet(k.Socket(), "--kubernetes-virtual-gpus", "--fake-spec="+spec, "--isolation=process")...) // vendor libraries use a child, too
 	gpu := e.uuids(t)["0"]
-	var pods []*v1.PodResources
-	for i, name := range []string{"train", "chat", "idle"} {
-		pods = append(pods, pod(name, fmt.Sprintf("%s::%d", gpu, i)))
-	}
-	k.Set(pods...)
+	k.Set(pod("train", gpu+"::0"), pod("chat", gpu+"::1"), pod("idle", gpu+"::2"))
 	e.await(t, "values of the pods, and of the device", func(p page) error {
-		errs := []error{count(8+len(pods), "DCGM_FI_DEV_GPU_UTIL")(p)}
+		errs := []error{count(8+3, "DCGM_FI_DEV_GPU_UTIL")(p)}
 		for pod, want := range map[string][2]float64{"train": {30, 3000}, "chat": {20.5, 1000}, "idle": {}} {
 			errs = append(errs,
 				p.want(want[0], "DCGM_FI_DEV_GPU_UTIL", "gpu", "0", "pod", pod),
@@ -70,7 +64,7 @@ func controlGroups(t *testing.T) string {
 		if len(f) < 4 || f[2] != "cgroup2" && (f[2] != "cgroup" || !strings.Contains(f[3], "name=systemd")) {
 			continue
 		}
-		root := filepath.Join(f[1], fmt.Sprintf("warpgauge-e2e-%d", os.Getpid()))
+		root := filepath.Join(f[1], fmt.Sprintf("warpgauge-e2e-%d-%s", os.Getpid(), t.Name()))
 		if os.Mkdir(root, 0o755) == nil {
 			t.Cleanup(func() { must(t, os.Remove(root)) })
 			return root

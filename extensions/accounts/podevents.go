@@ -54,15 +54,10 @@ func tellPods(l *Ledger) {
 	for _, a := range l.accounts {
 		switch id := a.owner.ID(); {
 		case a.owner.Kind != report.KindPod:
-			continue
 		case a.left == 0 || a.board.until < a.left:
 			other[id] = true
 		case !a.told && a.left >= p.since:
 			ended[id] = append(ended[id], a)
-		}
-		if named := a.owner; named.UID != "" {
-			named.UID = ""
-			other[named.ID()] = true // before its uid was known
 		}
 	}
 	for id, of := range ended {

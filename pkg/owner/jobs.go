@@ -52,11 +52,12 @@ func jobReasons() []string {
 }
 
 const (
-	jobPeriod = time.Second      // between two reads
-	jobGlance = time.Second / 10 // between two looks whether the directory has changed
-	jobGrace  = 5 * time.Second  // how long jobs stay without the directory
-	jobHangs  = 10 * time.Second // a longer read is a failure
-	jobRest   = 10               // after a read that took t, the next one waits t × jobRest
+	jobPeriod = time.Second           // between two reads
+	jobGlance = time.Second / 10      // between two looks whether the directory has changed
+	jobGrace  = 5 * time.Second       // how long jobs stay without the directory
+	jobHangs  = 10 * time.Second      // a longer read is a failure
+	jobTick   = 20 * time.Millisecond // the time of a directory is so old at most when it changes
+	jobRest   = 10                    // after a read that took t, the next one waits t × jobRest
 )
 
 // JobDirectory reads a directory in which a scheduler's prolog and epilog keep one file per device, named by the GPU's
@@ -80,6 +81,7 @@ type JobDirectory struct {
 	// Used by one read at a time.
 	files    map[string]*jobFile
 	gone     time.Time               // since when the directory is missing; zero: it exists
+	modified time.Time               // of the directory, before it was last read
 	problems map[string]*fileProblem // of the last read, by reason
 }
 
@@ -114,11 +116,10 @@ func (j *JobDirectory) Run(ctx context.Context) error {
 		late := time.AfterFunc(j.hangs, func() {
 			j.Health.Failed(ReasonTimeout, fmt.Errorf("read the job directory %q: the system has not answered for %v", j.dir, j.hangs))
 		})
-		modified := j.stat()
 		j.readDirectory(began)
 		late.Stop()
 		rest := max(min(jobGlance, j.period), time.Since(began)*jobRest)
-		for first := true; first || time.Since(began) < j.period && j.stat().Equal(modified); first = false {
+		for first := true; first || time.Since(began) < j.period && j.stat().Equal(j.modified); first = false {
 			select {
 			case <-ctx.Done():
 				return nil
@@ -139,6 +140,8 @@ func (j *JobDirectory) stat() time.Time {
 
 // readDirectory reads the directory and publishes its content.
 func (j *JobDirectory) readDirectory(now time.Time) {
+	before := j.modified
+	j.modified = j.stat()
 	root, err := os.OpenRoot(j.dir + "/.") // so that a FIFO is an error instead of a wait for its writer
 	if err == nil {
 		defer func() { _ = root.Close() }() // read only
@@ -154,8 +157,8 @@ func (j *JobDirectory) readDirectory(now time.Time) {
 	}
 	j.gone = time.Time{}
 	changed := now // files that come or go change the directory's time
-	if info, err := root.Stat("."); err == nil && info.ModTime().After(j.Snapshot().Time) && info.ModTime().Before(now) {
-		changed = info.ModTime()
+	if !j.modified.Equal(before) && j.modified.After(j.Snapshot().Time.Add(-jobTick)) && j.modified.Before(now) {
+		changed = j.modified
 	}
 	ready := true
 	files, next := map[string]*jobFile{}, Jobs{Changed: changed, ByDevice: map[string][]string{}, About: map[string][]collector.Label{}}
