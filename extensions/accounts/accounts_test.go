@@ -501,9 +501,7 @@ func TestRestart(t *testing.T) {
 	n.restart(t)
 	work(20)
 	for name, v := range series() {
-		if v < shown[name] {
-			t.Errorf("%s: %v after %v", name, v, shown[name])
-		}
+		testkit.ErrorIf(t, v < shown[name], "%s: %v after %v", name, v, shown[name])
 		delete(shown, name)
 	}
 	testkit.Equal(t, "series that went", map[string]float64{}, shown)

@@ -27,18 +27,14 @@ const remapPending, energy, temperature = 396, 156, 150
 func TestRulesAreConsistent(t *testing.T) {
 	seen := map[string]bool{}
 	for _, r := range Table() {
-		if seen[r.Name] || r.Text == "" || r.Source == "" || r.Action == "" {
-			t.Errorf("rule %s: it is there twice, or lacks text, link, state or action: %+v", r.Name, r)
-		}
+		testkit.ErrorIf(t, seen[r.Name] || r.Text == "" || r.Source == "" || r.Action == "", "rule %s: it is there twice, or lacks text, link, state or action: %+v", r.Name, r)
 		if seen[r.Name] = true; r.State == events.Failed && (r.Action == events.ActionNone || r.Action == events.ActionContact) || r.State < events.Degraded && r.Action != events.ActionNone {
 			t.Errorf("rule %s: %v, %s", r.Name, r.State, r.Action)
 		}
 		if r.Test > field.OfState && len(r.Readings) == 0 && r.Derived == field.NotDerived || r.Test <= field.OfState && len(r.Readings) > 0 {
 			t.Errorf("rule %s: a test of readings needs some, and others none", r.Name)
 		}
-		if r.End == AfterQuiet && r.Quiet == 0 && r.Clear == 0 && r.State > events.Unknown {
-			t.Errorf("rule %s ends at once, so that its verdict could flap", r.Name)
-		}
+		testkit.ErrorIf(t, r.End == AfterQuiet && r.Quiet == 0 && r.Clear == 0 && r.State > events.Unknown, "rule %s ends at once, so that its verdict could flap", r.Name)
 		if r.Test == field.Rises && r.Within == 0 || r.Test != field.Rises && r.Within > 0 && r.Clear == 0 || r.Clear > r.Threshold {
 			t.Errorf("rule %s: what rises does so within a time, and the value that ends it is below the threshold", r.Name)
 		}
@@ -88,9 +84,7 @@ func TestStatesAreDCGMs(t *testing.T) {
 func TestSelect(t *testing.T) {
 	rules, err := Select([]string{"row_remap_pending=off", "hot=80", "lost=on"})
 	must(t, err)
-	if rules.find("row_remap_pending") != nil || rules.find("lost") == nil || rules.find("hot").Threshold != 80 {
-		t.Errorf("the rules are %v", rules)
-	}
+	testkit.ErrorIf(t, rules.find("row_remap_pending") != nil || rules.find("lost") == nil || rules.find("hot").Threshold != 80, "the rules are %v", rules)
 	testkit.Equal(t, "the threshold in the table itself", 95.0, Table().find("hot").Threshold)
 	f := func(change string, want ...string) {
 		t.Helper()
@@ -125,9 +119,7 @@ func TestSelect(t *testing.T) {
 
 func TestReadingsAreCheap(t *testing.T) {
 	for _, r := range Table().Readings(30*time.Second, true) {
-		if strings.Contains(r.Desc.Name, "_PROF_") || r.Desc.Level > field.ComputeInstance && r.Desc.Level != field.Switch {
-			t.Errorf("%s is read for health", r.Desc.Name)
-		}
+		testkit.ErrorIf(t, strings.Contains(r.Desc.Name, "_PROF_") || r.Desc.Level > field.ComputeInstance && r.Desc.Level != field.Switch, "%s is read for health", r.Desc.Name)
 		if r.Interval < 30*time.Second && r.Desc.Level != field.Switch && r.Desc.ID != field.XIDEvent && r.Desc.ID != field.TotalEnergy { // one that ends verdicts
 			t.Errorf("%s is read every %v", r.Desc.Name, r.Interval)
 		}
@@ -200,9 +192,7 @@ func TestXIDs(t *testing.T) {
 	n.want("GPU-a", events.OK, "")
 	n.want("GPU-b", events.Failed, "xid_79")
 	v := n.of("GPU-b")
-	if v.Action != events.ActionReboot || len(v.Conditions[0].Evidence) != 1 || v.Conditions[0].Evidence[0].Source != "nvml" {
-		t.Errorf("the verdict is %+v", v)
-	}
+	testkit.ErrorIf(t, v.Action != events.ActionReboot || len(v.Conditions[0].Evidence) != 1 || v.Conditions[0].Evidence[0].Source != "nvml", "the verdict is %+v", v)
 	testkit.Equal(t, fmt.Sprintf("heard %+v", n.heard), 2, len(n.heard))
 	n.ticks(48, time.Hour) // time alone does not end it
 	n.want("GPU-b", events.Failed, "xid_79")

@@ -60,9 +60,7 @@ func TestCatalogue(t *testing.T) {
 		testkit.Equal(t, "rows that say "+what, want, counts[what])
 	}
 	for _, code := range []int{13, 31, 43, 45, 63, 92, 94, 157} { // of applications, or nothing to do
-		if Table().find(fmt.Sprint("xid_", code)) != nil {
-			t.Errorf("XID %d has a rule", code)
-		}
+		testkit.ErrorIf(t, Table().find(fmt.Sprint("xid_", code)) != nil, "XID %d has a rule", code)
 	}
 }
 

@@ -158,9 +158,7 @@ func TestKernelEvents(t *testing.T) {
 	for range 2 { // two lines about one error
 		w.addKernelEvent(kernellog.Event{Kind: kernellog.XID, Code: 145, Address: pci.Address{Bus: 0x4c}, Time: m.now, Text: "a line"})
 	}
-	if observed != "" || len(published.C) != 1 {
-		t.Errorf("an XID of a GPU that may be deselected: %q, %d events", observed, len(published.C))
-	}
+	testkit.ErrorIf(t, observed != "" || len(published.C) != 1, "an XID of a GPU that may be deselected: %q, %d events", observed, len(published.C))
 	<-published.C
 	f(0x18, kernellog.AERFatal, "aer_fatal 18 GPU-24; event GPU-24 true")
 	for e, want := range map[kernellog.Event]string{{PID: 7}: ", process (7)", {Process: "a"}: ", process a", {Cause: 45}: ", caused by XID 45", {}: ""} {

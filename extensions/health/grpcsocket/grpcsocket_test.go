@@ -72,13 +72,9 @@ func TestServe(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0o077)) // umask of the systemd unit
 	stop := serve(t, path)
 	info, err := os.Stat(filepath.Dir(path))
-	if err != nil || info.Mode().Perm() != 0o755 {
-		t.Errorf("the directory is %v, %v", info, err)
-	}
+	testkit.ErrorIf(t, err != nil || info.Mode().Perm() != 0o755, "the directory is %v, %v", info, err)
 	info, err = os.Lstat(path)
-	if err != nil || info.Mode() != fs.ModeSocket|0o600 {
-		t.Errorf("the socket is %v, %v", info, err)
-	}
+	testkit.ErrorIf(t, err != nil || info.Mode() != fs.ModeSocket|0o600, "the socket is %v, %v", info, err)
 	if left, _ := filepath.Glob(filepath.Join(dir, "made", ".w*")); len(left) > 0 {
 		t.Errorf("left behind: %q", left)
 	}
@@ -189,13 +185,9 @@ func TestListen(t *testing.T) {
 				must(t, s.Run(ctx))
 				return
 			}
-			if err == nil || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("error %v, want one with %q", err, tt.want)
-			}
+			testkit.ErrorIf(t, err == nil || !strings.Contains(err.Error(), tt.want), "error %v, want one with %q", err, tt.want)
 			after, _ := os.Lstat(path)
-			if before != nil && (after == nil || !os.SameFile(before, after)) {
-				t.Error("what was at the path is gone")
-			}
+			testkit.ErrorIf(t, before != nil && (after == nil || !os.SameFile(before, after)), "what was at the path is gone")
 		})
 	}
 }

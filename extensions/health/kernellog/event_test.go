@@ -27,9 +27,7 @@ func corpus(t testing.TB) (lines []string) {
 		case strings.HasPrefix(l, "#"):
 			source = source || strings.HasPrefix(l, "# https://")
 		case l != "":
-			if !source {
-				t.Errorf("%q has no source", l)
-			}
+			testkit.ErrorIf(t, !source, "%q has no source", l)
 			lines = append(lines, l)
 		}
 	}
@@ -76,9 +74,7 @@ func TestCorpus(t *testing.T) {
 		XID, SXidFatal, SXidNonFatal, FellOffBus, RmInitFailed, GSPTimeout, NVLinkError, AERCorrected, AERUncorrected, AERFatal, AMDReset, AMDResetDone,
 		AMDResetFailed, AMDRingTimeout, AMDInitFailed, AMDLost, AMDVRAMLost, RASCorrected, RASUncorrected, RASPoison, XGMIError,
 	} {
-		if !kinds[k] {
-			t.Errorf("no line of the corpus is %s", k)
-		}
+		testkit.ErrorIf(t, !kinds[k], "no line of the corpus is %s", k)
 	}
 }
 
@@ -155,15 +151,9 @@ func FuzzParse(f *testing.F) {
 			testkit.Equal(t, line+" is no event", Event{}, e)
 			return
 		}
-		if !relevant([]byte(line)) {
-			t.Errorf("%q is an event that is not searched for", line)
-		}
-		if ofProcess.MatchString(line) {
-			t.Errorf("%q is of a process", line)
-		}
-		if e.Kind == "" || e.Kind == XID && e.Code == 0 || e.Code < 0 || e.PID < 0 || e.Count < 0 {
-			t.Errorf("%q is read as %+v", line, e)
-		}
+		testkit.ErrorIf(t, !relevant([]byte(line)), "%q is an event that is not searched for", line)
+		testkit.ErrorIf(t, ofProcess.MatchString(line), "%q is of a process", line)
+		testkit.ErrorIf(t, e.Kind == "" || e.Kind == XID && e.Code == 0 || e.Code < 0 || e.PID < 0 || e.Count < 0, "%q is read as %+v", line, e)
 		for _, text := range []string{e.Text, e.Process, e.Link, e.Block} {
 			if len(text) > maxText || !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' }) {
 				t.Errorf("%q has the text %q", line, text)

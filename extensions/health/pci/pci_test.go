@@ -139,9 +139,7 @@ func TestBoards(t *testing.T) {
 		{Address: Address{Bus: 0xd1, Function: 4}, Vendor: field.VendorNVIDIA, Driver: "nvidia", Virtual: true},
 	}
 	testkit.Equal(t, "boards", want, got)
-	if !NewBus(m.root).Module(field.VendorNVIDIA) || NewBus(t.TempDir()).Module(field.VendorNVIDIA) {
-		t.Error("a module that is loaded is not there, or another is")
-	}
+	testkit.ErrorIf(t, !NewBus(m.root).Module(field.VendorNVIDIA) || NewBus(t.TempDir()).Module(field.VendorNVIDIA), "a module that is loaded is not there, or another is")
 	if _, err := NewBus(t.TempDir()).Boards(); err == nil {
 		t.Error("no error of a machine without a bus")
 	}

@@ -135,17 +135,13 @@ func (s *apiServer) set(answer int) {
 func (s *apiServer) condition() (out corev1.NodeCondition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.conditions[0]["type"] != "Ready" || len(s.conditions) > 2 {
-		s.t.Errorf("conditions of others have changed: %v", s.conditions)
-	}
+	testkit.ErrorIf(s.t, s.conditions[0]["type"] != "Ready" || len(s.conditions) > 2, "conditions of others have changed: %v", s.conditions)
 	if len(s.conditions) == 2 {
 		text, err := json.Marshal(s.conditions[1])
 		if err == nil {
 			err = json.Unmarshal(text, &out)
 		}
-		if err != nil {
-			s.t.Error(err)
-		}
+		testkit.ErrorIf(s.t, err != nil, "%v", err)
 	}
 	return out
 }
