@@ -218,9 +218,7 @@ func TestChart(t *testing.T) {
 		t.Fatalf("%d flags in the chart", len(flags))
 	}
 	for _, m := range flags {
-		if !known[string(m[1])] {
-			t.Errorf("the chart sets %s, which is no flag", m[1])
-		}
+		testkit.ErrorIf(t, !known[string(m[1])], "the chart sets %s, which is no flag", m[1])
 	}
 	var values struct {
 		Fleet struct{ Directory map[string]string }

@@ -575,6 +575,65 @@ func TestFile(t *testing.T) {
 	testkit.Equal(t, "reports", 2, len(reports(n.ledger, "")))
 }
 
+// TestMeter: a counter that jumps for a moment adds nothing, one that stops and continues is not counted twice, and one that is not read
+// is replaced by power.
+func TestMeter(t *testing.T) {
+	n := newNode(1, time.Second)
+	n.use(0, "GPU-0", job("a"))
+	e, power := n.cell("GPU-0", field.TotalEnergy), n.cell("GPU-0", field.PowerUsage)
+	*power = 100
+	run := func(seconds int, joules float64) {
+		for range seconds {
+			*e += joules * 1000
+			n.tick()
+		}
+	}
+	run(10, 100)
+	at := *e
+	*e = 9e14
+	n.tick()
+	*e = at
+	run(10, 100)
+	n.finish()
+	testkit.Between(t, "J after a jump", 1800, 2000, joules(n.of(ofJob("a"), "GPU-0")))
+	run(200, 0)
+	run(1, 20_000) // what it used meanwhile
+	n.finish()
+	testkit.Between(t, "J after a stop", 21_800, 22_000, joules(n.of(ofJob("a"), "GPU-0")))
+	*e = math.NaN()
+	run(3600, 0)
+	n.finish()
+	testkit.Between(t, "J without a counter", 21_800+350_000, 22_000+360_000, joules(n.of(ofJob("a"), "GPU-0")))
+}
+
+// TestWhole: the job of a board has the MIG instances that no other has; an owner that returns is not unused since it left, and one of a
+// board that is not there after a restart has left.
+func TestWhole(t *testing.T) {
+	n := newNode(2, time.Second, "3g.40gb")
+	n.use(0, "GPU-0", job("a"))
+	n.use(0, "GPU-1", job("b"))
+	for range 20 {
+		n.tick()
+	}
+	n.finish()
+	testkit.Between(t, "seconds of the whole board", 18, 20, n.of(ofJob("a"), "GPU-0").held())
+	n.use(0, "GPU-1")
+	for range 300 {
+		n.tick()
+	}
+	n.use(0, "GPU-1", job("b"))
+	n.tick()
+	n.tick()
+	n.finish()
+	testkit.AtMost(t, "unused", 3*time.Second, n.of(ofJob("b"), "GPU-1").unused())
+	n.layout(1)
+	n.restart(t)
+	for range 40 {
+		n.tick()
+	}
+	testkit.Equal(t, "left", true, n.of(ofJob("b"), "GPU-1").left > 0)
+}
+
 // FuzzFile: whatever stands in the file, the ledger starts, counts and writes it again.
 func FuzzFile(f *testing.F) {
 	n := newNode(1, time.Second)

@@ -70,9 +70,7 @@ func TestRefusalsAreBounded(t *testing.T) {
 		fmt.Fprintf(text, "DCGM_FI_DEV_GPU_TEMP, gouge, x\nNO_SUCH_%d, gauge, x\n", i)
 	}
 	refused, err := usual.Examine(usual.Parse(&lists.Offer{Content: []byte(text.String())}, files()), &view.View{})
-	if err == nil || len(refused) > maxRefusals {
-		t.Errorf("%d refusals, %v", len(refused), err)
-	}
+	testkit.ErrorIf(t, err == nil || len(refused) > maxRefusals, "%d refusals, %v", len(refused), err)
 	core, logs := observer.New(zap.WarnLevel)
 	b := newBench(t, func(b *bench) { b.o.Logger = zap.New(core) })
 	for range 2 { // the server sends a refused list with every answer

@@ -202,9 +202,7 @@ func TestDeliver(t *testing.T) {
 		t.Errorf("at first the state is %+v", s)
 	}
 	out := b.want("b", listB, lists.Applied, lists.Applied, "b")
-	if out.Running != hashOf([]byte(listB)) || out.Tried != out.Running || !out.Until.IsZero() {
-		t.Errorf("outcome = %+v", out)
-	}
+	testkit.ErrorIf(t, out.Running != hashOf([]byte(listB)) || out.Tried != out.Running || !out.Until.IsZero(), "outcome = %+v", out)
 	b.want("b2", listB, lists.Unchanged, lists.Applied, "b")
 	if now := b.o.Desk.Status().InService; now.Revision != "b2" || b.inService.Load().Revision != "b2" || now.Origin != "https://lists" {
 		t.Errorf("in service is %+v, want the revision that the server says now", now)
@@ -275,9 +273,7 @@ func TestGuardLooksAgainInService(t *testing.T) {
 	b.want("b", listB, lists.Applied, lists.Applied, "b")
 	b.series = 1001 // series of shared GPUs or further labels show only on the page
 	out := b.want("c", listC, lists.Refused, lists.Refused, "b c b")
-	if !strings.Contains(out.Err.Error(), "1001 series") || b.inService.Load().Revision != "b" {
-		t.Errorf("outcome = %+v, in service %q", out, b.inService.Load().Revision)
-	}
+	testkit.ErrorIf(t, !strings.Contains(out.Err.Error(), "1001 series") || b.inService.Load().Revision != "b", "outcome = %+v, in service %q", out, b.inService.Load().Revision)
 	b.want("c2", listC+"# once more\n", lists.Refused, lists.Refused, "b c b c b")
 	b.want("c", listC, lists.Refused, lists.Refused, "b c b c b") // refused without another try
 }
@@ -291,9 +287,7 @@ func TestListThatFailsIsTriedSeldom(t *testing.T) {
 			b.deliver("b", listB)
 			time.Sleep(30 * time.Second)
 		}
-		if b.tried < 8 || b.tried > 12 {
-			t.Errorf("tried %d times in 6 hours", b.tried)
-		}
+		testkit.ErrorIf(t, b.tried < 8 || b.tried > 12, "tried %d times in 6 hours", b.tried)
 	})
 }
 
@@ -331,9 +325,7 @@ func TestCostOverBudget(t *testing.T) {
 		synctest.Wait()
 		b.wantService("b c b")
 		s := b.state()
-		if s.Status != lists.Refused || !strings.Contains(s.Text, "took 0.600 seconds") || len(s.Refused) != 1 {
-			t.Errorf("state = %+v", s)
-		}
+		testkit.ErrorIf(t, s.Status != lists.Refused || !strings.Contains(s.Text, "took 0.600 seconds") || len(s.Refused) != 1, "state = %+v", s)
 		b.want("c", listC, lists.Refused, lists.Refused, "b c b") // refused without another try
 		b.want("b", listB, lists.Unchanged, lists.Applied, "b c b")
 		b.spend(time.Hour) // a GPU hangs later; the list did not cause it

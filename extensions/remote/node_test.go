@@ -71,9 +71,7 @@ func TestFacts(t *testing.T) {
 			len(f.Devices) != 4 || len(f.Drivers) != 1 || f.AbsentFields != 2 || len(f.Collectors) != 2 || !f.Collectors[0].Healthy || !f.Collectors[1].Healthy || len(f.ListHash) != 64 {
 			t.Errorf("facts = %+v", f)
 		}
-		if f.List.Status != string(lists.Waiting) || !f.List.Healthy {
-			t.Errorf("list = %+v", f.List)
-		}
+		testkit.ErrorIf(t, f.List.Status != string(lists.Waiting) || !f.List.Healthy, "list = %+v", f.List)
 		gone := collector.Device{ID: "GPU-1", Level: field.GPU}
 		e.states[0].Devices[1] = session.DeviceStatus{Device: gone, State: session.Lost, Reason: "GPU is lost"}
 		e.states[1].Cause = session.CauseReleased
@@ -176,12 +174,8 @@ func TestRunWaitsForDevices(t *testing.T) {
 		e.states = []session.CollectorStatus{{Name: "nvml", Cause: session.CauseOpening}}
 		testkit.Start(t, r.Run)
 		time.Sleep(openPatience - time.Second)
-		if asked.Load() > 0 {
-			t.Error("the server was asked before the devices were known")
-		}
+		testkit.ErrorIf(t, asked.Load() > 0, "the server was asked before the devices were known")
 		time.Sleep(time.Minute)
-		if asked.Load() == 0 {
-			t.Error("a collector that hangs keeps the node from its server")
-		}
+		testkit.ErrorIf(t, asked.Load() == 0, "a collector that hangs keeps the node from its server")
 	})
 }

@@ -97,15 +97,11 @@ func TestURL(t *testing.T) {
 			t.Errorf("%d requests, %d lists, %d times unchanged, failed %v", len(s.requests), len(s.offers), s.answered, s.failed)
 		}
 		o := s.offers[0]
-		if o.Origin != "https://lists.example/list.csv" || o.Revision != "one" || string(o.Content) != listA || o.YAML {
-			t.Errorf("offer = %+v", o)
-		}
+		testkit.ErrorIf(t, o.Origin != "https://lists.example/list.csv" || o.Revision != "one" || string(o.Content) != listA || o.YAML, "offer = %+v", o)
 		testkit.Equal(t, "user agent", "warpgauge/test", s.requests[0].Header.Get("User-Agent"))
 		content, tag = listB, `"two"`
 		s.run(t, time.Minute)
-		if len(s.offers) != 2 || s.offers[1].Revision != "two" {
-			t.Errorf("offers = %+v", s.offers)
-		}
+		testkit.ErrorIf(t, len(s.offers) != 2 || s.offers[1].Revision != "two", "offers = %+v", s.offers)
 		// A refused list is tried again, because the cause can be on this node.
 		content, tag, s.outcome = listC, `"three"`, lists.Failed
 		s.run(t, 2*time.Minute)
@@ -124,9 +120,7 @@ func TestURLWithoutETag(t *testing.T) {
 			io.WriteString(w, "version: 2\n")
 		})
 		s.run(t, 2*time.Minute)
-		if len(s.offers) < 3 || s.offers[0].Revision != "2026-05-01T18:00:00Z" || !s.offers[0].YAML {
-			t.Errorf("offers = %+v", s.offers)
-		}
+		testkit.ErrorIf(t, len(s.offers) < 3 || s.offers[0].Revision != "2026-05-01T18:00:00Z" || !s.offers[0].YAML, "offers = %+v", s.offers)
 	})
 }
 
@@ -173,9 +167,7 @@ func TestURLFaults(t *testing.T) {
 				t.Errorf("%s: %d requests in 10 minutes: there is no back-off", name, n)
 			}
 			for _, text := range s.failed {
-				if !strings.Contains(text, c.want) || strings.Contains(text, "secret") {
-					t.Errorf("%s: failed with %q, want %q and no secret", name, text, c.want)
-				}
+				testkit.ErrorIf(t, !strings.Contains(text, c.want) || strings.Contains(text, "secret"), "%s: failed with %q, want %q and no secret", name, text, c.want)
 			}
 		})
 	}

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"warpgauge/internal/testkit"
 	"warpgauge/pkg/lists"
 )
 
@@ -42,9 +43,7 @@ func TestReadValidity(t *testing.T) {
 		if len(refused) > 0 {
 			line = refused[0].Line
 		}
-		if !until.Equal(want.until) || line != want.line {
-			t.Errorf("%q: %v, refused %v; want %v, line %d", text, until, refused, want.until, want.line)
-		}
+		testkit.ErrorIf(t, !until.Equal(want.until) || line != want.line, "%q: %v, refused %v; want %v, line %d", text, until, refused, want.until, want.line)
 	}
 }
 

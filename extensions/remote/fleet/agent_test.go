@@ -24,9 +24,7 @@ func TestHostileReport(t *testing.T) {
 	m := &protobufs.AgentToServer{InstanceUid: make([]byte, 16), AgentDescription: &protobufs.AgentDescription{}, RemoteConfigStatus: &protobufs.RemoteConfigStatus{
 		ErrorMessage: long, LastRemoteConfigHash: make([]byte, 10_000),
 	}}
-	if newReport(m) != nil {
-		t.Error("a uid of zeros was taken")
-	}
+	testkit.ErrorIf(t, newReport(m) != nil, "a uid of zeros was taken")
 	m.InstanceUid[3] = 1
 	deep := &protobufs.ComponentHealth{}
 	for range 1000 {
@@ -120,9 +118,7 @@ func TestDuplicateUID(t *testing.T) {
 	given := b.uid
 	b.uid, b.told, b.sequence = uid, false, 0 // it restarts and loses its state
 	s.run(time.Minute)
-	if b.uid != given || len(s.core.agents) != 2 {
-		t.Errorf("uid %v, before %v, %d agents", b.uid, given, len(s.core.agents))
-	}
+	testkit.ErrorIf(t, b.uid != given || len(s.core.agents) != 2, "uid %v, before %v, %d agents", b.uid, given, len(s.core.agents))
 	s.until("both have the list", 10*time.Minute, func() bool { return s.with(listA) == 2 })
 }
 

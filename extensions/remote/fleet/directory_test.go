@@ -43,15 +43,11 @@ func TestReadDirectory(t *testing.T) {
 	p := testkit.Get(ReadDirectory(writeDirectory(t, map[string]string{FleetFile: twoCohorts, "a.csv": listA,
 		"b.csv": listB + "NO_SUCH_FIELD, gauge, x\n"}), nil))(t)
 	first, rest := p.Cohorts[0], p.Cohorts[1]
-	if first.Name != "h100" || first.Policy.Tolerance.Value != 0.05 || first.Policy.Timeout != minTimeout || len(first.Policy.Stages) != 2 {
-		t.Errorf("cohort %+v", first)
-	}
+	testkit.ErrorIf(t, first.Name != "h100" || first.Policy.Tolerance.Value != 0.05 || first.Policy.Timeout != minTimeout || len(first.Policy.Stages) != 2, "cohort %+v", first)
 	if g := first.Policy.Gates; g[series] != (Limit{Value: 0.1, Relative: true}) || g[absentFields] != (Limit{Value: 1000}) || g[stalled] != (Limit{}) || len(g) != 7 {
 		t.Errorf("gates %+v", g)
 	}
-	if len(rest.Policy.Stages) != 3 || rest.Policy.Stages[0].Percent != 1 || rest.Policy.Gates[series].Value != 0.5 {
-		t.Errorf("cohort %+v", rest)
-	}
+	testkit.ErrorIf(t, len(rest.Policy.Stages) != 3 || rest.Policy.Stages[0].Percent != 1 || rest.Policy.Gates[series].Value != 0.5, "cohort %+v", rest)
 	matches := func(want bool, rack string, models ...string) {
 		t.Helper()
 		labels := map[string]string{"rack": rack, "warpgauge.models": strings.Join(models, ",")}
@@ -74,9 +70,7 @@ func TestBadDirectories(t *testing.T) {
 			delete(files, FleetFile)
 		}
 		p, err := ReadDirectory(writeDirectory(t, files), func([]byte, string) ([]byte, error) { return nil, errors.New("no YAML") })
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: plan %v, error %v, want %q", fleet, p, err, want)
-		}
+		testkit.ErrorIf(t, err == nil || !strings.Contains(err.Error(), want), "%q: plan %v, error %v, want %q", fleet, p, err, want)
 	}
 	f("", listA, "fleet.yaml")
 	f("version: 1\ncohorts:\n- name: a\n", listA, "list")

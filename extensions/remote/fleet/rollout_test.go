@@ -49,9 +49,7 @@ func TestChooseProperties(t *testing.T) {
 	labelled := choose(&Stage{Labels: map[string]string{"rack": "r1"}}, map[UID]member{{1}: {}}, []*agent{
 		{uid: UID{1}, labels: map[string]string{"rack": "r1"}}, {uid: UID{2}, labels: map[string]string{"rack": "r1"}}, {uid: UID{3}, labels: map[string]string{"rack": "r2"}}, {uid: UID{4}},
 	})
-	if len(labelled) != 1 || labelled[0].uid != (UID{2}) {
-		t.Errorf("a stage of rack r1 adds %v", labelled)
-	}
+	testkit.ErrorIf(t, len(labelled) != 1 || labelled[0].uid != (UID{2}), "a stage of rack r1 adds %v", labelled)
 }
 
 // TestRolloutInStages: a harmless list reaches all nodes in stages, and no stage exceeds its size.
@@ -79,9 +77,7 @@ func TestRolloutInStages(t *testing.T) {
 	s.run(time.Minute)
 	testkit.Equal(t, "nodes that are back", 201, s.with(listA))
 	s.run(10 * time.Minute)
-	if s.with(listB) != 0 || s.core.cohorts["all"].Rejected != hashOf(listB) {
-		t.Error("the list that an operator rolled back was tried again")
-	}
+	testkit.ErrorIf(t, s.with(listB) != 0 || s.core.cohorts["all"].Rejected != hashOf(listB), "the list that an operator rolled back was tried again")
 	s.command("rollout")
 	s.until("tried again by command", 10*time.Minute, func() bool { return s.with(listB) > 0 })
 }
@@ -104,9 +100,7 @@ func TestHarmStopsRollout(t *testing.T) {
 			if n := s.ever(listA); n > 3 {
 				t.Errorf("%d nodes got the list before again, only the canaries should", n)
 			}
-			if s.state() != Stopped || s.ever(listB) != 3 {
-				t.Error("the list was tried again by itself")
-			}
+			testkit.ErrorIf(t, s.state() != Stopped || s.ever(listB) != 3, "the list was tried again by itself")
 		})
 	}
 	raise := func(gate string, by float64) func(*node) {
@@ -198,9 +192,7 @@ func TestAgentsThatLeftTakeNoPart(t *testing.T) {
 		t.Errorf("stage %d has %d agents, want 1 of the 100 that are there", s.rollout().Stage, len(members))
 	}
 	for uid := range members {
-		if gone[uid] {
-			t.Errorf("%s takes part, but has left", uid)
-		}
+		testkit.ErrorIf(t, gone[uid], "%s takes part, but has left", uid)
 	}
 	left := s.nodes[0]
 	if got, _ := s.core.condition(s.core.agents[left.uid], s.now); got != Silent {
@@ -267,9 +259,7 @@ func TestKnownAgentsKeepTheirPlace(t *testing.T) {
 	s.each(func(n *node) { n.told = false })
 	s.run(time.Minute)
 	for _, n := range s.nodes {
-		if s.core.agents[n.uid] == nil {
-			t.Errorf("agent %s is kept out", n.host)
-		}
+		testkit.ErrorIf(t, s.core.agents[n.uid] == nil, "agent %s is kept out", n.host)
 	}
 }
 
@@ -297,9 +287,7 @@ func TestPauseFreezes(t *testing.T) {
 	s.run(time.Minute)
 	s.command("resume")
 	s.run(30 * time.Second)
-	if s.state() == Stopped && strings.Contains(s.rollout().Reason, "acknowledged") {
-		t.Error("what was not offered during the pause counts as late")
-	}
+	testkit.ErrorIf(t, s.state() == Stopped && strings.Contains(s.rollout().Reason, "acknowledged"), "what was not offered during the pause counts as late")
 	s.command("rollback")
 	s.run(time.Minute)
 	testkit.Equal(t, "nodes that have the list before", 200, s.with(listA))

@@ -166,9 +166,7 @@ func TestForeignClient(t *testing.T) {
 		`warpgauge_fleet_rollout_state{cohort="all",state="stopped"} 1`, `warpgauge_fleet_directory_ok 1`, `warpgauge_fleet_state_ok 1`,
 		`warpgauge_fleet_rollouts_total{cohort="all",result="done"} 1`, fmt.Sprintf(`warpgauge_fleet_list_info{cohort="all",hash=%q,role="stable"} 1`, hashOf(listA)),
 	} {
-		if !strings.Contains(metrics, want) {
-			t.Errorf("the metrics lack %s", want)
-		}
+		testkit.ErrorIf(t, !strings.Contains(metrics, want), "the metrics lack %s", want)
 	}
 }
 
@@ -185,9 +183,7 @@ func TestDocumentedMetrics(t *testing.T) {
 	for kind, made := range map[string]string{"gauge": `= describeMetric\("(\w+)"`, "counter": ` newCounter\("(\w+)"`} {
 		want := names("metrics.go", made)
 		got := names("../../../docs/fleet.md", "(?m)^\\| `"+namePrefix+"(\\w+)` \\| "+kind+" ")
-		if len(want) < 4 || !slices.Equal(got, want) {
-			t.Errorf("docs/fleet.md has the %ss %q, the server %q", kind, got, want)
-		}
+		testkit.ErrorIf(t, len(want) < 4 || !slices.Equal(got, want), "docs/fleet.md has the %ss %q, the server %q", kind, got, want)
 	}
 }
 
@@ -371,9 +367,7 @@ func FuzzMessages(f *testing.F) {
 			}
 			c.fleet(now)
 			c.find("", "", now)
-			if len(c.agents) > 1 {
-				t.Errorf("%d agents are kept", len(c.agents))
-			}
+			testkit.ErrorIf(t, len(c.agents) > 1, "%d agents are kept", len(c.agents))
 		}
 	})
 }

@@ -103,9 +103,7 @@ func TestCohortGone(t *testing.T) {
 		t.Errorf("%d agents without a cohort, want 20", f.NoCohort)
 	}
 	s.open()
-	if s.core.cohorts["all"] != nil {
-		t.Error("the cohort is still there")
-	}
+	testkit.ErrorIf(t, s.core.cohorts["all"] != nil, "the cohort is still there")
 	s.yaml = former
 	s.take()
 	s.until("done", 10*time.Minute, func() bool { return s.state() == Done })

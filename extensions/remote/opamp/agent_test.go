@@ -99,9 +99,7 @@ func TestOnlyWhatHasChangedIsSent(t *testing.T) {
 		})
 		elapse(2 * interval)
 		for _, got := range p.got[n:] {
-			if got.Health != nil {
-				t.Errorf("another sample was reported: %v", got.Health)
-			}
+			testkit.ErrorIf(t, got.Health != nil, "another sample was reported: %v", got.Health)
 		}
 		b.change(func() {
 			b.facts.SampleSeconds, b.facts.Series = -1, 0
@@ -116,9 +114,7 @@ func TestOnlyWhatHasChangedIsSent(t *testing.T) {
 			testkit.Equal(t, "health of "+path, want, tree[path])
 		}
 		got := p.got[len(p.got)-1]
-		if got.AgentDescription != nil || got.EffectiveConfig != nil || got.RemoteConfigStatus != nil {
-			t.Errorf("more than the health was sent: %v", got)
-		}
+		testkit.ErrorIf(t, got.AgentDescription != nil || got.EffectiveConfig != nil || got.RemoteConfigStatus != nil, "more than the health was sent: %v", got)
 	})
 }
 
@@ -166,9 +162,7 @@ func TestOfferIsAcknowledged(t *testing.T) {
 				m, n := p.view()
 				testkit.Equal(t, "status", c.want, statusText(m.RemoteConfigStatus))
 				testkit.Has(t, "error message", m.RemoteConfigStatus.ErrorMessage, c.text...)
-				if len(c.text) == 0 && m.RemoteConfigStatus.ErrorMessage != "" {
-					t.Errorf("error message %q without an error", m.RemoteConfigStatus.ErrorMessage)
-				}
+				testkit.ErrorIf(t, len(c.text) == 0 && m.RemoteConfigStatus.ErrorMessage != "", "error message %q without an error", m.RemoteConfigStatus.ErrorMessage)
 				testkit.AtMost(t, "messages for one offer", 4, n)
 				testkit.Equal(t, "offers", []*lists.Offer{{Origin: "opamp+http://fleet.example", Revision: "7231", Content: []byte(csv)}}, b.offers())
 			})
@@ -231,9 +225,7 @@ func TestServerAssignsInstanceID(t *testing.T) {
 		startPeer(t, p, nil)
 		elapse(3 * interval)
 		m, n := p.view()
-		if string(m.InstanceUid) != string(other) || n < 3 {
-			t.Errorf("after %d messages the id is %x, want %x", n, m.InstanceUid, other)
-		}
+		testkit.ErrorIf(t, string(m.InstanceUid) != string(other) || n < 3, "after %d messages the id is %x, want %x", n, m.InstanceUid, other)
 		testkit.Equal(t, "service.instance.id", any("30313233-3435-3637-3839-616263646566"), attributes(m.AgentDescription.IdentifyingAttributes)["service.instance.id"])
 	})
 }

@@ -146,9 +146,7 @@ func TestFaultsOfTheServer(t *testing.T) {
 				if len(b.lists()) != 0 || answers != 0 {
 					t.Errorf("lists %q, %d good answers", b.lists(), answers)
 				}
-				if !strings.Contains(failures[0], c.want) || len(failures[0]) > 500 {
-					t.Errorf("the fault is called %.600q, want %q", failures[0], c.want)
-				}
+				testkit.ErrorIf(t, !strings.Contains(failures[0], c.want) || len(failures[0]) > 500, "the fault is called %.600q, want %q", failures[0], c.want)
 				elapse(2*transport.MaxRetryAfter + time.Minute)
 				if m, _ := p.view(); m == nil || statusText(m.RemoteConfigStatus) != "good APPLIED" {
 					t.Errorf("when the server is well: %v", m)
@@ -212,9 +210,7 @@ func TestListAmongFiles(t *testing.T) {
 		"colon in a help": {config("h", "", "", "DCGM_FI_DEV_GPU_TEMP, gauge, unit: C"), false, "DCGM_FI_DEV_GPU_TEMP, gauge, unit: C"},
 	} {
 		o := newOffer(c.offer, "opamp+https://x")
-		if o.err != nil || o.list.YAML != c.yaml || string(o.list.Content) != c.body || o.list.Revision != "68" {
-			t.Errorf("%s: %v, %+v", name, o.err, o.list)
-		}
+		testkit.ErrorIf(t, o.err != nil || o.list.YAML != c.yaml || string(o.list.Content) != c.body || o.list.Revision != "68", "%s: %v, %+v", name, o.err, o.list)
 	}
 }
 

@@ -88,9 +88,7 @@ func get(t *testing.T, tr *Transport, u *url.URL) string {
 
 func wantIn(t *testing.T, got, want string) {
 	t.Helper()
-	if !strings.Contains(got, want) {
-		t.Errorf("got %q, want %q in it", got, want)
-	}
+	testkit.ErrorIf(t, !strings.Contains(got, want), "got %q, want %q in it", got, want)
 }
 
 // TestCredentialsRotate: every file is replaced while the program runs.
