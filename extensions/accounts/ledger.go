@@ -295,7 +295,7 @@ func (l *Ledger) holders(b *board, id string, parts []*collector.Device, there b
 		add(id, "", 1, l.users(&b.device))
 		return out
 	}
-	rest, whole := 1.0, l.users(&b.device) // who has the board has the instances that nobody else has
+	rest, whole := 1.0, l.users(&b.device) // the owner of the board also has its instances without an owner
 	for _, d := range parts {
 		size := cmp.Or(d.Share(len(parts)), 1/float64(len(parts)))
 		rest -= size

@@ -38,8 +38,8 @@ func TestPodEvents(t *testing.T) {
 			return true
 		})
 		core, log := observer.New(zap.InfoLevel)
-		p := &PodEvents{log: zap.New(core), waiting: make(chan *report.Report, 2)}
-		p.events = testkit.Get(kube.NewEvents(testkit.Get(api.Config())(t), "node1", podEventsAnHour, 1))(t)
+		to := testkit.Get(kube.NewEvents(testkit.Get(api.Config())(t), "node1", podEventsAnHour, 1))(t)
+		p := &PodEvents{events: to, log: zap.New(core), waiting: make(chan *report.Report, 2)}
 		n.ledger.o.PodEvents = p
 		after := func(seconds int, what string, least, most int64) {
 			t.Helper()

@@ -3,6 +3,7 @@ package accounts
 import (
 	"context"
 	"encoding/json"
+	"math"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -105,6 +106,10 @@ func (l *Ledger) count(now time.Time) {
 		l.refresh(now, false)
 	}
 	for _, b := range l.boards {
+		if b.absent && b.resume == nil { // no row follows
+			b.commit(math.MaxInt64)
+			b.until = max(b.until, now.Add(-silentAfter).UnixNano())
+		}
 		b.commit(now.Add(-lag).UnixNano())
 		if b.resume == nil && !b.absent {
 			b.pass(now.Add(-max(silentAfter, 3*b.every)).UnixNano())

@@ -34,7 +34,7 @@ type apiServer struct {
 	mu         sync.Mutex
 	answer     int // status code for every request; 0: normal answers
 	requests   int
-	conditions []map[string]any // of the Node, merged by type
+	conditions []corev1.NodeCondition // of the Node, merged by type
 	events     []corev1.Event
 	labels     map[string]string // of the Node
 	version    int               // of the Node, which an update must name
@@ -42,7 +42,7 @@ type apiServer struct {
 }
 
 func newAPIServer(t *testing.T) *apiServer {
-	return &apiServer{t: t, conditions: []map[string]any{{"type": "Ready", "status": "True"}}}
+	return &apiServer{t: t, conditions: []corev1.NodeCondition{{Type: "Ready", Status: "True"}}}
 }
 
 func (s *apiServer) config() *rest.Config { return &rest.Config{Host: "http://api.test", Transport: s} }
@@ -68,18 +68,16 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer = s.patch(r)
 	case what == "POST /api/v1/namespaces/default/events":
 		var e corev1.Event
-		if err := json.NewDecoder(r.Body).Decode(&e); err != nil {
-			s.t.Error(err)
-		}
+		err := json.NewDecoder(r.Body).Decode(&e)
+		testkit.ErrorIf(s.t, err != nil, "event: %v", err)
 		s.events = append(s.events, e)
 		answer = e
 	case r.URL.Path == "/api/v1/nodes/"+node && s.labels != nil && (r.Method == http.MethodGet || r.Method == http.MethodPut):
 		n := corev1.Node{TypeMeta: metav1.TypeMeta{Kind: "Node", APIVersion: "v1"}, ObjectMeta: metav1.ObjectMeta{Name: node, ResourceVersion: fmt.Sprint(s.version), Labels: s.labels}}
 		if r.Method == http.MethodPut {
 			var put corev1.Node
-			if err := json.NewDecoder(r.Body).Decode(&put); err != nil {
-				s.t.Error(err)
-			}
+			err := json.NewDecoder(r.Body).Decode(&put)
+			testkit.ErrorIf(s.t, err != nil, "node: %v", err)
 			if put.ResourceVersion != n.ResourceVersion {
 				w.WriteHeader(http.StatusConflict)
 				answer = metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Reason: metav1.StatusReasonConflict, Code: http.StatusConflict}
@@ -101,26 +99,18 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // patch merges conditions by type.
 func (s *apiServer) patch(r *http.Request) any {
-	if got := r.Header.Get("Content-Type"); got != "application/strategic-merge-patch+json" {
-		s.t.Errorf("content type %q", got)
-	}
+	testkit.Equal(s.t, "content type", "application/strategic-merge-patch+json", r.Header.Get("Content-Type"))
 	var body struct {
 		Status struct {
-			Conditions []map[string]any `json:"conditions"`
+			Conditions []corev1.NodeCondition `json:"conditions"`
 		} `json:"status"`
 	}
 	d := json.NewDecoder(r.Body)
 	d.DisallowUnknownFields()
-	if err := d.Decode(&body); err != nil {
-		s.t.Errorf("the patch has more than conditions: %v", err)
-	}
+	err := d.Decode(&body)
+	testkit.ErrorIf(s.t, err != nil, "the patch has more than conditions: %v", err)
 	for _, c := range body.Status.Conditions {
-		i := slices.IndexFunc(s.conditions, func(old map[string]any) bool { return old["type"] == c["type"] })
-		if i < 0 {
-			s.conditions = append(s.conditions, c)
-		} else {
-			s.conditions[i] = c
-		}
+		s.conditions = append(slices.DeleteFunc(s.conditions, func(old corev1.NodeCondition) bool { return old.Type == c.Type }), c)
 	}
 	return map[string]any{"kind": "Node", "apiVersion": "v1", "metadata": map[string]any{"name": node}}
 }
@@ -132,18 +122,11 @@ func (s *apiServer) set(answer int) {
 }
 
 // condition returns our condition, or the zero value if there is none.
-func (s *apiServer) condition() (out corev1.NodeCondition) {
+func (s *apiServer) condition() corev1.NodeCondition {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	testkit.ErrorIf(s.t, s.conditions[0]["type"] != "Ready" || len(s.conditions) > 2, "conditions of others have changed: %v", s.conditions)
-	if len(s.conditions) == 2 {
-		text, err := json.Marshal(s.conditions[1])
-		if err == nil {
-			err = json.Unmarshal(text, &out)
-		}
-		testkit.ErrorIf(s.t, err != nil, "%v", err)
-	}
-	return out
+	testkit.ErrorIf(s.t, s.conditions[0].Type != "Ready" || len(s.conditions) > 2, "conditions of others have changed: %v", s.conditions)
+	return append(s.conditions, corev1.NodeCondition{})[1]
 }
 
 // short returns status and reason of the condition.
