@@ -157,7 +157,9 @@ func (j *JobDirectory) readDirectory(now time.Time) {
 	}
 	j.gone = time.Time{}
 	changed := now // files that come or go change the directory's time
-	if !j.modified.Equal(before) && j.modified.After(j.Snapshot().Time.Add(-jobTick)) && j.modified.Before(now) {
+	recent := func(t time.Time) bool { return t.After(j.Snapshot().Time.Add(-jobTick)) && t.Before(now) }
+	moved := !j.modified.Equal(before) && recent(j.modified)
+	if moved {
 		changed = j.modified
 	}
 	ready := true
@@ -171,7 +173,11 @@ func (j *JobDirectory) readDirectory(now time.Time) {
 		if c.reason != "" {
 			countProblem(problems, c.reason, name, c.err)
 		}
+		last := f.accepted.jobs
 		f.update(c)
+		if info, err := root.Stat(name); !moved && err == nil && recent(info.ModTime()) && !slices.Equal(f.accepted.jobs, last) {
+			next.Changed = info.ModTime() // it was written in place
+		}
 		ready = ready && !f.pending
 		files[name] = f
 		if len(f.accepted.jobs) > 0 {

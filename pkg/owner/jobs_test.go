@@ -175,6 +175,11 @@ func TestDirectory(t *testing.T) {
 func TestChanged(t *testing.T) {
 	j, read := NewJobDirectory(filepath.Dir(testkit.TempFile(t, "0", "17\n")), func() {}, zap.NewNop()), time.Now().Add(time.Minute)
 	j.readDirectory(read)
+	must(t, os.WriteFile(filepath.Join(j.dir, "0"), []byte("18\n"), 0o644)) // in place
+	must(t, os.Chtimes(filepath.Join(j.dir, "0"), read, read.Add(300*time.Millisecond)))
+	j.readDirectory(read.Add(jobPeriod / 2))
+	testkit.Equal(t, "another job", read.Add(300*time.Millisecond).UnixNano(), j.Snapshot().Changed.UnixNano())
+	j.readDirectory(read)
 	must(t, os.Remove(filepath.Join(j.dir, "0")))
 	must(t, os.Chtimes(j.dir, read, read.Add(-3*time.Millisecond)))
 	j.readDirectory(read.Add(jobPeriod))
