@@ -51,7 +51,7 @@ type Report struct {
 	Left      *time.Time `json:"left,omitempty"` // absent while it has a GPU
 	GPUs      int        `json:"gpus"`           // boards
 	Total     Use        `json:"total"`
-	Boards    []Board    `json:"boards"`
+	Boards    []Board    `json:"boards,omitempty"`
 	Judgement string     `json:"judgement"`
 }
 
@@ -266,12 +266,19 @@ func Merge(all []Report) (*Report, error) {
 		return nil, fmt.Errorf("no node knows this owner")
 	}
 	out := Report{ID: all[0].ID, Owner: all[0].Owner}
+	seen := map[[3]string]bool{} // two exporters of a node, or one under two addresses
 	for i := range all {
 		r := &all[i]
 		if r.ID != out.ID {
 			return nil, fmt.Errorf("reports of %s and of %s", out.ID, r.ID)
 		}
-		out.Nodes, out.Boards = append(out.Nodes, r.Nodes...), append(out.Boards, r.Boards...)
+		out.Nodes = append(out.Nodes, r.Nodes...)
+		for _, b := range r.Boards {
+			if at := [3]string{b.Node, b.GPU, b.Container}; !seen[at] {
+				seen[at] = true
+				out.Boards = append(out.Boards, b)
+			}
+		}
 	}
 	slices.Sort(out.Nodes)
 	out.Nodes = slices.Compact(out.Nodes)

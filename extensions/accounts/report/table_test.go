@@ -21,7 +21,8 @@ func TestTable(t *testing.T) {
 		Spent: map[string]float64{Compute: 3980, Idle: 1000, Unknown: 1}, Throttled: map[string]float64{"sw_power_cap": 10, "hw_thermal": 300}, Memory: &peak, MemorySize: &size, XIDs: 1,
 	}
 	board := Board{Node: "node1", GPU: "3", Model: "NVIDIA H100", Came: came, Left: &left, Use: use}
-	r := testkit.Get(Merge([]Report{{Nodes: []string{"node1"}, Owner: Owner{Kind: KindJob, Job: "1234"}, Boards: []Board{board}}}))(t)
+	one := Report{Nodes: []string{"node1"}, Owner: Owner{Kind: KindJob, Job: "1234"}, Boards: []Board{board}}
+	r := testkit.Get(Merge([]Report{one, one}))(t) // asked twice
 	table := func() string {
 		t.Helper()
 		var b strings.Builder
