@@ -73,6 +73,7 @@ type Ledger struct {
 	complete bool      // owners are known
 	changed  time.Time // when they were last given
 	checked  time.Time
+	began    time.Time // when the process restored accounts
 	restored time.Time // when accounts were restored; zero: not, or all boards have their owners
 	boards   map[string]*board
 	accounts map[key]*account

@@ -163,7 +163,7 @@ func (l *Ledger) restore(text []byte, now time.Time) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.restored, l.dropped = now, s.Dropped
+	l.restored, l.began, l.dropped = now, now, s.Dropped
 	for i := range s.Boards {
 		d := &s.Boards[i]
 		b := l.board(d.Device.ID, min(d.Until, now.UnixNano()))
@@ -223,9 +223,19 @@ func (l *Ledger) takeUp(b *board, next []holder, at int64) {
 		b.spans = append(b.spans[:0], span{b.until, next})
 		return
 	}
+	whole := !slices.ContainsFunc(next, func(h holder) bool { return h.instance != "" })
+	if at > b.until && at < l.began.UnixNano() && whole { // a job file says when that was
+		var had []holder
+		for _, o := range former {
+			a := l.account(o, b.device.ID)
+			a.board, had = b, append(had, holder{a, b.device.ID, "", 1 / float64(len(former)), len(former)})
+		}
+		b.take(had, b.until)
+		b.spans = append(b.spans[:0], span{b.until, had})
+	}
 	for _, a := range l.accounts {
 		if a.board == b && a.left == 0 && a != b.lost {
-			a.left, a.scrapes = b.until, 0
+			a.left, a.scrapes = max(b.until, b.now().from), 0
 		}
 	}
 	give(b, next, max(at, b.until))

@@ -104,10 +104,12 @@ func (k *Keeper) build(v *view.View, in inputs, last *table) *table {
 		k.log.Warn("devices have too many users; their series show none", zap.Int("most", maxOwners), zap.Strings("devices", t.crowded))
 	}
 	t.version, t.builds, t.at = last.version, last.builds+1, time.Now()
-	if other := t.from; in.jobs.Version != last.from.jobs {
-		if other.jobs = last.from.jobs; other == last.from { // nothing else has changed
-			t.at = in.jobs.Changed
-		}
+	switch {
+	case in.pods.Version != last.from.pods || in.meta.Version != last.from.meta:
+	case in.jobs.Version != last.from.jobs:
+		t.at = in.jobs.Changed
+	case last.builds > 0: // another View has the same users
+		t.at = last.at
 	}
 	if !maps.EqualFunc(t.answers, last.answers, func(a, b answer) bool {
 		return a.split == b.split && slices.EqualFunc(a.owners, b.owners, equalOwners)
