@@ -54,7 +54,7 @@ func check(l *Ledger, now time.Time) (out []events.Event) {
 
 // usageOf adds up what the processes of an owner do on a device. The containers of a pod have equal parts.
 func usageOf(owners Owners, o report.Owner, present []*holder, u *owner.DeviceUse) usage {
-	if u.Partial || o.Kind == report.KindPod && o.UID == "" {
+	if u.Partial || o.Kind == report.KindPod && o.UID == "" && len(u.Processes) > 0 {
 		return noUsage
 	}
 	out, unplaced, containers := usage{}, !u.Complete, 0.0
