@@ -75,7 +75,7 @@ func (a *copied) metrics(out []prometheus.Metric) []prometheus.Metric {
 	}
 	counter(descHeld, a.held())
 	for kind, seconds := range a.spent {
-		if seconds > 0 {
+		if seconds > 0 || kind == spentUnknown {
 			counter(descTime, seconds, kindNames[kind])
 		}
 	}
