@@ -58,11 +58,6 @@ func (s *simulated) fact(name string) string {
 	return ""
 }
 
-func (s *simulated) reason(name string) string {
-	s.t.Helper()
-	return collectortest.ReasonOf(s.t, s.sources[0], s.rows[0], 0, name)
-}
-
 // futureMetrics gives the GPUs an unknown revision of gpu_metrics.
 func futureMetrics(t *testing.T, tree *rocmtest.Tree) {
 	t.Helper()

@@ -345,6 +345,11 @@ func TestUnread(t *testing.T) {
 	testkit.Equal(t, "reason", "blank: gpu_metrics cannot be read: the log says why", s.reason("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"))
 }
 
+func (s *simulated) reason(name string) string {
+	s.t.Helper()
+	return collectortest.ReasonOf(s.t, s.sources[0], s.rows[0], 0, name)
+}
+
 // TestClockWithoutLevel checks an idle Radeon: no level of its clock is marked, and gpu_metrics has an old value.
 func TestClockWithoutLevel(t *testing.T) {
 	s := simulate(t, rocmtest.Options{Model: rocmtest.RX7900, GPUs: 1})
