@@ -417,8 +417,7 @@ func TestPage(t *testing.T) {
 	testkit.Equal(t, "reports", 5, len(reports(n.ledger, "")))
 	testkit.Equal(t, "pods of a name", 1, len(reports(n.ledger, "pod:n:p")))
 	testkit.Equal(t, "pods of a part of a name", 0, len(reports(n.ledger, "pod:n")))
-	n.ledger.boards["GPU-0"].there = n.now.Add(25 * time.Hour)
-	n.ledger.retire(n.now.Add(25 * time.Hour))
+	n.ledger.retire(n.now.Add(25 * time.Hour)) // the owners of the board have not changed, and it is there
 	testkit.Equal(t, "reports after a day", 3, len(reports(n.ledger, "")))
 	for i := range 2 * maxEnded {
 		n.use(0, "GPU-0", job(fmt.Sprint(i)))
@@ -513,6 +512,7 @@ func TestRestart(t *testing.T) {
 	if got := joules(ends); got < 48 || got > 50 || ends.left != n.changed.UnixNano() || ends.held() > 50 {
 		t.Errorf("the job that has ended has %v J in %v s, left %d", got, ends.held(), ends.left)
 	}
+	testkit.AtMost(t, "unused of the job that stays", 101*time.Second, stays.unused())
 	testkit.Between(t, "J without owner", 49, 51, joules(n.of(vacant, "GPU-1"))+joules(n.of(unattributed, "GPU-1")))
 }
 
@@ -632,6 +632,8 @@ func TestWhole(t *testing.T) {
 		n.tick()
 	}
 	testkit.Equal(t, "left", true, n.of(ofJob("b"), "GPU-1").left > 0)
+	n.ledger.retire(n.now.Add(25 * time.Hour))
+	testkit.Equal(t, "boards after a day", 1, len(n.ledger.boards))
 }
 
 // FuzzFile: whatever stands in the file, the ledger starts, counts and writes it again.

@@ -259,9 +259,10 @@ func (l *Ledger) refresh(now time.Time, bound bool) {
 	waits := false
 	for id, b := range l.boards {
 		parts, there := present[id]
-		if b.absent = !there; there {
+		if there || !b.absent {
 			b.there = now
 		}
+		b.absent = !there
 		if b.resume != nil {
 			if !(complete && there) && !late {
 				waits = true
@@ -352,7 +353,7 @@ func (b *board) take(next []holder, at int64) {
 // retire takes owners off the page that left long ago, and forgets the oldest, and boards that are not there.
 func (l *Ledger) retire(now time.Time) {
 	for id, b := range l.boards {
-		if now.Sub(b.there) > keepReport {
+		if b.absent && now.Sub(b.there) > keepReport {
 			delete(l.boards, id)
 			maps.DeleteFunc(l.accounts, func(k key, _ *account) bool { return k.board == id })
 		}

@@ -1,6 +1,7 @@
 package accounts
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -92,6 +93,8 @@ type savedAccount struct {
 	Verdicts  []report.Verdict                `json:"verdicts,omitempty"`
 	Used      int64                           `json:"used"`
 	Seen      int64                           `json:"seen"`
+	Since     int64                           `json:"since"`
+	Idle      bool                            `json:"idle,omitempty"`
 }
 
 // save returns the content of the file. The lock must be held.
@@ -111,7 +114,7 @@ func (l *Ledger) save() *saved {
 		busy, tensor, ofu := a.busy, a.tensor, a.ofu
 		s.Accounts = append(s.Accounts, savedAccount{
 			k.Owner, k.board, a.came, a.left, a.scrapes, a.hidden, a.energy, &busy, &tensor, &ofu, a.spent, a.memory, a.peak, a.size,
-			a.throttled, a.xids, slices.Clone(a.verdicts), a.used, a.seen,
+			a.throttled, a.xids, slices.Clone(a.verdicts), a.used, a.seen, a.since, a.idle,
 		})
 	}
 	return s
@@ -182,7 +185,7 @@ func (l *Ledger) restore(text []byte, now time.Time) error {
 		a := l.account(d.Owner, d.Board)
 		*a = account{
 			owner: d.Owner, board: b, came: d.Came, left: d.Left, scrapes: d.Scrapes, hidden: d.Hidden, energy: d.Energy, spent: d.Spent, memory: d.Memory,
-			peak: d.Peak, size: d.Size, throttled: d.Throttled, xids: d.XIDs, verdicts: d.Verdicts, used: d.Used, seen: d.Seen, use: noUsage,
+			peak: d.Peak, size: d.Size, throttled: d.Throttled, xids: d.XIDs, verdicts: d.Verdicts, used: d.Used, seen: d.Seen, since: cmp.Or(d.Since, d.Came), idle: d.Idle, use: noUsage,
 		}
 		for _, h := range []struct{ to, from *report.Histogram }{{&a.busy, d.Busy}, {&a.tensor, d.Tensor}, {&a.ofu, d.OFU}} {
 			if h.from != nil {

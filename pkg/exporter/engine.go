@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
 	"sync"
 	"sync/atomic"
 	"time"

@@ -113,13 +113,9 @@ func (j *JobDirectory) Ready() bool { return j.ready.Load() }
 func (j *JobDirectory) Run(ctx context.Context) error {
 	for {
 		began := time.Now()
-		late := time.AfterFunc(j.hangs, func() {
-			j.Health.Failed(ReasonTimeout, fmt.Errorf("read the job directory %q: the system has not answered for %v", j.dir, j.hangs))
-		})
-		j.readDirectory(began)
-		late.Stop()
+		j.limited(func() { j.readDirectory(began) })
 		rest := max(min(jobGlance, j.period), time.Since(began)*jobRest)
-		for first := true; first || time.Since(began) < j.period && j.stat().Equal(j.modified); first = false {
+		for first := true; first || time.Since(began) < j.period && j.same(); first = false {
 			select {
 			case <-ctx.Done():
 				return nil
@@ -129,7 +125,22 @@ func (j *JobDirectory) Run(ctx context.Context) error {
 	}
 }
 
-// stat returns when files came or went last; each change is read soon, so that it is known at its own time.
+// limited calls f, and reports if the system does not answer it.
+func (j *JobDirectory) limited(f func()) {
+	late := time.AfterFunc(j.hangs, func() {
+		j.Health.Failed(ReasonTimeout, fmt.Errorf("read the job directory %q: the system has not answered for %v", j.dir, j.hangs))
+	})
+	defer late.Stop()
+	f()
+}
+
+// same reports whether no file has come or gone since the last read. A change is read soon, so that it is known at its own time.
+func (j *JobDirectory) same() (same bool) {
+	j.limited(func() { same = j.stat().Equal(j.modified) })
+	return same
+}
+
+// stat returns when files came or went last.
 func (j *JobDirectory) stat() time.Time {
 	info, err := os.Stat(j.dir)
 	if err != nil {
