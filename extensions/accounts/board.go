@@ -2,7 +2,6 @@ package accounts
 
 import (
 	"iter"
-	"math"
 	"slices"
 	"time"
 
@@ -265,7 +264,7 @@ func (b *board) charge(holders []holder, energy int64, source, method int) {
 	for i := range holders {
 		e := rest
 		if i+1 < len(holders) {
-			e = int64(math.Floor(float64(energy) * b.shares[i]))
+			e = min(rest, int64(float64(energy)*b.shares[i])) // no counter goes back by a rounding
 		}
 		rest -= e
 		holders[i].energy[source][method][b.parts[i].state()] += e
